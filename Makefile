@@ -1,0 +1,63 @@
+# Everything happens in an environment of its own, .venv, which follows pyproject.toml.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+RUN    := $(BIN)/python
+STAMPS := $(VENV)/installed
+DIGITS := examples/digits
+
+# Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
+PYTEST_ARGS ?=
+PYTEST  := $(RUN) -m pytest
+DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs README.md)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all bench lint docs clean
+
+help:  ## say what there is to make
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: $(STAMPS)-all  ## classify a handwritten digit, and show which backend ran what
+	$(BIN)/interposer run $(DIGITS)/digits.onnx --input $(DIGITS)/seven.png --labels $(DIGITS)/labels.txt --top 3
+	$(BIN)/interposer explain $(DIGITS)/digits.onnx
+
+test: lint  ## lint, type check, and run all tests but the slow ones
+	$(PYTEST) -n auto -m 'not slow' tests $(PYTEST_ARGS)
+	$(DOCTEST)
+
+test-all: lint  ## the same with the slow tests
+	$(PYTEST) -n auto tests $(PYTEST_ARGS)
+	$(DOCTEST)
+
+lint: $(STAMPS)-dev  ## check style, format and types
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+
+bench: $(STAMPS)-dev  ## measure side by side with the peers that are installed
+	$(RUN) benchmarks/run.py
+
+docs: $(STAMPS)-dev  ## write the generated reference pages anew
+	$(RUN) docs/generate.py
+
+clean:  ## remove the environment and all that was built or cached
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installed are either what a user needs, or that and the tools; the second includes the first.
+$(STAMPS)-all: pyproject.toml | $(RUN)
+	$(RUN) -m pip install --quiet --editable '.[all]'
+	@touch $@
+
+$(STAMPS)-dev: pyproject.toml | $(RUN)
+	$(RUN) -m pip install --quiet --editable '.[all,dev]'
+	@touch $(STAMPS)-all $@
+
+$(RUN):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or later is needed; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
