@@ -1,0 +1,221 @@
+"""The exceptions of Interposer: everything it raises on purpose derives from `InterposerError`.
+
+::
+
+    InterposerError
+    ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
+    │   └── ConfigError                        a setting from file or environment that cannot be meant
+    ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
+    ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
+    ├── ParseError                             a model file that cannot be read; .path and .where
+    │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
+    ├── LimitExceededError                     a network larger than the limits that the caller set
+    ├── MissingDependencyError (ImportError)   an optional package is not installed; says which
+    ├── BackendError                           something about a backend; .backend
+    │   ├── UnknownBackendError                nobody knows this id
+    │   ├── BackendUnavailableError            known, but absent; .reason
+    │   ├── DuplicateBackendError              two backends of one id
+    │   ├── BackendContractError               a backend answered what it must not
+    │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
+    ├── UnknownNetworkError                    no network of this id is loaded
+    ├── BindingError                           inputs or outputs of a run that do not fit the network
+    ├── LoadError                              a network that could not be loaded into the runtime
+    └── ExecutionError                         a workload failed while running; .layer and .backend
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interposer.ir.report import Refusal
+
+__all__ = [
+    "BackendContractError",
+    "BackendError",
+    "BackendUnavailableError",
+    "BindingError",
+    "ConfigError",
+    "DuplicateBackendError",
+    "ExecutionError",
+    "InterposerError",
+    "InvalidArgumentError",
+    "InvalidNetworkError",
+    "LimitExceededError",
+    "LoadError",
+    "MissingDependencyError",
+    "ParseError",
+    "UnknownBackendError",
+    "UnknownNetworkError",
+    "UnsupportedLayerError",
+    "UnsupportedOperatorError",
+    "VerificationError",
+    "did_you_mean",
+]
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` for the nearest of the known names, or nothing where none is near."""
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(given.lower(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+class InterposerError(Exception):
+    """The base of all exceptions that this package raises on purpose."""
+
+
+class InvalidArgumentError(InterposerError, ValueError):
+    """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
+
+
+class ConfigError(InvalidArgumentError):
+    """A setting from a file or from the environment that cannot be meant."""
+
+
+class InvalidNetworkError(InterposerError):
+    """A network with faults, all of which are in `faults` (one sentence each)."""
+
+    def __init__(self, faults: Sequence[str], name: str = "") -> None:
+        self.faults = tuple(faults)
+        title = f"network {name!r}" if name else "the network"
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__("\n  - ".join([f"{title} has {count}:", *self.faults]))
+
+
+class VerificationError(InterposerError):
+    """A graph that breaks an invariant of the IR; `faults` lists every one, `after` says what had run before."""
+
+    def __init__(self, faults: Sequence[str], after: str = "") -> None:
+        self.faults = tuple(faults)
+        self.after = after
+        super().__init__("\n  - ".join([f"the graph is not valid{f' after {after}' if after else ''}:", *self.faults]))
+
+
+class ParseError(InterposerError):
+    """A model file that is damaged, truncated, of the wrong kind, or outside what the format allows."""
+
+    def __init__(self, message: str, *, path: str | None = None, where: str | None = None) -> None:
+        self.message = message
+        self.path = path
+        self.where = where
+        super().__init__(": ".join(part for part in (path, where, message) if part))
+
+    def at(self, path: str) -> ParseError:
+        """The same error with the file's path, unless it has one already."""
+        return self if self.path else type(self)(self.message, path=path, where=self.where)
+
+
+class UnsupportedOperatorError(ParseError):
+    """A model that uses operators which the front end lacks; `operators` maps each name to its count."""
+
+    def __init__(
+        self,
+        operators: Mapping[str, int],
+        *,
+        path: str | None = None,
+        where: str | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.operators = dict(operators)
+        self.notes = dict(notes or {})
+        lines = [f"{count} x {name}{self._note(name)}" for name, count in sorted(self.operators.items())]
+        super().__init__("\n  - ".join(["operators that are not supported:", *lines]), path=path, where=where)
+
+    def _note(self, name: str) -> str:
+        return f" ({self.notes[name]})" if name in self.notes else ""
+
+    def at(self, path: str) -> ParseError:
+        """The same error with the file's path, unless it has one already."""
+        return self if self.path else UnsupportedOperatorError(
+            self.operators, path=path, where=self.where, notes=self.notes
+        )
+
+
+class LimitExceededError(InterposerError):
+    """A network that would take more memory or arithmetic than the caller allowed."""
+
+    def __init__(self, what: str, needed: float, limit: float, unit: str) -> None:
+        self.what, self.needed, self.limit = what, needed, limit
+        super().__init__(
+            f"the network needs {needed:,.0f} {unit} of {what}, but the limit is {limit:,.0f}; "
+            "raise it with load(..., limits=Limits(...)) if the file is trusted"
+        )
+
+
+class MissingDependencyError(InterposerError, ImportError):
+    """An optional package is not installed; the message names what to install."""
+
+    def __init__(self, package: str, extra: str, purpose: str = "this") -> None:
+        self.package, self.extra = package, extra
+        super().__init__(f"{purpose} needs the package {package!r}: pip install 'interposer[{extra}]'")
+
+
+class BackendError(InterposerError):
+    """Something about one backend, whose id is `backend`."""
+
+    def __init__(self, message: str, *, backend: str = "") -> None:
+        self.backend = backend
+        super().__init__(message)
+
+
+class UnknownBackendError(BackendError):
+    """An id that no registered, discovered or absent backend has."""
+
+    def __init__(self, backend: str, known: Iterable[str]) -> None:
+        self.known = tuple(known)
+        names = ", ".join(self.known) or "none"
+        super().__init__(
+            f"unknown backend {backend!r}{did_you_mean(backend, self.known)} (known: {names})", backend=backend
+        )
+
+
+class BackendUnavailableError(BackendError):
+    """A known backend that is absent here: not built, its package missing, or disabled."""
+
+    def __init__(self, backend: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"backend {backend!r} is not available: {reason}", backend=backend)
+
+
+class DuplicateBackendError(BackendError):
+    """A backend whose id is taken already."""
+
+
+class BackendContractError(BackendError):
+    """A backend that answered what the plug-in interface does not allow."""
+
+
+class UnsupportedLayerError(BackendError):
+    """One or more layers that no backend takes; `refusals` holds what each backend said of each layer."""
+
+    def __init__(self, message: str, refusals: Sequence[Refusal] = ()) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__(message)
+
+
+class UnknownNetworkError(InterposerError):
+    """No network of this id is loaded in the runtime."""
+
+    def __init__(self, network_id: object, loaded: Iterable[object]) -> None:
+        self.network_id = network_id
+        names = ", ".join(map(str, loaded)) or "none"
+        super().__init__(f"no network {network_id} is loaded (loaded: {names})")
+
+
+class BindingError(InterposerError):
+    """Inputs or outputs given to a run that do not fit the network: count, id, shape, type, or memory."""
+
+
+class LoadError(InterposerError):
+    """A network that could not be loaded into the runtime; nothing of it stays behind."""
+
+
+class ExecutionError(InterposerError):
+    """A workload that failed while running; the runtime stays usable. `layer` and `backend` name it."""
+
+    def __init__(self, message: str, *, layer: str = "", backend: str = "") -> None:
+        self.layer, self.backend = layer, backend
+        super().__init__(message)

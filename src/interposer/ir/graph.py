@@ -1,0 +1,338 @@
+"""The graph: layers that take values and give values, with every value knowing its producer and its uses.
+
+A `Graph` owns its layers and keeps them in the order in which they were added; `Graph.topological` gives an order in
+which they can run. All changes go through the graph's own methods, which keep uses and producers in agreement.
+Not safe to change from several threads.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from interposer.errors import InvalidArgumentError, VerificationError
+from interposer.ops.control import Constant, Input, Output
+from interposer.schema import Op
+from interposer.types import Array, TensorInfo
+
+__all__ = ["Graph", "Layer", "Use", "Value"]
+
+
+class Use(NamedTuple):
+    """One place where a value goes in: operand number `position` of `layer`."""
+
+    layer: Layer
+    position: int
+
+
+class Value:
+    """A tensor in the graph (Arm NN's output slot): output number `index` of `producer`.
+
+    `info` is None while it is not known. `declared` is what the maker of the network said of it: inference takes the
+    quantization from there and checks the rest.
+    """
+
+    __slots__ = ("declared", "index", "info", "producer", "uses")
+
+    def __init__(self, producer: Layer, index: int, declared: TensorInfo | None = None) -> None:
+        self.producer = producer
+        self.index = index
+        self.declared = declared
+        self.info: TensorInfo | None = None
+        self.uses: list[Use] = []
+
+    @property
+    def known(self) -> TensorInfo:
+        """The info; `VerificationError` where it is not known."""
+        if self.info is None:
+            raise VerificationError([f"the tensor {self.name} has no known info"])
+        return self.info
+
+    @property
+    def constant(self) -> Array | None:
+        """The value, where it is known before running."""
+        return self.info.constant if self.info is not None else None
+
+    @property
+    def is_constant(self) -> bool:
+        """True where a Constant layer gives it."""
+        return isinstance(self.producer.op, Constant)
+
+    @property
+    def consumers(self) -> list[Layer]:
+        """The layers that take it, each once, in order of first use."""
+        return list(dict.fromkeys(use.layer for use in self.uses))
+
+    @property
+    def name(self) -> str:
+        """The producer's name, with the output's number where there are several."""
+        return self.producer.name if len(self.producer.outputs) == 1 else f"{self.producer.name}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name}: {self.info if self.info is not None else 'unknown'}>"
+
+
+class Layer:
+    """An operator in a graph, with its inputs (None where an optional one is absent or not connected yet) and outputs.
+
+    `backend` is the id of the backend that has it, `hint` that of the one to try first. `source` says where it came
+    from ("net.onnx, node 'MatMul_3'"), `replaced` which layers it stands for after rewriting. `regions` are the graphs
+    of a layer with control flow. `guid` is unique within the process.
+    """
+
+    __slots__ = (
+        "_inputs", "backend", "guid", "hint", "name", "op", "outputs", "regions", "replaced", "source",
+    )  # fmt: skip
+    _guids: Final = itertools.count()
+
+    def __init__(self, op: Op, name: str, source: str = "") -> None:
+        self.guid = next(self._guids)
+        self.op = op
+        self.name = name
+        self.source = source
+        self.backend: str | None = None
+        self.hint: str | None = None
+        self.replaced: tuple[str, ...] = ()
+        self.regions: tuple[Graph, ...] = ()
+        self._inputs: list[Value | None] = []
+        self.outputs: tuple[Value, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        """The values that go in, by position."""
+        return tuple(self._inputs)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The values that go in, without absent ones."""
+        return tuple(value for value in self._inputs if value is not None)
+
+    @property
+    def output(self) -> Value:
+        """The only output; `InvalidArgumentError` where there is not exactly one."""
+        if len(self.outputs) != 1:
+            raise InvalidArgumentError(f"layer {self.name!r} ({self.op.op_name()}) has {len(self.outputs)} outputs; name one")
+        return self.outputs[0]
+
+    @property
+    def kind(self) -> str:
+        """The operator's name."""
+        return self.op.op_name()
+
+    @property
+    def input_infos(self) -> tuple[TensorInfo | None, ...]:
+        """The infos of the inputs, None where one is absent or unknown."""
+        return tuple(None if value is None else value.info for value in self._inputs)
+
+    @property
+    def output_infos(self) -> tuple[TensorInfo, ...]:
+        """The infos of the outputs, all of which must be known."""
+        return tuple(value.known for value in self.outputs)
+
+    def operand(self, name: str) -> Value | None:
+        """The input of that name, or None where it is absent."""
+        index = next((i for i, declared in enumerate(self.op.operands) if declared.name == name), None)
+        if index is None:
+            names = ", ".join(declared.name for declared in self.op.operands)
+            raise InvalidArgumentError(f"{self.kind} has no operand {name!r}; it has {names}")
+        return self._inputs[index] if index < len(self._inputs) else None
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.kind})"
+
+    def __repr__(self) -> str:
+        return f"<Layer {self.name!r}: {self.op!r}>"
+
+
+class Graph:
+    """Layers with the values between them. Iterating gives the layers in the order in which they were added."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._layers: dict[int, Layer] = {}
+        self._names: set[str] = set()
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(tuple(self._layers.values()))
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __contains__(self, layer: object) -> bool:
+        return isinstance(layer, Layer) and self._layers.get(layer.guid) is layer
+
+    def add(
+        self,
+        op: Op,
+        inputs: Sequence[Value | None] = (),
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] = (),
+        source: str = "",
+    ) -> Layer:
+        """Append a layer. `outputs` are declared infos; a name that is taken gets a number behind it.
+
+        Raises:
+            InvalidArgumentError: a value of another graph, or more inputs or outputs than the operator has.
+        """
+        for value in inputs:
+            self._check_own(value)
+        fault = op.arity_fault(len(inputs))
+        if fault:
+            raise InvalidArgumentError(fault)
+        count = op.num_results()
+        if len(outputs) > count:
+            raise InvalidArgumentError(f"{op.op_name()} has {count} outputs, but {len(outputs)} infos were given for them")
+        layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
+        declared = [*outputs, *[None] * (count - len(outputs))]
+        layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))
+        self._layers[layer.guid] = layer
+        for index, value in enumerate(inputs):
+            self.set_input(layer, index, value)
+        return layer
+
+    def _check_own(self, value: Value | None) -> None:
+        if value is None:
+            return
+        if not isinstance(value, Value):
+            raise InvalidArgumentError(f"an input must be a Value or None, not {value!r}")
+        if value.producer not in self:
+            raise InvalidArgumentError(f"the value {value.name!r} belongs to another network")
+
+    def free_name(self, wanted: str) -> str:
+        """`wanted`, or `wanted` with the first number behind it that is not taken; the name is then taken."""
+        name = wanted
+        for number in itertools.count(1):
+            if name not in self._names:
+                break
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+    def set_input(self, layer: Layer, index: int, value: Value | None) -> None:
+        """Make `value` operand number `index` of a layer, instead of what was there."""
+        self._check_own(value)
+        inputs = layer._inputs
+        inputs.extend([None] * (index + 1 - len(inputs)))
+        old = inputs[index]
+        if old is not None:
+            old.uses.remove(Use(layer, index))
+        inputs[index] = value
+        if value is not None:
+            value.uses.append(Use(layer, index))
+
+    def replace_uses(self, old: Value, new: Value, where: Callable[[Use], bool] = lambda _: True) -> None:
+        """Let every use of `old` (for which `where` holds) take `new` instead."""
+        for use in [use for use in old.uses if where(use)]:
+            self.set_input(use.layer, use.position, new)
+
+    def erase(self, layer: Layer) -> None:
+        """Remove a layer whose outputs nobody uses; `InvalidArgumentError` where somebody does."""
+        users = [str(use.layer) for value in layer.outputs for use in value.uses]
+        if users:
+            raise InvalidArgumentError(f"layer {layer} cannot be removed; it is used by {', '.join(users)}")
+        for index in range(len(layer._inputs)):
+            self.set_input(layer, index, None)
+        del self._layers[layer.guid]
+        self._names.discard(layer.name)
+
+    def erase_dead(self) -> list[Layer]:
+        """Remove all layers that nothing depends on (Inputs, Outputs and impure layers stay); returns them."""
+        gone = []
+        pending = list(self)
+        while pending:
+            layer = pending.pop()
+            if layer not in self or not _is_dead(layer):
+                continue
+            producers = [value.producer for value in layer.values]
+            self.erase(layer)
+            gone.append(layer)
+            pending += producers
+        return gone
+
+    def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
+        """The output of a new Constant layer, quantized as `like` is."""
+        layer = self.add(Constant(value, like.quantization if like else None), name=name)
+        layer.output.info = layer.op.infer_infos()[0]
+        return layer.output
+
+    @property
+    def inputs(self) -> list[Layer]:
+        """The Input layers, in order of their binding ids."""
+        found = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
+        return [layer for _, layer in sorted(found, key=lambda item: item[0])]
+
+    @property
+    def outputs(self) -> list[Layer]:
+        """The Output layers, in order of their binding ids."""
+        found = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
+        return [layer for _, layer in sorted(found, key=lambda item: item[0])]
+
+    def layer(self, name: str) -> Layer:
+        """The layer of that name; `InvalidArgumentError` where there is none."""
+        for found in self._layers.values():
+            if found.name == name:
+                return found
+        raise InvalidArgumentError(f"no layer is called {name!r}")
+
+    def topological(self) -> list[Layer]:
+        """The layers in an order in which they can run: producers first, otherwise as they were added.
+
+        Raises:
+            VerificationError: layers that depend on themselves.
+        """
+        position = {guid: index for index, guid in enumerate(self._layers)}
+        waiting = {layer.guid: len({v.producer.guid for v in layer.values}) for layer in self}
+        ready = [position[guid] for guid, count in waiting.items() if count == 0]
+        layers, order = list(self._layers.values()), []
+        while ready:
+            layer = layers[heapq.heappop(ready)]
+            order.append(layer)
+            for consumer in dict.fromkeys(use.layer for value in layer.outputs for use in value.uses):
+                waiting[consumer.guid] -= 1
+                if waiting[consumer.guid] == 0:
+                    heapq.heappush(ready, position[consumer.guid])
+        if len(order) < len(layers):
+            stuck = [str(layer) for layer in layers if waiting[layer.guid] > 0]
+            raise VerificationError([f"these layers depend on themselves: {', '.join(stuck[:10])}"])
+        return order
+
+    def clone(self) -> Graph:
+        """A copy with layers and values of its own; operators and constant arrays are shared, as they are immutable."""
+        copy = Graph(self.name)
+        copy.absorb(self.topological(), {})
+        return copy
+
+    def absorb(self, layers: Iterable[Layer], values: Mapping[Value, Value]) -> dict[Value, Value]:
+        """Append copies of `layers` (in running order), with `values` standing in for what is outside of them.
+
+        Returns the given map, extended by every copied layer's outputs.
+        """
+        known = dict(values)
+        for layer in layers:
+            made = self.add(layer.op, [value and known[value] for value in layer.inputs], name=layer.name)
+            copy_attributes(layer, made)
+            for old, new in zip(layer.outputs, made.outputs, strict=True):
+                new.info, new.declared = old.info, old.declared
+                known[old] = new
+        return known
+
+    def __str__(self) -> str:
+        from interposer.ir.text import print_graph  # noqa: PLC0415 - the printer needs this module
+
+        return print_graph(self)
+
+
+def copy_attributes(source: Layer, target: Layer) -> None:
+    """Give `target` everything that `source` says of itself beside operator, name and connections."""
+    target.backend, target.hint = source.backend, source.hint
+    target.source, target.replaced = source.source, source.replaced
+    target.regions = tuple(region.clone() for region in source.regions)
+
+
+def _is_dead(layer: Layer) -> bool:
+    if isinstance(layer.op, Input | Output) or not layer.op.pure:
+        return False
+    return not any(value.uses for value in layer.outputs)

@@ -1,0 +1,73 @@
+"""Shape inference over a graph: every layer's operator is asked for the infos of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from interposer.errors import InvalidNetworkError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops.control import Input
+from interposer.types import Dim, TensorInfo, TensorShape
+
+__all__ = ["infer_graph", "infer_layer", "layer_faults"]
+
+
+def infer_layer(layer: Layer) -> list[str]:
+    """Set the infos of a layer's outputs from those of its inputs; returns the faults, none where all is well.
+
+    Where there are faults, or an input is not known, the outputs are left unknown.
+    """
+    faults = layer_faults(layer)
+    if faults or any(value.info is None for value in layer.values):
+        _forget(layer.outputs)
+        return faults
+    inferred = _declared_infos(layer) if isinstance(layer.op, Input) else layer.op.infer_infos(*layer.input_infos)
+    for value, info in zip(layer.outputs, inferred, strict=True):
+        merged = _merged(info, value.declared)
+        faults += [merged] if isinstance(merged, str) else []
+        value.info = None if isinstance(merged, str) else merged
+    return faults
+
+
+def layer_faults(layer: Layer) -> list[str]:
+    """What is wrong with a layer's inputs; faults that only follow from an unknown input are left out."""
+    if isinstance(layer.op, Input):
+        return [] if layer.output.declared is not None else ["it has no tensor info; give it outputs=[TensorInfo(...)]"]
+    infos = layer.input_infos
+    if any(value.info is None for value in layer.values):
+        missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
+                   if value is None and not o.optional]  # fmt: skip
+        return [f"{name} is not connected" for name in missing]
+    return layer.op.violations(*infos)
+
+
+def _declared_infos(layer: Layer) -> tuple[TensorInfo, ...]:
+    return tuple(value.declared for value in layer.outputs if value.declared is not None)
+
+
+def _forget(values: Iterable[Value]) -> None:
+    for value in values:
+        value.info = None
+
+
+def _merged(inferred: TensorInfo, declared: TensorInfo | None) -> TensorInfo | str:
+    if declared is None:
+        return inferred
+    if declared.dtype is not inferred.dtype:
+        return f"its output is declared as {declared.dtype}, but it gives {inferred.dtype}"
+    if not declared.shape.accepts(inferred.shape):
+        return f"its output is declared with shape {declared.shape}, but it gives {inferred.shape}"
+    both = zip(inferred.shape, declared.shape, strict=True)
+    shape = TensorShape(d if isinstance(i, Dim) else i for i, d in both)
+    return TensorInfo(shape, inferred.dtype, declared.quantization, inferred.constant)
+
+
+def infer_graph(graph: Graph) -> None:
+    """Infer the infos of all values.
+
+    Raises:
+        InvalidNetworkError: with every fault of every layer.
+    """
+    faults = [f"layer {layer}: {fault}" for layer in graph.topological() for fault in infer_layer(layer)]
+    if faults:
+        raise InvalidNetworkError(faults, graph.name)

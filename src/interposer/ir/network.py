@@ -1,0 +1,167 @@
+"""`Network`: a graph that is being built by hand or by a front end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError, InvalidNetworkError, VerificationError
+from interposer.ir.builders import Builders
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.control import Constant, Input, Output
+from interposer.schema import Op
+from interposer.types import Quantization, TensorInfo
+
+__all__ = ["Network"]
+
+
+class Network(Builders):
+    """A network of layers, to be optimized for some backends and run.
+
+    Layers are added with `add_layer` or with a method of their own (`add_convolution2d_layer` ...); a layer's inputs
+    are values, that is outputs of layers added before (a layer with one output may stand for it). Faults of shape stay
+    on the layer and are reported by `validate` and by `optimize`, all at once. Not safe to change from several threads.
+
+    >>> network = Network("sum")
+    >>> x = network.add_input_layer(0, TensorInfo((2, 3)), name="x")
+    >>> y = network.add_addition_layer(x, x, name="twice")
+    >>> _ = network.add_output_layer(0, y)
+    >>> network.validate()
+    """
+
+    def __init__(self, name: str = "network", graph: Graph | None = None) -> None:
+        self.graph = graph if graph is not None else Graph(name)
+
+    @property
+    def name(self) -> str:
+        """What the network is called in messages."""
+        return self.graph.name
+
+    def add_layer(
+        self,
+        op: Op,
+        *values: Value | Layer | None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+        source: str = "",
+    ) -> Layer:
+        """Add a layer that runs `op` on `values`, one for each operand in order (None skips an optional one).
+
+        `outputs` declares infos of the outputs: needed for quantized results, checked for everything else. Operands
+        that are not given can be connected later with `connect`.
+
+        Raises:
+            InvalidArgumentError: too many values, a value of another network, or something that is no value.
+        """
+        declared = (outputs,) if isinstance(outputs, TensorInfo) else tuple(outputs or ())
+        if not isinstance(op, Op):
+            raise InvalidArgumentError(f"add_layer needs an operator such as Addition(), not {op!r}")
+        inputs = [_as_value(value) for value in values]
+        layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared, source=source)
+        infer_layer(layer)
+        return layer
+
+    def add_input_layer(self, binding_id: int, info: TensorInfo, name: str | None = None) -> Layer:
+        """Add an input of the network, which a run gives by `binding_id`."""
+        return self.add_layer(Input(binding_id), name=name or f"input_{binding_id}", outputs=info)
+
+    def add_output_layer(self, binding_id: int, value: Value | Layer | None = None, name: str | None = None) -> Layer:
+        """Add an output of the network, which a run fills by `binding_id`."""
+        values = () if value is None else (value,)
+        return self.add_layer(Output(binding_id), *values, name=name or f"output_{binding_id}")
+
+    def add_constant_layer(
+        self, value: Any, quantization: Quantization | None = None, name: str | None = None
+    ) -> Layer:
+        """Add a constant; the array is not copied and must not be changed afterwards."""
+        return self.add_layer(Constant(np.asarray(value), quantization), name=name)
+
+    def connect(self, value: Value | Layer, layer: Layer, operand: int | str = 0) -> None:
+        """Connect a value to an operand of a layer, given by its number or its name; infos are inferred anew."""
+        index = operand if isinstance(operand, int) else _operand_index(layer, operand)
+        fault = layer.op.arity_fault(index + 1)
+        if fault or index < 0:
+            raise InvalidArgumentError(fault or f"an operand's number must not be negative, but {index} was given")
+        self.graph.set_input(layer, index, _as_value(value))
+        self._infer_again()
+
+    def _infer_again(self) -> None:
+        try:
+            order = self.graph.topological()
+        except VerificationError:
+            return
+        for layer in order:
+            infer_layer(layer)
+
+    @property
+    def inputs(self) -> dict[int, Layer]:
+        """The Input layers by binding id."""
+        return {_binding(layer): layer for layer in self.graph.inputs}
+
+    @property
+    def outputs(self) -> dict[int, Layer]:
+        """The Output layers by binding id."""
+        return {_binding(layer): layer for layer in self.graph.outputs}
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.graph)
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+    def validate(self) -> None:
+        """Check that the network can be optimized.
+
+        Raises:
+            InvalidNetworkError: with all faults: what is not connected, does not fit, is bound twice, or missing.
+        """
+        faults = list(self.faults())
+        if faults:
+            raise InvalidNetworkError(faults, self.name)
+
+    def faults(self) -> Iterator[str]:
+        """Everything that is wrong with the network, a sentence each."""
+        try:
+            order = self.graph.topological()
+        except VerificationError as error:
+            yield from error.faults
+            return
+        for layer in order:
+            yield from (f"layer {layer}: {fault}" for fault in infer_layer(layer))
+        yield from _border_faults(self.graph)
+
+    def __str__(self) -> str:
+        return str(self.graph)
+
+    def __repr__(self) -> str:
+        return f"<Network {self.name!r}: {len(self)} layers>"
+
+
+def _border_faults(graph: Graph) -> Iterator[str]:
+    for kind, layers in (("input", graph.inputs), ("output", graph.outputs)):
+        seen: dict[int, Layer] = {}
+        for layer in layers:
+            binding = _binding(layer)
+            if binding in seen:
+                yield f"{kind} binding id {binding} is used by layers {seen[binding].name!r} and {layer.name!r}"
+            seen.setdefault(binding, layer)
+    if not graph.outputs:
+        yield "it has no output layer"
+
+
+def _binding(layer: Layer) -> int:
+    op = layer.op
+    assert isinstance(op, Input | Output)
+    return op.binding_id
+
+
+def _operand_index(layer: Layer, name: str) -> int:
+    layer.operand(name)
+    return next(index for index, declared in enumerate(layer.op.operands) if declared.name == name)
+
+
+def _as_value(given: Value | Layer | None) -> Value | None:
+    return given.output if isinstance(given, Layer) else given

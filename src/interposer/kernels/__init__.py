@@ -1,0 +1,9 @@
+"""The reference arithmetic: NumPy functions, in one file per family of operators.
+
+`reference` is the table of all of them; CpuRef, constant folding and the tests use it.
+"""
+
+from interposer.kernels.reference import evaluate, reference
+from interposer.kernels.table import Kernel, KernelInfo, KernelTable, empty
+
+__all__ = ["Kernel", "KernelInfo", "KernelTable", "empty", "evaluate", "reference"]

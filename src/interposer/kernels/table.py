@@ -1,0 +1,227 @@
+"""Tables of kernels: functions that compute one operator each, with what they take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.schema import Op
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["Kernel", "KernelInfo", "KernelTable", "empty"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+Rule = Callable[[Any, "KernelInfo"], str | None]
+TypeSets = Mapping[str, frozenset[DataType]]
+_OWN: Final = frozenset({"info", "out", "prepared"})
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """The infos of the tensors that a kernel is called with: scales, zero points, shapes, and constants' values.
+
+    `inputs` has one item per operand in order (None where an optional one is absent), `outputs` one per result.
+    """
+
+    inputs: tuple[TensorInfo | None, ...]
+    outputs: tuple[TensorInfo, ...]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> KernelInfo:
+        """The infos of a call of `op`."""
+        return cls(tuple(inputs), tuple(outputs), tuple(declared.name for declared in op.operands))
+
+    @property
+    def input(self) -> TensorInfo:
+        """The first input, which must be there."""
+        return self.at(0)
+
+    @property
+    def output(self) -> TensorInfo:
+        """The first output."""
+        return self.outputs[0]
+
+    def at(self, index: int) -> TensorInfo:
+        """An input that must be there."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            raise InvalidArgumentError(f"input {index} is not connected")
+        return found
+
+    def get(self, name: str) -> TensorInfo | None:
+        """The input of that operand's name, or None where it is absent."""
+        index = self.names.index(name)
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    @property
+    def quantized(self) -> bool:
+        """True where the first input (or, without inputs, the first output) is quantized."""
+        first = next((info for info in self.inputs if info is not None), None) or self.output
+        return first.is_quantized
+
+
+class Kernel:
+    """One kernel: a function and what it takes.
+
+    The function is called as ``function(op, *arrays)`` with one array per operand (None, or a tuple, as in the
+    operator's `check`); it gets `info` (`KernelInfo`), `out` (an array, or a tuple of them, to be filled instead of
+    returning), and `prepared` (what its `prepare` made of the constants, once) where it declares parameters of these
+    names. It returns an array, or a tuple of them; it must not write to its inputs and may return views of them.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], types: TypeSets, quantized: bool | None, rules: tuple[Rule, ...]
+    ) -> None:
+        self.function, self.types, self.quantized, self.rules = function, types, quantized, rules
+        self.wants = frozenset(inspect.signature(function).parameters) & _OWN
+        self.prepare: Callable[[Any, KernelInfo], Any] | None = None
+
+    def reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
+        """Why this kernel cannot take the operator on these tensors; nothing where it can."""
+        yield from self._type_reasons(op, info)
+        if self.quantized is not None and info.quantized != self.quantized:
+            yield f"takes only {'quantized' if self.quantized else 'unquantized'} tensors"
+        yield from filter(None, (rule(op, info) for rule in self.rules))
+
+    def _type_reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
+        slots = [(op.operand_name(i), _declared(op.operands, i), t) for i, t in enumerate(info.inputs)]
+        slots += [(op.result_name(i), _declared(op.results, i), t) for i, t in enumerate(info.outputs)]
+        for label, declared, tensor in slots:
+            allowed = self.types.get(declared.name, None if declared.dtypes else self.types.get("*"))
+            if tensor is not None and allowed is not None and tensor.dtype not in allowed:
+                yield f"{label} is {tensor.dtype}; takes {sorted(map(str, allowed))}"
+
+    def call(
+        self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, out: Sequence[Array], prepared: Any = None
+    ) -> None:
+        """Compute `op` on `arrays` into `out`, one array for each."""
+        given: dict[str, Any] = {"info": info, "prepared": prepared}
+        if "out" in self.wants:
+            given["out"] = out[0] if len(out) == 1 else tuple(out)
+        found = self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
+        if "out" not in self.wants:
+            _store(found if isinstance(found, tuple) else (found,), out)
+
+    def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
+        """Compute `op` on `arrays` into arrays of its own."""
+        out = [empty(tensor) for tensor in info.outputs]
+        self.call(op, arrays, info, out, prepared)
+        return out
+
+
+def empty(info: TensorInfo) -> Array:
+    """An array for a tensor of known shape, its content undefined."""
+    return np.empty(tuple(info.shape), info.dtype.numpy)
+
+
+def _store(found: tuple[Any, ...], out: Sequence[Array]) -> None:
+    if len(found) != len(out):
+        raise InvalidArgumentError(f"the kernel gave {len(found)} results, but {len(out)} were expected")
+    for source, target in zip(found, out, strict=True):
+        if np.shape(source) != target.shape:
+            raise InvalidArgumentError(f"the kernel gave shape {np.shape(source)}, but {target.shape} was expected")
+        np.copyto(target, source, casting="unsafe")
+
+
+def _declared(slots: Sequence[Any], index: int) -> Any:
+    return slots[min(index, len(slots) - 1)]
+
+
+class KernelTable:
+    """The kernels of a backend, by operator. Used as a decorator it adds one::
+
+        kernel = KernelTable()
+
+        @kernel(MatMul, dtypes={DataType.FLOAT32})
+        def matmul(op: MatMul, a: F32, b: F32, *, out: F32) -> None:
+            np.matmul(a, b, out=out)
+
+    Several kernels of one operator are tried in the order in which they were added. A kernel for a class serves its
+    subclasses too, where they have none of their own.
+    """
+
+    def __init__(self) -> None:
+        self._kernels: dict[type[Op], list[Kernel]] = {}
+
+    def __call__(
+        self,
+        *ops: type[Op],
+        dtypes: Iterable[DataType] | Mapping[str, Iterable[DataType]] | None = None,
+        quantized: bool | None = None,
+        when: Rule | Sequence[Rule] = (),
+    ) -> Callable[[_F], _F]:
+        """Add the decorated function as a kernel for `ops`.
+
+        Args:
+            ops: the operators that it computes.
+            dtypes: the types it takes: a set holds for every operand and result whose type the operator itself leaves
+                open; a mapping gives sets by operand's or result's name, ``"*"`` standing for the ones just described.
+            quantized: True if it takes only quantized tensors, False if none; judged by the first operand.
+            when: further rules ``rule(op, info)``, each giving the reason for a refusal, or None.
+        """
+        types = _type_sets(dtypes)
+        rules = (when,) if callable(when) else tuple(when)
+
+        def add(function: _F) -> _F:
+            made = Kernel(function, types, quantized, rules)
+            for op in ops:
+                self._kernels.setdefault(op, []).append(made)
+            return function
+
+        return add
+
+    def prepare(self, function: Callable[..., Any]) -> Callable[[_F], _F]:
+        """Let the decorated ``prepare(op, info)`` run once, before the first call, for the kernel `function`.
+
+        It finds constants in ``info.inputs[i].constant``; what it returns, the kernel gets as `prepared`.
+        """
+
+        def attach(prepare: _F) -> _F:
+            for made in (one for kernels in self._kernels.values() for one in kernels):
+                if made.function is function:
+                    made.prepare = prepare
+            return prepare
+
+        return attach
+
+    def __contains__(self, op: object) -> bool:
+        return isinstance(op, type) and bool(self._candidates(op))
+
+    def __iter__(self) -> Iterator[type[Op]]:
+        return iter(sorted(self._kernels, key=lambda op: op.op_name()))
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def kernels(self, op: type[Op]) -> tuple[Kernel, ...]:
+        """The kernels that serve an operator, in the order in which they are tried."""
+        return tuple(self._candidates(op))
+
+    def _candidates(self, op: type) -> list[Kernel]:
+        return next((self._kernels[base] for base in op.__mro__ if base in self._kernels), [])
+
+    def find(self, op: Op, info: KernelInfo) -> Kernel | None:
+        """The first kernel that takes the operator on these tensors, or None."""
+        return next((one for one in self._candidates(type(op)) if not any(one.reasons(op, info))), None)
+
+    def reasons(self, op: Op, info: KernelInfo) -> list[str]:
+        """Why no kernel takes the operator on these tensors; empty where one does."""
+        candidates = self._candidates(type(op))
+        if not candidates:
+            return [f"no kernel for {op.op_name()}"]
+        answers = [list(one.reasons(op, info)) for one in candidates]
+        return [] if not all(answers) else list(dict.fromkeys(min(answers, key=len)))
+
+
+def _type_sets(dtypes: Iterable[DataType] | Mapping[str, Iterable[DataType]] | None) -> TypeSets:
+    if dtypes is None:
+        return {}
+    if isinstance(dtypes, Mapping):
+        return {name: frozenset(types) for name, types in dtypes.items()}
+    return {"*": frozenset(dtypes)}

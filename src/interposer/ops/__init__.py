@@ -1,0 +1,3 @@
+"""The operators: one module per family, one class per operator."""
+
+from interposer.ops.control import *
