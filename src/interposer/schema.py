@@ -273,10 +273,16 @@ class Op:
         """Yield faults of the operands beyond ranks and types; called only where those are right."""
         return iter(())
 
-    def infer(self, *operands: Any) -> TensorInfo | tuple[TensorInfo, ...]:
-        """The infos of the results; by default each is like the operand that its declaration names."""
+    def infer(self, *operands: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
+        """The infos of the results; by default each is like the operand that its declaration names.
+
+        None stands for a result that cannot be inferred and must be declared where the layer is added.
+        """
         by_name = dict(zip((o.name for o in self.operands), operands, strict=True))
-        return tuple(_like(declared, by_name) for declared in self.results)
+        return tuple(_like(declared, by_name) for declared in self.results for _ in range(self._count(declared)))
+
+    def _count(self, declared: Result) -> int:
+        return self.num_results() - len(self.results) + 1 if declared.variadic else 1
 
     def arguments(self, given: Sequence[_T | None]) -> list[Any]:
         """`given`, one item per operand: None where an optional one is absent, a tuple for a variadic one."""
@@ -317,8 +323,8 @@ class Op:
                 if first is not None and info.dtype is not first.dtype:
                     yield f"{declared.name} is {info.dtype}; expected {first.dtype}, the type of {declared.same_dtype_as}"
 
-    def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo, ...]:
-        """The infos of all results, for operands without violations."""
+    def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
+        """The infos of all results, for operands without violations; None for those that must be declared."""
         found = self.infer(*self.arguments(infos))
         return found if isinstance(found, tuple) else (found,)
 
@@ -393,11 +399,8 @@ def _operand_faults(declared: Operand, info: Any) -> Iterator[str]:
         yield f"{declared.name} is not connected"
 
 
-def _like(declared: Result, by_name: Mapping[str, Any]) -> TensorInfo:
-    if declared.like is None:
-        raise NotImplementedError(f"result {declared.name!r} needs infer() or like=")
-    source = _flat(by_name[declared.like])[0]
-    return source.with_constant(None)
+def _like(declared: Result, by_name: Mapping[str, Any]) -> TensorInfo | None:
+    return None if declared.like is None else _flat(by_name[declared.like])[0].with_constant(None)
 
 
 _REGISTRY: Final[dict[str, type[Op]]] = {}

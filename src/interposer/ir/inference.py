@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from interposer.errors import InvalidNetworkError
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ops.control import Input
 from interposer.types import Dim, TensorInfo, TensorShape
 
 __all__ = ["infer_graph", "infer_layer", "layer_faults"]
@@ -21,7 +20,7 @@ def infer_layer(layer: Layer) -> list[str]:
     if faults or any(value.info is None for value in layer.values):
         _forget(layer.outputs)
         return faults
-    inferred = _declared_infos(layer) if isinstance(layer.op, Input) else layer.op.infer_infos(*layer.input_infos)
+    inferred = layer.op.infer_infos(*layer.input_infos)
     for value, info in zip(layer.outputs, inferred, strict=True):
         merged = _merged(info, value.declared)
         faults += [merged] if isinstance(merged, str) else []
@@ -31,8 +30,6 @@ def infer_layer(layer: Layer) -> list[str]:
 
 def layer_faults(layer: Layer) -> list[str]:
     """What is wrong with a layer's inputs; faults that only follow from an unknown input are left out."""
-    if isinstance(layer.op, Input):
-        return [] if layer.output.declared is not None else ["it has no tensor info; give it outputs=[TensorInfo(...)]"]
     infos = layer.input_infos
     if any(value.info is None for value in layer.values):
         missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
@@ -41,16 +38,14 @@ def layer_faults(layer: Layer) -> list[str]:
     return layer.op.violations(*infos)
 
 
-def _declared_infos(layer: Layer) -> tuple[TensorInfo, ...]:
-    return tuple(value.declared for value in layer.outputs if value.declared is not None)
-
-
 def _forget(values: Iterable[Value]) -> None:
     for value in values:
         value.info = None
 
 
-def _merged(inferred: TensorInfo, declared: TensorInfo | None) -> TensorInfo | str:
+def _merged(inferred: TensorInfo | None, declared: TensorInfo | None) -> TensorInfo | str:
+    if inferred is None:
+        return declared or "its output has no tensor info and none can be inferred; declare it with outputs=[TensorInfo(...)]"
     if declared is None:
         return inferred
     if declared.dtype is not inferred.dtype:
