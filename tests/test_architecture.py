@@ -1,0 +1,286 @@
+"""The house rules: who may import whom, what stands where, and what every operator must have."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Container, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+PACKAGE = "interposer"
+
+# --- who may import whom ----------------------------------------------------------------------------------------------
+
+BASE = {"_version", "errors", "types", "config", "cache"}
+OPERATORS = BASE | {"codec", "schema", "ops"}
+GRAPH = OPERATORS | {"ir"}
+ENGINE_ROOM = GRAPH | {"kernels", "backend"}
+EVERYTHING = ENGINE_ROOM | {"writers", "profiling", "frontends", "optimizer", "runtime", "session"}
+
+# A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
+# itself, a part that is not listed here may not exist, and nobody imports a backend: they come by their entry points.
+MAY_IMPORT: dict[str, set[str]] = {
+    "_version": set(),
+    "errors": set(),
+    "types": {"errors"},
+    "config": {"errors", "types"},
+    "cache": {"_version", "errors", "types", "config"},
+    "codec": BASE,
+    "schema": BASE | {"codec"},
+    "ops": BASE | {"codec", "schema"},
+    "ir": OPERATORS,
+    "kernels": GRAPH,
+    "writers": GRAPH,
+    "profiling": {"errors", "types"},
+    "frontends": GRAPH | {"kernels"},
+    "backend": GRAPH | {"kernels", "profiling"},
+    "backends": set(),
+    "backends.*": {"types", "errors", "ops", "ir", "kernels", "writers", "backend", "profiling"},  # as any plug-in
+    "optimizer": ENGINE_ROOM,
+    "runtime": ENGINE_ROOM | {"profiling"},
+    "session": EVERYTHING - {"session"},
+    "testing": EVERYTHING,
+    "tools": EVERYTHING,
+    "cli": EVERYTHING | {"testing", "tools"},
+    "__main__": {"cli"},
+}
+
+# --- which part may import which package from outside -----------------------------------------------------------------
+
+ANYWHERE = {"numpy"}
+HOMES: dict[str, set[str]] = {
+    "flatbuffers": {"frontends.tflite", "writers.tflite"},
+    "ml_dtypes": {"types"},
+    "onnx": {"frontends.onnx", "writers.onnx"},
+    "PIL": {"cli"},
+    "rich": {"cli"},
+    "tflite": {"frontends.tflite", "writers.tflite"},
+}
+OPTIONAL = sorted(HOMES.keys() - {"ml_dtypes"})
+
+
+class Import(NamedTuple):
+    """One imported module, by its full name, and the line that asks for it."""
+
+    line: int
+    target: str
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted((SRC / PACKAGE).rglob("*.py"))}
+IMPORTABLE = [module for module in MODULES if module != f"{PACKAGE}.__main__"]
+
+
+def imports_of(source: str, package: str) -> Iterator[Import]:
+    """Every import in the source of a module of `package`: in functions, for type checkers only, or by a call."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (Import(node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _from_imports(node, package)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            yield from _called_imports(node)
+
+
+def _from_imports(node: ast.ImportFrom, package: str) -> Iterator[Import]:
+    above = package.split(".")
+    above = above[: len(above) - node.level + 1] if node.level else []
+    base = ".".join([*above, *filter(None, [node.module])])
+    for alias in node.names:
+        below = f"{base}.{alias.name}"
+        known = below in MODULES or (base == PACKAGE and alias.name in MAY_IMPORT)
+        yield Import(node.lineno, below if known else base)
+
+
+def _called_imports(node: ast.Call) -> Iterator[Import]:
+    match node.args:
+        case [ast.Constant(value=str(name)), *_] if not name.startswith("."):
+            yield Import(node.lineno, name)
+
+
+def part_of(module: str) -> str:
+    """``ops`` of interposer.ops.pooling, ``backends.reference`` of interposer.backends.reference.x."""
+    _, *parts = module.split(".")
+    return ".".join(parts[: 2 if parts[:1] == ["backends"] else 1])
+
+
+def broken_rule(module: str, target: str) -> str | None:
+    """What forbids `module` to import `target`, in words; None where nothing does."""
+    top = target.partition(".")[0]
+    if top == PACKAGE:
+        return _broken_inside(part_of(module), part_of(target))
+    if top in sys.stdlib_module_names or top in ANYWHERE:
+        return None
+    if top not in HOMES:
+        return f"{top} is not a dependency that HOMES lists"
+    if any(f"{module}.".startswith(f"{PACKAGE}.{home}.") for home in HOMES[top]):
+        return None
+    return f"only {' and '.join(sorted(HOMES[top]))} may import {top}"
+
+
+def _broken_inside(part: str, target: str) -> str | None:
+    if part == target:
+        return None
+    rule = "backends.*" if part.startswith("backends.") else part
+    if rule not in MAY_IMPORT:
+        return f"MAY_IMPORT has no rule for {rule}"
+    if target in MAY_IMPORT[rule]:
+        return None
+    return f"{part} may not import {target or PACKAGE} (it may: {', '.join(sorted(MAY_IMPORT[rule])) or 'nothing'})"
+
+
+def test_the_rules_themselves_are_complete_and_without_cycles():
+    assert set().union(*MAY_IMPORT.values()) <= MAY_IMPORT.keys()
+    TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def test_every_part_of_the_package_has_a_rule():
+    parts = {part_of(module) for module in MODULES} - {""}
+    assert {part for part in parts if not part.startswith("backends.")} <= MAY_IMPORT.keys()
+
+
+def test_modules_import_only_what_the_rules_allow():
+    broken = []
+    for module, path in MODULES.items():
+        if module == PACKAGE:  # offers everything, and imports it when it is first asked for
+            continue
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for line, target in imports_of(path.read_text(encoding="utf-8"), package):
+            if rule := broken_rule(module, target):
+                broken.append(f"{path.relative_to(ROOT)}:{line}: {rule}")
+    assert not broken, "\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("import interposer.ir.graph", "ops may not import ir"),
+        ("from interposer import runtime", "ops may not import runtime"),
+        ("from interposer import load", "ops may not import interposer"),
+        ("from ..ir import graph", "ops may not import ir"),
+        ("from .. import kernels", "ops may not import kernels"),
+        ("def f():\n    from interposer.ir.graph import Value", "ops may not import ir"),
+        ("if TYPE_CHECKING:\n    from interposer.ir.graph import Value", "ops may not import ir"),
+        ("importlib.import_module('interposer.cli')", "ops may not import cli"),
+        ("import interposer.backends.reference", "ops may not import backends.reference"),
+        ("def f():\n    import onnx.helper", "only frontends.onnx and writers.onnx may import onnx"),
+        ("import torch", "torch is not a dependency that HOMES lists"),
+    ],
+)
+def test_a_forbidden_import_is_found_and_named(source, rule):
+    [found] = imports_of(source, "interposer.ops")
+    assert broken_rule("interposer.ops.pooling", found.target).startswith(rule)
+    assert found.line == source.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import numpy as np",
+        "import math",
+        "from . import gather",
+        "from ..types import Dim",
+        "import interposer.schema",
+    ],
+)
+def test_an_allowed_import_breaks_no_rule(source):
+    [found] = imports_of(source, "interposer.ops")
+    assert broken_rule("interposer.ops.pooling", found.target) is None
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+def python(code: str, *arguments: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_has_a_docstring():
+    trees = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
+    assert [module for module, tree in trees.items() if not ast.get_docstring(tree)] == []
+
+
+def test_every_name_in_all_is_really_there():
+    wrong = []
+    for name in IMPORTABLE:
+        module = importlib.import_module(name)
+        exported = getattr(module, "__all__", [])
+        wrong += [f"{name}.{export} is missing" for export in exported if not hasattr(module, export)]
+        wrong += [f"{name}.{export} is listed twice" for export in set(exported) if exported.count(export) > 1]
+    assert wrong == []
+
+
+def test_importing_the_package_leaves_the_heavy_packages_alone():
+    loaded = python("import interposer, sys; print(*sys.modules)").split()
+    assert sorted(HOMES.keys() & set(loaded)) == []
+
+
+def test_every_module_can_be_imported_where_no_optional_package_is_installed():
+    """A front end or a backend whose package is missing must live to say so."""
+    code = f"""
+import importlib, sys
+sys.modules.update(dict.fromkeys({OPTIONAL}))
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        print(f"{{name}}: {{error}}")
+"""
+    assert python(code, *IMPORTABLE) == ""
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+SECTIONS = {
+    "Shapes": re.compile(r"^\s*Shapes\b.*:", re.MULTILINE),
+    "Source": re.compile(r"^\s*Source:", re.MULTILINE),
+}
+
+
+def shipped_operators() -> dict[str, type]:
+    importlib.import_module("interposer.ops")
+    registered = importlib.import_module("interposer.schema").registered_ops()
+    return {name: op for name, op in registered.items() if op.__module__.startswith(f"{PACKAGE}.")}
+
+
+def test_there_are_operators_to_check():
+    assert shipped_operators()
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_operator_documents_its(section):
+    lacking = [name for name, op in shipped_operators().items() if not SECTIONS[section].search(op.__doc__ or "")]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("column", ["kernels", "testing/samples"])
+def test_every_family_of_executable_operators_has_its_file_in(column):
+    families = {op.__module__.rpartition(".")[2] for op in shipped_operators().values() if op.executable}
+    assert sorted(name for name in families if not (SRC / PACKAGE / column / f"{name}.py").exists()) == []
+
+
+# --- operators on the reference backend -------------------------------------------------------------------------------
+
+
+def reference_kernels() -> Container[type]:
+    """The operators that CpuRef has a kernel for."""
+    return importlib.import_module("interposer.backends.reference").ReferenceBackend.kernels
+
+
+def test_every_executable_operator_has_a_reference_kernel():
+    kernels = reference_kernels()
+    assert [name for name, op in shipped_operators().items() if op.executable and op not in kernels] == []
