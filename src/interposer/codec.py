@@ -1,4 +1,4 @@
-"""How values of attributes are checked, compared, written as plain data and read back, by the type they are annotated with."""
+"""How values of attributes are checked, compared, written as plain data and read back, by their annotated type."""
 
 from __future__ import annotations
 

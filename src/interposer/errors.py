@@ -129,8 +129,10 @@ class UnsupportedOperatorError(ParseError):
 
     def at(self, path: str) -> ParseError:
         """The same error with the file's path, unless it has one already."""
-        return self if self.path else UnsupportedOperatorError(
-            self.operators, path=path, where=self.where, notes=self.notes
+        return (
+            self
+            if self.path
+            else UnsupportedOperatorError(self.operators, path=path, where=self.where, notes=self.notes)
         )
 
 

@@ -120,9 +120,7 @@ def operand(
 
     A variadic operand takes all values that are left and must come last.
     """
-    return Operand(
-        rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, same_dtype_as=same_dtype_as, doc=doc
-    )
+    return Operand(rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, same_dtype_as=same_dtype_as, doc=doc)
 
 
 def result(
@@ -321,7 +319,8 @@ class Op:
             first = _flat(other)[0] if _flat(other) else None
             for info in _flat(by_name[declared.name]):
                 if first is not None and info.dtype is not first.dtype:
-                    yield f"{declared.name} is {info.dtype}; expected {first.dtype}, the type of {declared.same_dtype_as}"
+                    wanted = f"{first.dtype}, the type of {declared.same_dtype_as}"
+                    yield f"{declared.name} is {info.dtype}; expected {wanted}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
         """The infos of all results, for operands without violations; None for those that must be declared."""
@@ -374,7 +373,7 @@ class Op:
 def _hint(cls: type, name: str) -> Any:
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
-    return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint  # noqa: S307
+    return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint
 
 
 def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:

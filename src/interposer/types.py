@@ -37,7 +37,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class DataType(Enum):
-    """How one element is stored. Whether it stands for a real number by scale and zero point is `Quantization`'s to say.
+    """How one element is stored; whether it stands for a real number by scale and zero point, `Quantization` says.
 
     Arm NN's names (``QAsymmU8`` ...) are aliases of the storage types.
     """
@@ -209,10 +209,10 @@ class Dim(int):
     def __mod__(self, _: object) -> int:
         return 0
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
-    __floordiv__ = __rfloordiv__ = __neg__ = __pow__ = _same
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same  # type: ignore[assignment]
+    __floordiv__ = __rfloordiv__ = __neg__ = __pow__ = _same  # type: ignore[assignment]
     __rmod__ = __mod__
-    __lt__ = __le__ = __gt__ = __ge__ = _never
+    __lt__ = __le__ = __gt__ = __ge__ = _never  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -250,7 +250,7 @@ class TensorShape(tuple[int, ...]):
             return dims
         made = tuple(_dim(dim) for dim in dims)
         if len(made) > MAX_RANK:
-            raise InvalidArgumentError(f"a tensor of rank {len(made)} was asked for; ranks 0 to {MAX_RANK} are supported")
+            raise InvalidArgumentError(f"a tensor has rank {len(made)}; ranks 0 to {MAX_RANK} are supported")
         return super().__new__(cls, made)
 
     @property

@@ -113,7 +113,9 @@ class Layer:
     def output(self) -> Value:
         """The only output; `InvalidArgumentError` where there is not exactly one."""
         if len(self.outputs) != 1:
-            raise InvalidArgumentError(f"layer {self.name!r} ({self.op.op_name()}) has {len(self.outputs)} outputs; name one")
+            raise InvalidArgumentError(
+                f"layer {self.name!r} ({self.op.op_name()}) has {len(self.outputs)} outputs; name one"
+            )
         return self.outputs[0]
 
     @property
@@ -184,7 +186,9 @@ class Graph:
             raise InvalidArgumentError(fault)
         count = op.num_results()
         if len(outputs) > count:
-            raise InvalidArgumentError(f"{op.op_name()} has {count} outputs, but {len(outputs)} infos were given for them")
+            raise InvalidArgumentError(
+                f"{op.op_name()} has {count} outputs, but {len(outputs)} infos were given for them"
+            )
         layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
         declared = [*outputs, *[None] * (count - len(outputs))]
         layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))

@@ -45,7 +45,10 @@ def _forget(values: Iterable[Value]) -> None:
 
 def _merged(inferred: TensorInfo | None, declared: TensorInfo | None) -> TensorInfo | str:
     if inferred is None:
-        return declared or "its output has no tensor info and none can be inferred; declare it with outputs=[TensorInfo(...)]"
+        return (
+            declared
+            or "its output has no tensor info and none can be inferred; declare it with outputs=[TensorInfo(...)]"
+        )
     if declared is None:
         return inferred
     if declared.dtype is not inferred.dtype:

@@ -216,7 +216,8 @@ class KernelTable:
         if not candidates:
             return [f"no kernel for {op.op_name()}"]
         answers = [list(one.reasons(op, info)) for one in candidates]
-        return [] if not all(answers) else list(dict.fromkeys(min(answers, key=lambda found: len(found))))
+        shortest: list[str] = min(answers, key=len)
+        return list(dict.fromkeys(shortest))
 
 
 def _type_sets(dtypes: Iterable[DataType] | Mapping[str, Iterable[DataType]] | None) -> TypeSets:

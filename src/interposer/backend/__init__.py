@@ -1,0 +1,50 @@
+"""The plug-in interface: everything that the author of a backend needs."""
+
+from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
+from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
+from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
+from interposer.backend.registry import BackendRecord, BackendRegistry, process_registry
+from interposer.backend.support import KernelSupport, LayerSupport, Support
+from interposer.backend.views import Failure, OptimizationViews, Substitution
+from interposer.backend.workload import (
+    KernelWorkload,
+    KernelWorkloadFactory,
+    Workload,
+    WorkloadFactory,
+    WorkloadInfo,
+)
+from interposer.ir.subgraph import SubgraphView
+from interposer.kernels.table import KernelInfo, KernelTable
+
+__all__ = [
+    "API_VERSION",
+    "ArenaMemoryManager",
+    "ArrayHandle",
+    "Backend",
+    "BackendContext",
+    "BackendId",
+    "BackendRecord",
+    "BackendRegistry",
+    "Capabilities",
+    "Capability",
+    "Failure",
+    "KernelInfo",
+    "KernelSupport",
+    "KernelTable",
+    "KernelWorkload",
+    "KernelWorkloadFactory",
+    "LayerSupport",
+    "MemoryManager",
+    "MemorySource",
+    "OptimizationViews",
+    "OptionValue",
+    "Options",
+    "SubgraphView",
+    "Substitution",
+    "Support",
+    "TensorHandle",
+    "Workload",
+    "WorkloadFactory",
+    "WorkloadInfo",
+    "process_registry",
+]

@@ -1,0 +1,104 @@
+"""`Backend`, the class that a backend author derives from, and what belongs to it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from interposer.backend.capabilities import Capabilities, Options
+from interposer.backend.memory import ArenaMemoryManager, MemoryManager
+from interposer.backend.support import KernelSupport, LayerSupport
+from interposer.backend.views import OptimizationViews
+from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
+from interposer.errors import InvalidArgumentError
+from interposer.ir.subgraph import SubgraphView
+from interposer.kernels.table import KernelTable
+
+__all__ = ["API_VERSION", "Backend", "BackendContext", "BackendId"]
+
+API_VERSION = (1, 0)
+"""Version of the plug-in interface: a backend works where the major is equal and its minor is not greater."""
+
+
+class BackendId(str):
+    """The name of a backend: not empty, not "Unknown", without blanks or commas."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> BackendId:
+        if name in ("", "Unknown"):
+            raise InvalidArgumentError(f"a backend id must be a text other than '' and 'Unknown', not {name!r}")
+        if any(letter.isspace() or letter == "," for letter in name):
+            raise InvalidArgumentError(f"a backend id must not contain blanks or commas, as {name!r} does")
+        return super().__new__(cls, name)
+
+
+class BackendContext:
+    """Is told before and after every network is loaded and unloaded. False, or an exception, before loading stops it.
+
+    After loading or unloading, a False is recorded as a warning.
+    """
+
+    def before_load_network(self, network_id: int) -> bool:
+        """Called before any workload of the network is made."""
+        return True
+
+    def after_load_network(self, network_id: int) -> bool:
+        """Called when the network is ready to run."""
+        return True
+
+    def before_unload_network(self, network_id: int) -> bool:
+        """Called before any workload of the network is dropped; False keeps the network loaded."""
+        return True
+
+    def after_unload_network(self, network_id: int) -> bool:
+        """Called when nothing of the network is left."""
+        return True
+
+
+class Backend:
+    """A device, library or engine that runs layers. Light and stateless: it may die before the objects that it made.
+
+    A backend that only computes sets `id` and `kernels`, and everything else follows. One that compiles whole parts
+    overrides `optimize_subgraph` and `create_workload_factory`; one with memory of its own overrides
+    `create_memory_manager` too. Every method may be called from any thread, one at a time.
+    """
+
+    id: ClassVar[BackendId]
+    kernels: ClassVar[KernelTable] = KernelTable()
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    api_version: ClassVar[tuple[int, int]] = API_VERSION
+    version: ClassVar[str] = ""
+    """Version of the backend itself, for people."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if isinstance(cls.__dict__.get("id"), str):
+            cls.id = BackendId(cls.__dict__["id"])
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why the backend cannot work on this machine (a package or driver that is missing), or None."""
+        return None
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        """Answers which layers it runs; `options` are the model options for this backend."""
+        return KernelSupport(self.kernels)
+
+    def create_memory_manager(self) -> MemoryManager | None:
+        """The manager of one network's tensors, or None where its handles look after themselves."""
+        return ArenaMemoryManager()
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        """Makes the workloads and handles of one network, with the manager that `create_memory_manager` gave."""
+        return KernelWorkloadFactory(self.kernels, memory_manager)
+
+    def create_backend_context(self, options: Options) -> BackendContext | None:
+        """Called once when a runtime is created, with its options for this backend."""
+        return None
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        """Look at a part that was given to the backend: replace, fail or leave alone pieces of it."""
+        return OptimizationViews(view)
+
+    def __repr__(self) -> str:
+        return f"<Backend {self.id}>"

@@ -1,0 +1,64 @@
+"""What a backend says of itself: named values that can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from interposer.errors import InvalidArgumentError, did_you_mean
+
+__all__ = ["Capabilities", "Capability", "OptionValue", "Options"]
+
+OptionValue: TypeAlias = bool | int | float | str
+Options: TypeAlias = Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """One named property, with a line about it."""
+
+    name: str
+    value: OptionValue
+    doc: str = ""
+
+
+class Capabilities:
+    """The capabilities of a backend, by name. Names that Arm NN uses keep their spelling ("HasFp16", ...).
+
+    >>> capabilities = Capabilities(NonConstWeights=True, NumberOfThreads=4)
+    >>> capabilities.has("NonConstWeights"), capabilities.has("NumberOfThreads", 8), capabilities.get("HasFp16")
+    (True, False, None)
+    """
+
+    def __init__(self, *described: Capability, **values: OptionValue) -> None:
+        plain = [Capability(name, value) for name, value in values.items()]
+        self._by_name = {one.name: one for one in (*described, *plain)}
+        if len(self._by_name) < len(described) + len(plain):
+            raise InvalidArgumentError("a capability is given twice")
+
+    def __iter__(self) -> Iterator[Capability]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> OptionValue | None:
+        """The value of a capability, or None where the backend does not name it."""
+        found = self._by_name.get(name)
+        return None if found is None else found.value
+
+    def has(self, name: str, value: OptionValue = True) -> bool:
+        """True where the capability is named and has this value."""
+        found = self.get(name)
+        return found is not None and type(found) is type(value) and found == value
+
+    def describe(self, name: str) -> Capability:
+        """One capability with its line; `InvalidArgumentError` with the nearest name where there is none."""
+        if name not in self._by_name:
+            raise InvalidArgumentError(f"unknown capability {name!r}{did_you_mean(name, self._by_name)}")
+        return self._by_name[name]
+
+    def to_dict(self) -> dict[str, OptionValue]:
+        """Names and values as plain data."""
+        return {one.name: one.value for one in self}

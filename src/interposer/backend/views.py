@@ -1,0 +1,110 @@
+"""What a backend answers when it is given a part of the network to optimize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.subgraph import SubgraphView, quotient_is_acyclic
+from interposer.ops.control import PreCompiled
+from interposer.schema import Op
+
+__all__ = ["Failure", "OptimizationViews", "Substitution"]
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """A part, and what the backend wants in its place: one layer, or a graph of layers.
+
+    A layer (an operator) takes `inputs`, by default all values that come into the part in the order of first use, or,
+    where it is a `PreCompiled`, only those that are not constant; it gives the part's outputs. A graph has an Input
+    layer for each of ``part.operands`` and an Output layer for each of ``part.outputs``, bound by position.
+    """
+
+    part: SubgraphView
+    replacement: Op | Graph
+    inputs: tuple[Value, ...] | None = None
+
+    @property
+    def entering(self) -> tuple[Value, ...]:
+        """The values that the replacement takes."""
+        if self.inputs is not None:
+            return tuple(self.inputs)
+        return self.part.inputs if isinstance(self.replacement, PreCompiled) else self.part.operands
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A part that the backend said it could run and now cannot, with the reason; others will be asked for it."""
+
+    part: SubgraphView
+    reason: str
+
+
+class OptimizationViews:
+    """A backend's answer for one view: substitutions, failures, and the untouched rest, which is computed."""
+
+    def __init__(
+        self, view: SubgraphView, *, substitutions: Sequence[Substitution] = (), failed: Sequence[Failure] = ()
+    ) -> None:
+        self.view = view
+        self.substitutions = tuple(substitutions)
+        self.failed = tuple(failed)
+
+    @property
+    def untouched(self) -> tuple[Layer, ...]:
+        """The layers of the view that stay as they are."""
+        touched = {layer.guid for part in self._parts() for layer in part}
+        return tuple(layer for layer in self.view if layer.guid not in touched)
+
+    def _parts(self) -> Iterator[SubgraphView]:
+        yield from (substitution.part for substitution in self.substitutions)
+        yield from (failure.part for failure in self.failed)
+
+    def validate(self) -> None:
+        """Check that the answer can be carried out.
+
+        Raises:
+            BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose
+                border differs from the part's.
+        """
+        faults = [*self._part_faults(), *(text for one in self.substitutions for text in _border_faults(one))]
+        if not faults and not quotient_is_acyclic(self.view.graph, [one.part.layers for one in self.substitutions]):
+            faults.append("the substituted parts would depend on each other in a cycle")
+        if faults:
+            raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(faults)}")
+
+    def _part_faults(self) -> Iterator[str]:
+        seen: set[int] = set()
+        for part in self._parts():
+            if not len(part):
+                yield "a part is empty"
+            for layer in part:
+                if layer not in self.view:
+                    yield f"layer {layer} is not in the view"
+                if layer.guid in seen:
+                    yield f"layer {layer} is in two parts"
+                seen.add(layer.guid)
+
+
+def _border_faults(substitution: Substitution) -> Iterator[str]:
+    wanted = len(substitution.part.outputs)
+    allowed = set(substitution.part.operands)
+    for value in substitution.entering:
+        if value not in allowed:
+            yield f"the value {value.name} does not come into the part"
+    if isinstance(substitution.replacement, Graph):
+        yield from _count_faults(substitution, substitution.replacement)
+    elif substitution.replacement.num_results() != wanted:
+        given = substitution.replacement.num_results()
+        yield f"{substitution.replacement.op_name()} gives {given} outputs, but the part has {wanted}"
+
+
+def _count_faults(substitution: Substitution, graph: Graph) -> Iterable[str]:
+    inputs, outputs = len(substitution.entering), len(substitution.part.outputs)
+    if len(graph.inputs) != inputs:
+        yield f"the replacement has {len(graph.inputs)} inputs, but the part has {inputs}"
+    if len(graph.outputs) != outputs:
+        yield f"the replacement has {len(graph.outputs)} outputs, but the part has {outputs}"

@@ -1,0 +1,108 @@
+"""Workloads, which run layers, and the factories that make them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Layer
+from interposer.kernels.table import Kernel, KernelInfo, KernelTable
+from interposer.schema import Op
+from interposer.types import Array, TensorInfo
+
+__all__ = ["KernelWorkload", "KernelWorkloadFactory", "Workload", "WorkloadFactory", "WorkloadInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadInfo:
+    """The infos of a workload's tensors; an absent optional input is None, a constant one carries its value."""
+
+    inputs: tuple[TensorInfo | None, ...]
+    outputs: tuple[TensorInfo, ...]
+
+    @classmethod
+    def of(cls, layer: Layer) -> WorkloadInfo:
+        """The infos of a layer's tensors."""
+        return cls(layer.input_infos, layer.output_infos)
+
+
+class Workload(ABC):
+    """One layer made ready to run. It keeps no state between runs beyond what it was made with."""
+
+    def post_allocation_configure(self) -> None:
+        """Called once, when all workloads of the network are made and its memory is planned."""
+
+    @abstractmethod
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Compute the outputs from the inputs, both in the order of the layer's operands and results."""
+
+
+class WorkloadFactory:
+    """Makes the workloads and the tensor handles of one backend for one network.
+
+    The handles made here lie in ordinary memory: in the arena of the memory manager where that is an
+    `ArenaMemoryManager`, else each in an array of its own. Override `create_tensor_handle` for memory of another kind.
+    """
+
+    def __init__(self, memory_manager: MemoryManager | None = None) -> None:
+        self.memory_manager = memory_manager
+
+    def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        """The workload of a layer that the backend was given; its descriptor is ``layer.op``.
+
+        Raises:
+            BackendContractError: this factory makes no workload for the layer.
+        """
+        raise BackendContractError(f"{type(self).__name__} makes no workload for layer {layer}")
+
+    def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
+        """The handle of a tensor that a layer of this backend gives or the network's caller brings."""
+        manager = self.memory_manager
+        return ArrayHandle(info, manager=manager if isinstance(manager, ArenaMemoryManager) else None)
+
+    def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
+        """The handle of a constant, filled once; a factory whose handles are arrays uses the constant in place."""
+        if type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle:
+            return ArrayHandle(info, array)
+        handle = self.create_tensor_handle(info)
+        handle.manage()
+        handle.allocate()
+        handle.copy_in(array)
+        return handle
+
+
+class KernelWorkload(Workload):
+    """Runs a kernel on mapped arrays."""
+
+    def __init__(self, op: Op, kernel: Kernel, info: KernelInfo) -> None:
+        self.op, self.kernel, self.info = op, kernel, info
+        self.prepared = kernel.prepare(op, info) if kernel.prepare is not None else None
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Map everything, compute, and unmap."""
+        arrays = [None if handle is None else handle.map() for handle in inputs]
+        out = [handle.map() for handle in outputs]
+        self.kernel.call(self.op, arrays, self.info, out, self.prepared)
+        for handle in (*inputs, *outputs):
+            if handle is not None:
+                handle.unmap()
+
+
+class KernelWorkloadFactory(WorkloadFactory):
+    """Makes a `KernelWorkload` for every layer that its table has a kernel for."""
+
+    def __init__(self, kernels: KernelTable, memory_manager: MemoryManager | None = None) -> None:
+        super().__init__(memory_manager)
+        self.kernels = kernels
+
+    def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        """The kernel that takes the layer, made ready."""
+        kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
+        found = self.kernels.find(layer.op, kernel_info)
+        if found is None:
+            why = "; ".join(self.kernels.reasons(layer.op, kernel_info))
+            raise BackendContractError(f"no kernel takes layer {layer}: {why}")
+        return KernelWorkload(layer.op, found, kernel_info)

@@ -1,0 +1,1 @@
+"""The built-in backends. They use the plug-in interface like anybody else's."""

@@ -1,0 +1,198 @@
+"""Views of parts of a graph, and the division of a graph into parts.
+
+The parts that `select` gives keep three promises: each is connected; the quotient graph over all parts (layers that
+belong to no part count as parts of their own) is acyclic; and no two adjacent parts of one kind could be merged without
+a cycle. A largest division is a hard problem and is not promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+from interposer.errors import InvalidArgumentError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops.control import Constant
+from interposer.schema import Op
+
+__all__ = ["SubgraphView", "quotient_is_acyclic", "select"]
+
+
+class SubgraphView:
+    """Some layers of a graph, in running order, with the values at their border. A view never changes the graph.
+
+    `operands` are all values that come in, in the order of first use; `inputs` are those that are not constant, and
+    `constants` the others. `outputs` are the values that go out. Constant layers are never part of a view.
+    """
+
+    def __init__(self, graph: Graph, layers: Iterable[Layer]) -> None:
+        wanted = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
+        self.graph = graph
+        self.layers = tuple(layer for layer in graph.topological() if layer.guid in wanted)
+        self._guids = wanted
+        entering = (value for layer in self.layers for value in layer.values if value.producer.guid not in wanted)
+        self.operands: tuple[Value, ...] = tuple(dict.fromkeys(entering))
+        self.inputs = tuple(value for value in self.operands if not value.is_constant)
+        self.constants = tuple(value for value in self.operands if value.is_constant)
+        self.outputs = tuple(value for layer in self.layers for value in layer.outputs if self._leaves(value))
+
+    def _leaves(self, value: Value) -> bool:
+        return any(use.layer.guid not in self._guids for use in value.uses)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __contains__(self, layer: object) -> bool:
+        return isinstance(layer, Layer) and layer.guid in self._guids
+
+    def part(self, layers: Iterable[Layer]) -> SubgraphView:
+        """A view of some of these layers."""
+        return SubgraphView(self.graph, layers)
+
+    def chains(self, *ops: type[Op]) -> list[SubgraphView]:
+        """The runs of layers of these operators, each of which is the only user of the one before; none overlap."""
+        taken: set[int] = set()
+        found = []
+        for layer in self.layers:
+            run = self._run_from(layer, ops)
+            if run and not taken & {one.guid for one in run}:
+                taken |= {one.guid for one in run}
+                found.append(self.part(run))
+        return found
+
+    def _run_from(self, layer: Layer, ops: Sequence[type[Op]]) -> list[Layer]:
+        run: list[Layer] = []
+        following: Layer | None = layer
+        for op in ops:
+            if following is None or following not in self or not isinstance(following.op, op):
+                return []
+            run.append(following)
+            following = _only_user(following)
+        return run
+
+    def is_convex(self) -> bool:
+        """True where no path leaves the part and comes back."""
+        return quotient_is_acyclic(self.graph, [self.layers])
+
+    def __repr__(self) -> str:
+        return f"<SubgraphView of {len(self)} layers: {', '.join(layer.name for layer in self.layers[:4])}...>"
+
+
+def _only_user(layer: Layer) -> Layer | None:
+    users = [use for value in layer.outputs for use in value.uses]
+    return users[0].layer if len(layer.outputs) == 1 and len(users) == 1 else None
+
+
+class _Division:
+    """Parts of a graph under merging: every part knows, as a set of bits, the parts that it depends on."""
+
+    def __init__(self) -> None:
+        self.members: dict[int, list[Layer]] = {}
+        self.kinds: dict[int, Hashable | None] = {}
+        self.below: dict[int, int] = {}
+        self.before: dict[int, set[int]] = {}
+        self.part_of: dict[int, int] = {}
+
+    def add(self, layer: Layer, kind: Hashable | None) -> int:
+        part = len(self.part_of)
+        self.part_of[layer.guid] = part
+        self.members[part], self.kinds[part] = [layer], kind
+        self.before[part] = {self.part_of[v.producer.guid] for v in layer.values if v.producer.guid in self.part_of}
+        self.below[part] = 0
+        for other in self.before[part]:
+            self.below[part] |= self.below[other] | (1 << other)
+        return part
+
+    def can_merge(self, first: int, second: int) -> bool:
+        """True where `second` needs `first` only directly, not by way of a third part."""
+        bit = 1 << first
+        return not any(self.below[other] & bit for other in self.before[second] if other != first)
+
+    def merge(self, first: int, second: int) -> None:
+        """Let `second` become part of `first`."""
+        self.members[first] += self.members.pop(second)
+        for layer in self.members[first]:
+            self.part_of[layer.guid] = first
+        self.before[first] = (self.before[first] | self.before.pop(second)) - {first, second}
+        old, gone = 1 << first, 1 << second
+        self.below[first] = (self.below[first] | self.below.pop(second)) & ~(old | gone)
+        del self.kinds[second]
+        self._tell_later_parts(first, second)
+
+    def _tell_later_parts(self, first: int, second: int) -> None:
+        both, new = (1 << first) | (1 << second), self.below[first] | (1 << first)
+        for part, needs in self.below.items():
+            if needs & both and part != first:
+                self.below[part] = (needs | new) & ~(1 << second)
+        for part, direct in self.before.items():
+            if second in direct and part != first:
+                self.before[part] = (direct - {second}) | {first}
+
+    def merge_into_a_producer(self, part: int) -> bool:
+        """Merge a part with one that it takes values from, where that is allowed."""
+        for first in sorted(self.before[part]):
+            if self.kinds[first] is not None and self.kinds[first] == self.kinds[part] and self.can_merge(first, part):
+                self.merge(first, part)
+                return True
+        return False
+
+
+def select(graph: Graph, kind: Callable[[Layer], Hashable | None]) -> list[SubgraphView]:
+    """Divide the layers for which `kind` gives something other than None into parts of one kind each.
+
+    The parts come in running order and keep the promises at the head of this module; Constant layers are left out.
+    """
+    division = _Division()
+    for layer in graph.topological():
+        if not isinstance(layer.op, Constant):
+            part = division.add(layer, kind(layer))
+            if division.kinds[part] is not None:
+                division.merge_into_a_producer(part)
+    _merge_until_stable(division)
+    parts = [members for part, members in division.members.items() if division.kinds[part] is not None]
+    return [SubgraphView(graph, members) for members in parts]
+
+
+def _merge_until_stable(division: _Division) -> None:
+    changed = True
+    while changed:
+        parts = [part for part, kind in division.kinds.items() if kind is not None]
+        changed = any([division.merge_into_a_producer(part) for part in parts if part in division.kinds])
+
+
+def quotient_is_acyclic(graph: Graph, parts: Sequence[Iterable[Layer]]) -> bool:
+    """True where the graph of these parts, every other layer a part of its own, has no cycle.
+
+    Raises:
+        InvalidArgumentError: a layer is in two parts.
+    """
+    part_of: dict[int, int] = {}
+    for index, part in enumerate(parts):
+        for layer in part:
+            if part_of.setdefault(layer.guid, -1 - index) != -1 - index:
+                raise InvalidArgumentError(f"layer {layer} is in two parts")
+    edges: dict[int, set[int]] = {}
+    for layer in graph:
+        here = part_of.get(layer.guid, layer.guid)
+        before = edges.setdefault(here, set())
+        before |= {part_of.get(value.producer.guid, value.producer.guid) for value in layer.values} - {here}
+    return _is_acyclic(edges)
+
+
+def _is_acyclic(before: dict[int, set[int]]) -> bool:
+    after: dict[int, list[int]] = {node: [] for node in before}
+    for node, needed in before.items():
+        for other in needed:
+            after[other].append(node)
+    waiting = {node: len(needed) for node, needed in before.items()}
+    ready = [node for node, count in waiting.items() if count == 0]
+    done = 0
+    while ready:
+        done += 1
+        for node in after[ready.pop()]:
+            waiting[node] -= 1
+            if waiting[node] == 0:
+                ready.append(node)
+    return done == len(before)
