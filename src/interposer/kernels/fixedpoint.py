@@ -1,0 +1,130 @@
+"""Fixed-point arithmetic as TFLite's reference kernels do it, bit for bit: real factors as integers and shifts.
+
+A positive real factor is ``multiplier / 2**31 * 2**shift`` with a multiplier of 31 bits. Multiplying rounds twice, as
+TFLite's default build does: to 32 bits (ties towards plus infinity), then when shifting right (ties away from zero).
+All functions take arrays, and one factor or an array of them that broadcasts (one for each channel, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from interposer.types import Array, DataType, Quantization
+
+__all__ = [
+    "FixedPoint",
+    "along_axis",
+    "clamp_to",
+    "dequantize",
+    "multiply_by_quantized_multiplier",
+    "multiply_wide",
+    "quantize",
+    "quantize_multiplier",
+    "round_half_away",
+    "rounding_divide_by_pot",
+    "saturating_rounding_doubling_high_mul",
+]
+
+Ints = NDArray[np.int64]
+_INT32: Final = np.iinfo(np.int32)
+
+
+class FixedPoint(NamedTuple):
+    """The factor ``multiplier / 2**31 * 2**shift``, or an array of factors."""
+
+    multiplier: Ints
+    shift: Ints
+
+
+def quantize_multiplier(real: ArrayLike) -> FixedPoint:
+    """The nearest fixed-point number to each real factor: 0 below the range, the largest one above it."""
+    mantissa, exponent = np.frexp(np.asarray(real, np.float64))
+    multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
+    carried = multiplier == 1 << 31
+    multiplier, shift = np.where(carried, 1 << 30, multiplier), np.where(carried, exponent + 1, exponent)
+    tiny, huge = shift < -31, shift > 30
+    multiplier = np.where(tiny, 0, np.where(huge, _INT32.max, multiplier))
+    return FixedPoint(multiplier, np.where(tiny, 0, np.minimum(shift, 30)).astype(np.int64))
+
+
+def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> Ints:
+    """``a * b / 2**31`` of 32-bit integers, rounded with ties towards plus infinity; the one overflow saturates."""
+    return np.minimum(_high_mul(np.asarray(a, np.int64), np.asarray(b, np.int64)), _INT32.max)
+
+
+def _high_mul(a: Ints, b: Ints) -> Ints:
+    """The same where the two are not both the least integer, which a multiplier never is."""
+    product = np.multiply(a, b)
+    product += 1 << 30
+    product >>= 31
+    return product
+
+
+def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> Ints:
+    """``x / 2**exponent``, rounded with ties away from zero."""
+    x, exponent = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
+    half = (np.int64(1) << exponent) >> 1
+    towards_zero = (x >> 63) & -(exponent > 0).astype(np.int64)  # -1 where x is negative: its ties go down
+    rounded: Ints = (x + half + towards_zero) >> exponent
+    return rounded
+
+
+def multiply_by_quantized_multiplier(x: ArrayLike, factor: FixedPoint) -> Ints:
+    """32-bit integers times a factor; like there, bits that a shift to the left moves beyond the 32nd are lost."""
+    x = np.asarray(x)
+    if np.any(factor.shift > 0):
+        x = (x.astype(np.int64) << np.maximum(factor.shift, 0)).astype(np.int32)
+    scaled = _high_mul(x.astype(np.int64), factor.multiplier)
+    right = np.maximum(-factor.shift, 0)
+    return rounding_divide_by_pot(scaled, right) if np.any(right) else scaled
+
+
+def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
+    """48-bit sums (of 16-bit activations) times a factor, of which 16 bits are used; rounds once, ties upwards."""
+    reduced = np.where(factor.multiplier < 0x7FFF0000, (factor.multiplier + (1 << 15)) >> 16, 0x7FFF)
+    total_shift = 15 - factor.shift
+    rounded: Ints = (np.asarray(x, np.int64) * reduced + (np.int64(1) << (total_shift - 1))) >> total_shift
+    return rounded
+
+
+def clamp_to(x: Array, dtype: DataType) -> Array:
+    """The integers as that type, those out of its range as its nearest limit."""
+    limits = np.iinfo(dtype.numpy)
+    return np.clip(x, limits.min, limits.max).astype(dtype.numpy)
+
+
+def round_half_away(x: Array) -> NDArray[np.float64]:
+    """The nearest whole numbers, ties away from zero, as C's ``round``; exact for floats of up to 32 bits."""
+    x = np.asarray(x, np.float64)
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def quantize(
+    real: Array, quantization: Quantization, dtype: DataType, rounding: Callable[[Array], Array] = round_half_away
+) -> Array:
+    """Stored integers for real numbers: ``round(real / scale) + zero_point`` in float32, clamped; NaN gives zero."""
+    scale, zero_point = along_axis(quantization, real.ndim)
+    with np.errstate(all="ignore"):
+        steps = np.asarray(real, np.float32) / scale.astype(np.float32)
+    limits = np.iinfo(dtype.numpy)
+    codes = rounding(np.where(np.isnan(steps), 0, steps)) + zero_point
+    clamped: Array = np.clip(codes, limits.min, limits.max).astype(dtype.numpy)
+    return clamped
+
+
+def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
+    """The real numbers that stored integers stand for, before rounding to any narrower type."""
+    scale, zero_point = along_axis(quantization, codes.ndim)
+    return (codes.astype(np.float64) - zero_point) * scale
+
+
+def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Array]:
+    """Scales and zero points as arrays that broadcast with a tensor of this rank."""
+    shape = [1] * rank if quantization.per_axis else []
+    if quantization.axis is not None:
+        shape[quantization.axis] = -1
+    return np.reshape(quantization.scales, shape), np.reshape(quantization.zero_points, shape)
