@@ -1,0 +1,86 @@
+"""What the operators that work along axes have in common: axes that count from the end, broadcasting, moved scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+
+from interposer.types import Dim, Quantization, TensorInfo, TensorShape, differ
+
+__all__ = [
+    "axes_faults",
+    "broadcast_shapes",
+    "normal_axes",
+    "normal_axis",
+    "quantized_axis_faults",
+    "same_shapes",
+    "transposed",
+]
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front; it must be one of the tensor."""
+    return axis + rank if axis < 0 else axis
+
+
+def normal_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """The axes counted from the front, in rising order."""
+    return tuple(sorted(normal_axis(axis, rank) for axis in axes))
+
+
+def axes_faults(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
+    """What is wrong with axes of a tensor of this rank: not there, or there twice."""
+    for axis in axes:
+        if not -rank <= axis < rank:
+            allowed = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
+            yield f"{name} is {axis}, but the input has rank {rank}; expected {allowed}"
+            return
+    if len(set(normal_axes(axes, rank))) < len(axes):
+        yield f"{name} is {tuple(axes)}, which names an axis twice"
+
+
+def broadcast_shapes(*shapes: TensorShape) -> TensorShape | None:
+    """The common shape by NumPy's rule, or None where there is none.
+
+    >>> broadcast_shapes(TensorShape((5, 1, "n")), TensorShape((4, 1)))
+    TensorShape(5, 4, n)
+    """
+    columns = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    dims = [_broadcast_dim(column) for column in columns]
+    return None if None in dims else TensorShape(reversed(dims))
+
+
+def _broadcast_dim(dims: Iterable[int]) -> int | None:
+    wider = [dim for dim in dict.fromkeys(dims) if dim != 1]
+    known = [dim for dim in wider if not isinstance(dim, Dim)]
+    if len(known) > 1:
+        return None
+    if known:
+        return known[0]
+    return wider[0] if len(wider) == 1 else Dim() if wider else 1
+
+
+def quantized_axis_faults(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
+    """A fault where one of the changed axes is the one along which the scales lie, so that they would not fit."""
+    axis = info.quantization.axis if info.quantization else None
+    if axis is not None and axis in changed:
+        yield f"the input is quantized along axis {axis}, which it would {verb}; dequantize it first"
+
+
+def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
+    """The info with its axes in another order: result axis i is axis ``permutation[i]``; scales move along."""
+    shape = TensorShape(info.shape[axis] for axis in permutation)
+    q = info.quantization
+    if q is not None and q.axis is not None:
+        q = Quantization(q.scales, q.zero_points, tuple(permutation).index(q.axis))
+    return TensorInfo(shape, info.dtype, q)
+
+
+def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> bool:
+    """True where all shapes have one rank and agree in every known extent, that of `free_axis` apart."""
+    first = shapes[0]
+    return all(
+        len(shape) == len(first)
+        and not any(differ(a, b) for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != free_axis)
+        for shape in shapes
+    )

@@ -1,0 +1,227 @@
+"""Operators that fold blocks of an image into its channels or its batch, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import Enum
+
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, DataLayout, TensorInfo
+
+__all__ = [
+    "BatchToSpaceNd",
+    "ChannelShuffle",
+    "DepthToSpace",
+    "DepthToSpaceMode",
+    "SpaceToBatchNd",
+    "SpaceToDepth",
+]
+
+_IMAGES = (DataLayout.NHWC, DataLayout.NCHW)
+
+
+class DepthToSpaceMode(Enum):
+    """How the channels of `DepthToSpace` are counted."""
+
+    DCR = 0
+    """Block row, block column, then channel of the result."""
+    CRD = 1
+    """Channel of the result, then block row, block column."""
+
+
+def _image_faults(info: TensorInfo, block: tuple[int, ...], layout: DataLayout) -> Iterator[str]:
+    if info.rank < len(block) + 1 + (not layout.channels_last):
+        yield f"the input has rank {info.rank}, which has no {len(block)} axes for a block of shape {block}"
+    yield from quantized_axis_faults(info, range(MAX_RANK), "fold")
+
+
+def _block_axes(block: tuple[int, ...], layout: DataLayout) -> range:
+    first = 1 if layout.channels_last else 2
+    return range(first, first + len(block))
+
+
+@op
+class SpaceToBatchNd(Op):
+    """Pad the image axes with zeros and move blocks of them into the batch.
+
+    Shapes:
+        input: (N, H, W, C) in NHWC; with one block extent (N, H, C), with three (N, D, H, W, C)
+        output: (N * bh * bw, (H + pads) / bh, (W + pads) / bw, C)
+
+    Source:
+        TFLite SPACE_TO_BATCH_ND; NNAPI SPACE_TO_BATCH_ND; Arm NN SpaceToBatchNdDescriptor.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    output = result(dtype_of="input")
+
+    block_shape: tuple[int, ...] = attribute(default=(1, 1), ge=1, doc="The extent of a block along each image axis.")
+    pad_list: tuple[tuple[int, int], ...] = attribute(default=((0, 0), (0, 0)), doc="Zeros before and after each axis.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="Where the image axes are.")
+
+    @property
+    def axes(self) -> range:
+        """The image axes, one for each block extent."""
+        return _block_axes(self.block_shape, self.data_layout)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(_image_faults(input, self.block_shape, self.data_layout))
+        if len(self.pad_list) != len(self.block_shape) or min(map(min, self.pad_list), default=0) < 0:
+            faults.append(f"pad_list is {self.pad_list}; expected {len(self.block_shape)} pairs of 0 or more")
+        yield from faults
+        for axis, block, pair in () if faults else zip(self.axes, self.block_shape, self.pad_list, strict=True):
+            padded = input.shape[axis] + sum(pair)
+            if padded % block:
+                yield f"axis {axis} has extent {padded} with its pads; expected a multiple of the block's {block}"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        shape = list(input.shape)
+        shape[0] *= math.prod(self.block_shape)
+        for axis, block, pair in zip(self.axes, self.block_shape, self.pad_list, strict=True):
+            shape[axis] = (shape[axis] + sum(pair)) // block
+        return input.with_shape(shape)
+
+
+@op
+class BatchToSpaceNd(Op):
+    """Move blocks out of the batch back into the image axes and crop these: the inverse of `SpaceToBatchNd`.
+
+    Shapes:
+        input: (N, H, W, C) in NHWC; with one block extent (N, H, C), with three (N, D, H, W, C)
+        output: (N / (bh * bw), H * bh - crops, W * bw - crops, C)
+
+    Source:
+        TFLite BATCH_TO_SPACE_ND; NNAPI BATCH_TO_SPACE_ND; Arm NN BatchToSpaceNdDescriptor.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    output = result(dtype_of="input")
+
+    block_shape: tuple[int, ...] = attribute(default=(1, 1), ge=1, doc="The extent of a block along each image axis.")
+    crops: tuple[tuple[int, int], ...] = attribute(
+        default=((0, 0), (0, 0)), doc="What is cut before and after each axis."
+    )
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="Where the image axes are.")
+
+    @property
+    def axes(self) -> range:
+        """The image axes, one for each block extent."""
+        return _block_axes(self.block_shape, self.data_layout)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(_image_faults(input, self.block_shape, self.data_layout))
+        if len(self.crops) != len(self.block_shape) or min(map(min, self.crops), default=0) < 0:
+            faults.append(f"crops is {self.crops}; expected {len(self.block_shape)} pairs of 0 or more")
+        blocks = math.prod(self.block_shape)
+        if input.shape[0] % blocks:
+            faults.append(f"the batch is {input.shape[0]}; expected a multiple of the block's {blocks} elements")
+        yield from faults
+        for axis, block, pair in () if faults else zip(self.axes, self.block_shape, self.crops, strict=True):
+            if sum(pair) > input.shape[axis] * block:
+                yield f"the crops {pair} leave nothing of axis {axis}, which has extent {input.shape[axis] * block}"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        shape = list(input.shape)
+        shape[0] //= math.prod(self.block_shape)
+        for axis, block, pair in zip(self.axes, self.block_shape, self.crops, strict=True):
+            shape[axis] = shape[axis] * block - sum(pair)
+        return input.with_shape(shape)
+
+
+@op
+class SpaceToDepth(Op):
+    """Move blocks of the height and width of an image into its channels.
+
+    Shapes (NHWC):
+        input: (N, H, W, C)
+        output: (N, H / b, W / b, C * b**2), where b is ``block_size``; channels count block row, block column, C
+
+    Source:
+        ONNX SpaceToDepth-13; TFLite SPACE_TO_DEPTH; NNAPI SPACE_TO_DEPTH; Arm NN SpaceToDepthDescriptor.
+    """
+
+    input = operand(rank=4)
+    output = result(rank=4, dtype_of="input")
+
+    block_size: int = attribute(ge=1, doc="Height and width of a block.")
+    data_layout: DataLayout = attribute(default=DataLayout.NHWC, choices=_IMAGES, doc="The order of the axes.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        h, w, _ = self.data_layout.axes()
+        for title, axis in (("height", h), ("width", w)):
+            if input.shape[axis] % self.block_size:
+                yield f"the {title} is {input.shape[axis]}; expected a multiple of block_size = {self.block_size}"
+        yield from quantized_axis_faults(input, range(MAX_RANK), "fold")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        h, w, c = self.data_layout.axes()
+        shape = list(input.shape)
+        shape[h] //= self.block_size
+        shape[w] //= self.block_size
+        shape[c] *= self.block_size**2
+        return input.with_shape(shape)
+
+
+@op
+class DepthToSpace(Op):
+    """Move blocks of channels into the height and width of an image.
+
+    Shapes (NHWC):
+        input: (N, H, W, C)
+        output: (N, H * b, W * b, C / b**2), where b is ``block_size``
+
+    Source:
+        ONNX DepthToSpace-13; TFLite DEPTH_TO_SPACE; NNAPI DEPTH_TO_SPACE; Arm NN DepthToSpaceDescriptor.
+    """
+
+    input = operand(rank=4)
+    output = result(rank=4, dtype_of="input")
+
+    block_size: int = attribute(ge=1, doc="Height and width of a block.")
+    data_layout: DataLayout = attribute(default=DataLayout.NHWC, choices=_IMAGES, doc="The order of the axes.")
+    mode: DepthToSpaceMode = attribute(default=DepthToSpaceMode.DCR, doc="How the channels are counted.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        _, _, c = self.data_layout.axes()
+        square = self.block_size**2
+        if input.shape[c] % square:
+            yield f"input has {input.shape[c]} channels; expected a multiple of block_size**2 = {square}"
+        yield from quantized_axis_faults(input, range(MAX_RANK), "fold")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        h, w, c = self.data_layout.axes()
+        shape = list(input.shape)
+        shape[h] *= self.block_size
+        shape[w] *= self.block_size
+        shape[c] //= self.block_size**2
+        return input.with_shape(shape)
+
+
+@op
+class ChannelShuffle(Op):
+    """Deal the elements of an axis out: seen as (groups, members), the axis is read members first.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+
+    Source:
+        NNAPI CHANNEL_SHUFFLE; Arm NN ChannelShuffleDescriptor.
+    """
+
+    input = operand(rank=(1, MAX_RANK - 1))
+    output = result(like="input")
+
+    num_groups: int = attribute(ge=1, doc="How many groups the axis has.")
+    axis: int = attribute(default=0, doc="The axis that is shuffled; negative ones count from the end.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), input.rank))
+        if faults:
+            yield from faults
+            return
+        axis = normal_axis(self.axis, input.rank)
+        if input.shape[axis] % self.num_groups:
+            yield f"axis {axis} has extent {input.shape[axis]}, which num_groups = {self.num_groups} does not divide"
+        yield from quantized_axis_faults(input, (axis,), "shuffle")

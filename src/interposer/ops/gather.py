@@ -1,0 +1,121 @@
+"""Operators that pick elements by indices that are data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, DataType, Dim, TensorInfo, TensorShape
+
+__all__ = ["Gather", "GatherNd"]
+
+_INDEX_TYPES = (DataType.INT32, DataType.INT64)
+
+
+@op
+class Gather(Op):
+    """Pick slices of a tensor along an axis: ``params[..., indices, ...]``.
+
+    Negative indices count from the end. The first ``batch_dims`` axes of both tensors go together.
+
+    Shapes:
+        params: any of rank 1 or more
+        indices: any
+        output: params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]
+
+    Source:
+        ONNX Gather-13; TFLite GATHER; NNAPI GATHER, EMBEDDING_LOOKUP; Arm NN GatherDescriptor.
+    """
+
+    params = operand(rank=(1, MAX_RANK))
+    indices = operand(dtypes=_INDEX_TYPES)
+    output = result(dtype_of="params")
+
+    axis: int = attribute(default=0, doc="The axis along which slices are picked; negative ones count from the end.")
+    batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
+
+    def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), params.rank))
+        axis = normal_axis(self.axis, params.rank)
+        faults += () if faults else _batch_faults(self.batch_dims, params, indices, min(axis, indices.rank))
+        yield from faults
+        if not faults:
+            yield from _rank_faults(params.rank - 1 + indices.rank - self.batch_dims)
+            yield from _range_faults(indices, params.shape[axis : axis + 1])
+            yield from quantized_axis_faults(params, (axis,), "pick from")
+
+    def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
+        axis = normal_axis(self.axis, params.rank)
+        shape = (*params.shape[:axis], *indices.shape[self.batch_dims :], *params.shape[axis + 1 :])
+        return _gathered(params, shape)
+
+
+@op
+class GatherNd(Op):
+    """Pick slices of a tensor by tuples of indices, which are the last axis of ``indices``.
+
+    Negative indices count from the end. The first ``batch_dims`` axes of both tensors go together.
+
+    Shapes:
+        params: any of rank 1 or more
+        indices: (..., K), where K is at most the rank of params less ``batch_dims``
+        output: indices.shape[:-1] + params.shape[batch_dims + K:]
+
+    Source:
+        ONNX GatherND-13; TFLite GATHER_ND; Arm NN GatherNdLayer.
+    """
+
+    params = operand(rank=(1, MAX_RANK))
+    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    output = result(dtype_of="params")
+
+    batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
+
+    def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
+        faults = list(_batch_faults(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
+        depth = indices.shape[-1]
+        if isinstance(depth, Dim):
+            faults.append("the last extent of indices is not known")
+        elif depth > params.rank - self.batch_dims:
+            faults.append(
+                f"the last extent of indices is {depth}; params has {params.rank - self.batch_dims} axes for it"
+            )
+        yield from faults
+        if not faults:
+            yield from _rank_faults(indices.rank - 1 + params.rank - self.batch_dims - depth)
+            yield from _range_faults(indices, params.shape[self.batch_dims : self.batch_dims + depth])
+            yield from quantized_axis_faults(params, range(MAX_RANK), "pick from")
+
+    def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
+        shape = (*indices.shape[:-1], *params.shape[self.batch_dims + indices.shape[-1] :])
+        return _gathered(params, shape)
+
+
+def _batch_faults(batch_dims: int, params: TensorInfo, indices: TensorInfo, limit: int) -> Iterator[str]:
+    if batch_dims > limit:
+        yield f"batch_dims is {batch_dims}; these axis and ranks allow at most {limit}"
+    elif batch_dims and not same_shapes([TensorShape(info.shape[:batch_dims]) for info in (params, indices)]):
+        yield f"params has shape {params.shape} and indices {indices.shape}; their first {batch_dims} extents differ"
+
+
+def _rank_faults(rank: int) -> Iterator[str]:
+    if rank > MAX_RANK:
+        yield f"the result has rank {rank}; ranks 0 to {MAX_RANK} are supported"
+
+
+def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
+    """Constant indices that point outside of the tensor; the last axis of `indices` belongs to several extents."""
+    if indices.constant is None or indices.constant.size == 0:
+        return
+    columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
+    for column, dim in zip(columns, dims, strict=False):
+        for found in (column.min(), column.max()):
+            if found >= dim or found < -dim:
+                yield f"index {found} is outside of an axis of extent {dim}"
+                break
+
+
+def _gathered(params: TensorInfo, shape: Sequence[int]) -> TensorInfo:
+    per_axis = params.quantization is not None and params.quantization.per_axis
+    return TensorInfo(shape, params.dtype, None if per_axis else params.quantization)

@@ -1,0 +1,438 @@
+"""Operators that move elements to other places: joining, cutting, padding and turning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, TypeAlias
+
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes, transposed
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
+
+__all__ = [
+    "Concat",
+    "Pad",
+    "PaddingMode",
+    "Permute",
+    "ReverseV2",
+    "Slice",
+    "Splitter",
+    "Stack",
+    "StridedSlice",
+    "Tile",
+    "Transpose",
+]
+
+
+class PaddingMode(Enum):
+    """What stands in the border that `Pad` adds."""
+
+    CONSTANT = 0
+    """One value."""
+    REFLECT = 1
+    """The tensor mirrored, without its edge."""
+    SYMMETRIC = 2
+    """The tensor mirrored, with its edge."""
+    EDGE = 3
+    """The nearest element of the edge."""
+    WRAP = 4
+    """The tensor again."""
+
+
+def _permutation_faults(axes: tuple[int, ...], rank: int, name: str) -> Iterator[str]:
+    if sorted(axes) != list(range(rank)):
+        yield f"{name} is {axes}; expected every axis of the input, 0 to {rank - 1}, once"
+
+
+@op
+class Transpose(Op):
+    """Give the axes another order: axis i of the result is axis ``permutation[i]`` of the input.
+
+    Shapes:
+        input: any
+        output: ``input.shape[permutation[i]]`` for each i
+
+    Source:
+        ONNX Transpose-21; TFLite TRANSPOSE; NNAPI TRANSPOSE; Arm NN TransposeDescriptor.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    permutation: tuple[int, ...] = attribute(ge=0, doc="The input's axis for each axis of the result.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from _permutation_faults(self.permutation, input.rank, "permutation")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return transposed(input, self.permutation)
+
+
+@op
+class Permute(Op):
+    """Give the axes another order: axis i of the input becomes axis ``dim_mappings[i]`` of the result.
+
+    Shapes:
+        input: any
+        output: ``output.shape[dim_mappings[i]] = input.shape[i]``
+
+    Source:
+        Arm NN PermuteDescriptor. `Transpose` by the inverse permutation does the same.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    dim_mappings: tuple[int, ...] = attribute(ge=0, doc="The place in the result for each axis of the input.")
+
+    @property
+    def permutation(self) -> tuple[int, ...]:
+        """The permutation of the `Transpose` that does the same."""
+        return tuple(map(self.dim_mappings.index, range(len(self.dim_mappings))))
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from _permutation_faults(self.dim_mappings, input.rank, "dim_mappings")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return transposed(input, self.permutation)
+
+
+@op
+class Concat(Op):
+    """Join tensors along an axis. Quantized inputs are requantized to the output's quantization where theirs differs.
+
+    Shapes:
+        inputs: one rank and the same extents but for ``axis``
+        output: the sum of the extents along ``axis``
+
+    Source:
+        ONNX Concat-13; TFLite CONCATENATION; NNAPI CONCATENATION; Arm NN ConcatDescriptor.
+    """
+
+    inputs = operand(rank=(1, MAX_RANK), variadic=True, same_dtype_as="inputs")
+    output = result(dtype_of="inputs")
+
+    axis: int = attribute(default=1, doc="The axis along which they are joined; negative ones count from the end.")
+
+    def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        first = inputs[0]
+        yield from axes_faults((self.axis,), first.rank)
+        axis = normal_axis(self.axis, first.rank)
+        for number, info in enumerate(inputs):
+            if not same_shapes((first.shape, info.shape), axis):
+                yield f"inputs[{number}] has shape {info.shape}; expected {first.shape} but for axis {axis}"
+            yield from quantized_axis_faults(info, (axis,), "join")
+
+    def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
+        first = inputs[0]
+        axis = normal_axis(self.axis, first.rank)
+        shape = [_known(column) for column in zip(*(info.shape for info in inputs), strict=True)]
+        shape[axis] = sum(info.shape[axis] for info in inputs)
+        return first.with_shape(shape)
+
+
+def _known(dims: tuple[int, ...]) -> int:
+    return next((dim for dim in dims if not isinstance(dim, Dim)), dims[0])
+
+
+@op
+class Splitter(Op):
+    """Cut a tensor along an axis into pieces of given sizes.
+
+    Shapes:
+        input: any of rank 1 or more
+        outputs: the input's shape with ``sizes[i]`` along ``axis``
+
+    Source:
+        ONNX Split-18; TFLite SPLIT, SPLIT_V, UNPACK; NNAPI SPLIT; Arm NN ViewsDescriptor.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    outputs = result(variadic=True, dtype_of="input")
+
+    axis: int = attribute(doc="The axis that is cut; negative ones count from the end.")
+    sizes: tuple[int, ...] = attribute(ge=0, doc="The extent of each piece along the axis.")
+
+    def num_results(self) -> int:
+        return len(self.sizes)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults((self.axis,), input.rank)
+        axis = normal_axis(self.axis, input.rank)
+        if not 0 <= axis < input.rank:
+            return
+        if differ(sum(self.sizes), input.shape[axis]):
+            yield f"sizes is {self.sizes}, {sum(self.sizes)} in all, but axis {axis} has extent {input.shape[axis]}"
+        yield from quantized_axis_faults(input, (axis,), "cut")
+
+    def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
+        axis = normal_axis(self.axis, input.rank)
+        before, after = input.shape[:axis], input.shape[axis + 1 :]
+        return tuple(input.with_shape((*before, size, *after)) for size in self.sizes)
+
+
+@op
+class Stack(Op):
+    """Join tensors of one shape along a new axis.
+
+    Shapes:
+        inputs: all the same
+        output: the number of inputs inserted as extent number ``axis``
+
+    Source:
+        TFLite PACK; NNAPI PACK; Arm NN StackDescriptor; ONNX ConcatFromSequence-11 with a new axis.
+    """
+
+    inputs = operand(rank=(0, MAX_RANK - 1), variadic=True, same_dtype_as="inputs")
+    output = result(dtype_of="inputs")
+
+    axis: int = attribute(default=0, doc="The place of the new axis; negative ones count from the end of the result.")
+
+    def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        first = inputs[0]
+        if not -first.rank - 1 <= self.axis <= first.rank:
+            yield f"axis is {self.axis}, but the result has rank {first.rank + 1}"
+        for number, info in enumerate(inputs):
+            if not same_shapes((first.shape, info.shape)):
+                yield f"inputs[{number}] has shape {info.shape}; expected {first.shape}"
+            yield from quantized_axis_faults(info, range(MAX_RANK), "stack")
+
+    def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
+        shape = [_known(column) for column in zip(*(info.shape for info in inputs), strict=True)]
+        shape.insert(normal_axis(self.axis, len(shape) + 1), len(inputs))
+        return inputs[0].with_shape(shape)
+
+
+@op
+class Slice(Op):
+    """Cut a box out of a tensor.
+
+    Shapes:
+        input: any
+        output: ``size``, where -1 stands for all that is left from ``begin`` on
+
+    Source:
+        ONNX Slice-13 with steps of 1; TFLite SLICE; NNAPI SLICE; Arm NN SliceDescriptor.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    begin: tuple[int, ...] = attribute(ge=0, doc="The first index along each axis.")
+    size: tuple[int, ...] = attribute(ge=-1, doc="How many elements along each axis.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if len(self.begin) != input.rank or len(self.size) != input.rank:
+            yield f"begin is {self.begin} and size {self.size}; expected {input.rank} numbers each, the input's rank"
+            return
+        for axis, (begin, size, dim) in enumerate(zip(self.begin, self.size, input.shape, strict=True)):
+            if begin + max(size, 0) > dim:
+                yield f"elements {begin} to {begin + max(size, 0) - 1} of axis {axis} are asked for; it has {dim}"
+        cut = (axis for axis, size in enumerate(self.sizes(input.shape)) if differ(size, input.shape[axis]))
+        yield from quantized_axis_faults(input, cut, "cut")
+
+    def sizes(self, shape: TensorShape) -> tuple[int, ...]:
+        """The sizes with -1 worked out for an input of this shape."""
+        return tuple(
+            dim - begin if size == -1 and begin else dim if size == -1 else size
+            for begin, size, dim in zip(self.begin, self.size, shape, strict=True)
+        )
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_shape(self.sizes(input.shape))
+
+
+Index: TypeAlias = "slice | int | None"
+
+
+@op
+class StridedSlice(Op):
+    """Cut a box with steps out of a tensor, as Python's ``x[begin:end:stride, ...]`` does.
+
+    Bit i of a mask is for item i of begin, end and stride.
+
+    Shapes:
+        input: any
+        output: what indexing gives; shrunk axes are dropped, new axes of extent 1 added
+
+    Source:
+        TFLite STRIDED_SLICE; NNAPI STRIDED_SLICE; Arm NN StridedSliceDescriptor; ONNX Slice-13. Where bits of several
+        masks are set for one item, the ellipsis goes before the new axis, and that before the shrunk one.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    begin: tuple[int, ...] = attribute(doc="The first index of each item; negative ones count from the end.")
+    end: tuple[int, ...] = attribute(doc="The index before which each item stops.")
+    stride: tuple[int, ...] = attribute(doc="The step of each item; not 0.")
+    begin_mask: int = attribute(default=0, ge=0, doc="Items that begin where the axis does.")
+    end_mask: int = attribute(default=0, ge=0, doc="Items that go on to where the axis ends.")
+    shrink_axis_mask: int = attribute(default=0, ge=0, doc="Items that take the element at begin and drop the axis.")
+    ellipsis_mask: int = attribute(default=0, ge=0, doc="The item that stands for all axes not named.")
+    new_axis_mask: int = attribute(default=0, ge=0, doc="Items that insert an axis of extent 1.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        count = len(self.begin)
+        if not count == len(self.end) == len(self.stride):
+            yield f"begin, end and stride have {count}, {len(self.end)} and {len(self.stride)} items; expected as many"
+            return
+        if 0 in self.stride:
+            yield f"stride is {self.stride}; a step of 0 leads nowhere"
+            return
+        yield from self._item_faults(input)
+
+    def _item_faults(self, input: TensorInfo) -> Iterator[str]:
+        ellipses = [i for i in range(len(self.begin)) if self.ellipsis_mask >> i & 1]
+        taken = sum(1 for i in range(len(self.begin)) if i not in ellipses and not self.new_axis_mask >> i & 1)
+        if len(ellipses) > 1:
+            yield f"ellipsis_mask is {self.ellipsis_mask:#b}; at most one item may be an ellipsis"
+        elif taken > input.rank:
+            yield f"{taken} axes are sliced, but the input has rank {input.rank}"
+        else:
+            yield from self._axis_faults(input)
+
+    def _axis_faults(self, input: TensorInfo) -> Iterator[str]:
+        axes = (index for index in self.index(input.rank) if index is not None)
+        for axis, (index, dim) in enumerate(zip(axes, input.shape, strict=True)):
+            if isinstance(index, int) and (index >= dim or index < -dim):
+                yield f"element {index} of axis {axis} is asked for, which has {dim}"
+            if index != slice(None, None, 1):
+                yield from quantized_axis_faults(input, (axis,), "cut")
+        if self._result_rank(input.rank) > MAX_RANK:
+            yield f"the result has rank {self._result_rank(input.rank)}; ranks 0 to {MAX_RANK} are supported"
+
+    def _result_rank(self, rank: int) -> int:
+        return sum(not isinstance(index, int) for index in self.index(rank))
+
+    def index(self, rank: int) -> tuple[Index, ...]:
+        """What to index a tensor of this rank with: a slice or a number for each axis, None for a new one."""
+        items = [self._item(i) for i in range(len(self.begin))]
+        left = rank - sum(item is not None and item is not ... for item in items)
+        whole = [slice(None, None, 1)] * left
+        if ... not in items:
+            return (*items, *whole)
+        place = items.index(...)
+        return (*items[:place], *whole, *items[place + 1 :])
+
+    def _item(self, i: int) -> Any:
+        if self.ellipsis_mask >> i & 1:
+            return ...
+        if self.new_axis_mask >> i & 1:
+            return None
+        begin = None if self.begin_mask >> i & 1 else self.begin[i]
+        if self.shrink_axis_mask >> i & 1:
+            return begin or 0
+        return slice(begin, None if self.end_mask >> i & 1 else self.end[i], self.stride[i])
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        dims = iter(input.shape)
+        shape: list[int] = []
+        for index in self.index(input.rank):
+            dim = 1 if index is None else next(dims)
+            if isinstance(index, slice):
+                shape.append(_sliced(index, dim))
+            elif index is None:
+                shape.append(1)
+        per_axis = input.quantization is not None and input.quantization.per_axis
+        return input.with_shape(shape) if not per_axis or len(shape) == input.rank else TensorInfo(shape, input.dtype)
+
+
+def _sliced(index: slice, dim: int) -> int:
+    if isinstance(dim, Dim):
+        return dim if index.start in (None, 0) and index.stop is None and index.step == 1 else UNKNOWN
+    return len(range(*index.indices(dim)))
+
+
+@op
+class Pad(Op):
+    """Add a border to a tensor.
+
+    Shapes:
+        input: any
+        output: each extent with both of its pads added
+
+    Source:
+        ONNX Pad-21 (pads of 0 and more); TFLite PAD, PADV2, MIRROR_PAD; NNAPI PAD, PAD_V2, MIRROR_PAD;
+        Arm NN PadDescriptor.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    pad_list: tuple[tuple[int, int], ...] = attribute(doc="How much to add before and after, for each axis.")
+    pad_value: float = attribute(default=0.0, doc="What is added: a real number, also for quantized tensors.")
+    padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="What stands in the border.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if len(self.pad_list) != input.rank:
+            yield f"pad_list has {len(self.pad_list)} pairs, but the input has rank {input.rank}"
+            return
+        for axis, (pair, dim) in enumerate(zip(self.pad_list, input.shape, strict=True)):
+            yield from self._pair_faults(axis, pair, dim)
+        if input.dtype is DataType.STRING:
+            yield "a tensor of strings cannot be padded"
+        yield from quantized_axis_faults(input, (i for i, pair in enumerate(self.pad_list) if any(pair)), "pad")
+
+    def _pair_faults(self, axis: int, pair: tuple[int, int], dim: int) -> Iterator[str]:
+        if min(pair) < 0:
+            yield f"the pads of axis {axis} are {pair}; expected 0 or more"
+        limits = {PaddingMode.REFLECT: dim - 1, PaddingMode.SYMMETRIC: dim, PaddingMode.WRAP: dim}
+        limit = limits.get(self.padding_mode)
+        if limit is not None and max(pair) > limit:
+            yield f"the pads of axis {axis} are {pair}; {self.padding_mode.name} allows at most {limit} there"
+        if self.padding_mode is PaddingMode.EDGE and any(pair) and not differ(dim, 0):
+            yield from () if isinstance(dim, Dim) else (f"axis {axis} is empty and has no edge to repeat",)
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        pads = map(sum, self.pad_list)
+        return input.with_shape([dim + pad if pad else dim for dim, pad in zip(input.shape, pads, strict=True)])
+
+
+@op
+class Tile(Op):
+    """Repeat a tensor along its axes.
+
+    Shapes:
+        input: any
+        output: each extent times its multiple
+
+    Source:
+        ONNX Tile-13; TFLite TILE; NNAPI TILE; Arm NN TileDescriptor.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    multiples: tuple[int, ...] = attribute(ge=0, doc="How often the tensor is repeated along each axis.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if len(self.multiples) != input.rank:
+            yield f"multiples is {self.multiples}; expected {input.rank} numbers, the input's rank"
+        yield from quantized_axis_faults(input, (i for i, many in enumerate(self.multiples) if many != 1), "repeat")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        pairs = zip(input.shape, self.multiples, strict=True)
+        return input.with_shape([dim if many == 1 else dim * many for dim, many in pairs])
+
+
+@op
+class ReverseV2(Op):
+    """Turn the order of the elements round along some axes.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        TFLite REVERSE_V2; NNAPI REVERSE; Arm NN ReverseV2Layer, whose second input is ``axis`` here.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+    axis: tuple[int, ...] = attribute(doc="The axes that are turned; negative ones count from the end.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults(self.axis, input.rank)
+        yield from quantized_axis_faults(input, (normal_axis(axis, input.rank) for axis in self.axis), "turn")

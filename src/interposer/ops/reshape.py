@@ -1,0 +1,205 @@
+"""Operators that give a tensor another shape without moving its data, or make a tensor from a shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
+
+__all__ = ["BroadcastTo", "Fill", "Rank", "Reshape", "Shape"]
+
+_INDEX_TYPES = (DataType.INT32, DataType.INT64)
+
+
+@op
+class Reshape(Op):
+    """Give the same elements, in the same order, another shape.
+
+    Shapes:
+        input: any
+        output: ``target_shape``, where one extent of -1 stands for what is left over
+
+    Source:
+        ONNX Reshape-21, Flatten-21, Squeeze-21, Unsqueeze-21; TFLite RESHAPE, SQUEEZE, EXPAND_DIMS; NNAPI RESHAPE;
+        Arm NN ReshapeDescriptor.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    target_shape: tuple[int, ...] = attribute(ge=-1, doc="The extents; at most one is -1.")
+    copy_zeros: bool = attribute(default=False, doc="An extent of 0 stands for the input's extent at the same place.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        target = self.target_shape
+        if len(target) > MAX_RANK:
+            yield f"target_shape has rank {len(target)}; ranks 0 to {MAX_RANK} are supported"
+        elif target.count(-1) > 1:
+            yield f"target_shape is {target}; at most one extent may be -1"
+        elif self.copy_zeros and 0 in target[input.rank :]:
+            yield f"target_shape is {target}; it copies an extent that the input of shape {input.shape} lacks"
+        elif not self._fits(input.shape):
+            yield f"an input of shape {input.shape} cannot be given the shape {target}"
+
+    def _fits(self, shape: TensorShape) -> bool:
+        wanted = self._wanted(shape)
+        rest = math.prod(dim for dim in wanted if dim != -1)
+        if -1 not in wanted:
+            return not differ(shape.num_elements, rest)
+        if rest == 0:
+            return False
+        return bool(shape.num_elements % rest == 0)
+
+    def _wanted(self, shape: TensorShape) -> tuple[int, ...]:
+        if not self.copy_zeros:
+            return self.target_shape
+        return tuple(shape[i] if dim == 0 else dim for i, dim in enumerate(self.target_shape))
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        wanted = self._wanted(input.shape)
+        filled = [_left_over(input.shape, wanted) if _is_rest(dim) else dim for dim in wanted]
+        shape = TensorShape(filled)
+        q = input.quantization
+        if q is not None and q.axis is not None and not _axis_stays(input.shape, shape, q.axis):
+            return TensorInfo(shape, input.dtype)
+        return TensorInfo(shape, input.dtype, q)
+
+
+def _is_rest(dim: int) -> bool:
+    return dim == -1 and not isinstance(dim, Dim)
+
+
+def _left_over(shape: TensorShape, wanted: tuple[int, ...]) -> int:
+    """What -1 stands for: extents on both sides cancel out, unknown ones included."""
+    left = list(shape)
+    known = 1
+    for dim in wanted:
+        if isinstance(dim, Dim) and dim in left:
+            left.remove(dim)
+        elif isinstance(dim, Dim):
+            return UNKNOWN
+        elif not _is_rest(dim):
+            known *= dim
+    open_dims = [dim for dim in left if isinstance(dim, Dim)]
+    product = math.prod(dim for dim in left if not isinstance(dim, Dim))
+    if not known:
+        return UNKNOWN
+    if not open_dims:
+        return product // known
+    return open_dims[0] if len(open_dims) == 1 and product == known else UNKNOWN
+
+
+def _axis_stays(before: TensorShape, after: TensorShape, axis: int) -> bool:
+    if axis >= len(after) or before[axis] != after[axis]:
+        return False
+    return bool(math.prod(before[:axis]) == math.prod(after[:axis]))
+
+
+@op
+class BroadcastTo(Op):
+    """Repeat a tensor along its axes of extent 1, and along new axes in front, until it has a shape.
+
+    Shapes:
+        input: any that broadcasts to ``shape`` by NumPy's rule
+        output: ``shape``
+
+    Source:
+        ONNX Expand-13; TFLite BROADCAST_TO; Arm NN BroadcastToDescriptor.
+    """
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    shape: tuple[int, ...] = attribute(ge=0, doc="The extents of the result.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if len(self.shape) > MAX_RANK:
+            yield f"shape has rank {len(self.shape)}; ranks 0 to {MAX_RANK} are supported"
+            return
+        found = broadcast_shapes(input.shape, TensorShape(self.shape))
+        if found is None or tuple(found) != self.shape:
+            yield f"an input of shape {input.shape} cannot be broadcast to {TensorShape(self.shape)}"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        per_axis = input.quantization is not None and input.quantization.per_axis
+        return TensorInfo(self.shape, input.dtype, None if per_axis else input.quantization)
+
+
+@op
+class Shape(Op):
+    """The extents of a tensor, as a tensor.
+
+    Shapes:
+        input: any of rank R
+        output: (R,)
+
+    Source:
+        ONNX Shape-21; TFLite SHAPE; Arm NN ShapeLayer.
+    """
+
+    input = operand()
+    output = result(rank=1, dtypes=_INDEX_TYPES)
+
+    dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the extents.")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        value = np.array(input.shape, self.dtype.numpy) if input.is_concrete else None
+        return TensorInfo((input.rank,), self.dtype, constant=value)
+
+
+@op
+class Rank(Op):
+    """The number of axes of a tensor, as a scalar.
+
+    Shapes:
+        input: any
+        output: ()
+
+    Source:
+        TFLite RANK; NNAPI RANK; Arm NN RankLayer.
+    """
+
+    input = operand()
+    output = result(rank=0, dtypes=[DataType.INT32])
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo((), DataType.INT32, constant=np.array(input.rank, np.int32))
+
+
+@op
+class Fill(Op):
+    """A tensor of a shape that is given as a tensor, filled with one value.
+
+    Shapes:
+        dims: (R,)
+        output: the extents in ``dims``
+
+    Source:
+        ONNX ConstantOfShape-21; TFLite FILL; NNAPI FILL; Arm NN FillDescriptor.
+    """
+
+    dims = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(dynamic=True)
+
+    value: float = attribute(default=0.0, doc="What every element is: a real number, also for quantized tensors.")
+    dtype: DataType = attribute(default=DataType.FLOAT32, doc="The type of the result.")
+
+    def check(self, dims: TensorInfo) -> Iterator[str]:
+        if dims.shape[0] > MAX_RANK:
+            yield f"dims has {dims.shape[0]} extents; ranks 0 to {MAX_RANK} are supported"
+        elif isinstance(dims.shape[0], Dim):
+            yield "the number of extents in dims is not known"
+        elif dims.constant is not None and (dims.constant < 0).any():
+            yield f"dims is {dims.constant.tolist()}; an extent must not be negative"
+        if self.dtype is DataType.STRING:
+            yield "a tensor of strings cannot be filled with a number"
+
+    def infer(self, dims: TensorInfo) -> TensorInfo:
+        if dims.constant is not None:
+            return TensorInfo(dims.constant.tolist(), self.dtype)
+        return TensorInfo([UNKNOWN] * dims.shape[0], self.dtype)
