@@ -1,8 +1,12 @@
 """The operators: one module per family, one class per operator."""
 
-from interposer.ops.control import *
+from interposer.ops.activation import *
 from interposer.ops.blocks import *
+from interposer.ops.control import *
+from interposer.ops.elementwise import *
 from interposer.ops.gather import *
+from interposer.ops.normalization import *
 from interposer.ops.rearrange import *
+from interposer.ops.reduction import *
 from interposer.ops.reshape import *
 from interposer.ops.resize import *

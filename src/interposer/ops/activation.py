@@ -1,0 +1,166 @@
+"""Activation functions, softmax among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from interposer.ops.axes import axes_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, Quantization, TensorInfo
+
+__all__ = ["Activation", "ActivationFunction", "LogSoftmax", "Softmax"]
+
+
+class ActivationFunction(Enum):
+    """What `Activation` computes."""
+
+    SIGMOID = "sigmoid"
+    TANH = "tanh"
+    LINEAR = "linear"
+    RELU = "relu"
+    BOUNDED_RELU = "bounded_relu"
+    SOFT_RELU = "soft_relu"
+    LEAKY_RELU = "leaky_relu"
+    ABS = "abs"
+    SQRT = "sqrt"
+    SQUARE = "square"
+    ELU = "elu"
+    HARD_SWISH = "hard_swish"
+    GELU = "gelu"
+    GELU_TANH = "gelu_tanh"
+    SELU = "selu"
+    CELU = "celu"
+    SOFTSIGN = "softsign"
+    HARD_SIGMOID = "hard_sigmoid"
+    SWISH = "swish"
+    MISH = "mish"
+    THRESHOLDED_RELU = "thresholded_relu"
+
+
+# What TFLite prescribes for a quantized result: scale and zero point as uint8 (int8 has 128 less), and scale as int16.
+_UNIT: Final = (2.0**-8, 0, 2.0**-15)
+_SYMMETRIC_UNIT: Final = (2.0**-7, 128, 2.0**-15)
+_LOGARITHMS: Final = (16 * 2.0**-8, 255, 16 * 2.0**-15)
+
+
+def _prescribed(input: TensorInfo, rule: tuple[float, int, float]) -> TensorInfo:
+    scale, zero_point, wide_scale = rule
+    info = input.with_constant(None)
+    if not input.is_quantized or input.dtype not in (DataType.INT8, DataType.UINT8, DataType.INT16):
+        return info
+    if input.dtype is DataType.INT16:
+        return info.with_quantization(Quantization(wide_scale))
+    return info.with_quantization(Quantization(scale, zero_point - (128 if input.dtype is DataType.INT8 else 0)))
+
+
+@op
+class Activation(Op):
+    """Apply a function to every element; `a` and `b` are the function's parameters.
+
+    ================== ==============================================================================
+    SIGMOID            1 / (1 + exp(-x))
+    TANH               a * tanh(b * x)
+    LINEAR             a * x + b
+    RELU               max(0, x)
+    BOUNDED_RELU       min(a, max(b, x)); ReLU6 has a = 6, b = 0
+    SOFT_RELU          log(1 + exp(x))
+    LEAKY_RELU         x where x > 0, else a * x
+    ABS, SQRT, SQUARE  as named
+    ELU                x where x >= 0, else a * (exp(x) - 1)
+    HARD_SWISH         x * min(6, max(0, x + 3)) / 6
+    GELU               x * (1 + erf(x / sqrt(2))) / 2
+    GELU_TANH          x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2
+    SELU               b * (x where x > 0, else a * (exp(x) - 1))
+    CELU               max(0, x) + min(0, a * (exp(x / a) - 1))
+    SOFTSIGN           x / (1 + abs(x))
+    HARD_SIGMOID       min(1, max(0, a * x + b))
+    SWISH              x / (1 + exp(-a * x))
+    MISH               x * tanh(log(1 + exp(x)))
+    THRESHOLDED_RELU   x where x > a, else 0
+    ================== ==============================================================================
+
+    A quantized SIGMOID or TANH whose result is not declared gets the quantization that TFLite prescribes.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX Sigmoid-13, Tanh-13, Relu-14, Clip-13, Softplus-22, LeakyRelu-16, Elu-22, HardSwish-22, Gelu-20, Selu-22,
+        Celu-12, Softsign-22, HardSigmoid-22, Mish-22, ThresholdedRelu-22; TFLite LOGISTIC, TANH, RELU, RELU6,
+        RELU_N1_TO_1, RELU_0_TO_1, LEAKY_RELU, ELU, HARD_SWISH, GELU; NNAPI LOGISTIC, TANH, RELU, RELU1, RELU6, ELU,
+        HARD_SWISH; Arm NN ActivationDescriptor.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+    function: ActivationFunction = attribute(default=ActivationFunction.SIGMOID, doc="Which function.")
+    a: float = attribute(default=0.0, doc="Its first parameter: an upper bound, a slope or a factor.")
+    b: float = attribute(default=0.0, doc="Its second parameter: a lower bound or an offset.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if self.function is ActivationFunction.BOUNDED_RELU and self.a < self.b:
+            yield f"the upper bound a is {self.a:g}, below the lower bound b, {self.b:g}"
+        if self.function is ActivationFunction.CELU and self.a == 0:
+            yield "a is 0, but CELU divides by it"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        if self.function is ActivationFunction.SIGMOID:
+            return _prescribed(input, _UNIT)
+        if self.function is ActivationFunction.TANH:
+            return _prescribed(input, _SYMMETRIC_UNIT)
+        return input.with_constant(None)
+
+
+@op
+class Softmax(Op):
+    """Turn scores into probabilities along an axis: exp(beta * x) / sum of exp(beta * x).
+
+    A quantized result that is not declared gets the quantization that TFLite prescribes.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+
+    Source:
+        ONNX Softmax-13; TFLite SOFTMAX; NNAPI SOFTMAX; Arm NN SoftmaxDescriptor.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+    beta: float = attribute(default=1.0, doc="A factor on the scores.")
+    axis: int = attribute(default=-1, doc="The axis along which the results sum to 1.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([self.axis], input.rank)
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return _prescribed(input, _UNIT)
+
+
+@op
+class LogSoftmax(Op):
+    """The logarithm of `Softmax`: beta * x - log(sum of exp(beta * x)).
+
+    A quantized result that is not declared gets the quantization that TFLite prescribes.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+
+    Source:
+        ONNX LogSoftmax-13; TFLite LOG_SOFTMAX; NNAPI LOG_SOFTMAX; Arm NN LogSoftmaxDescriptor.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+    beta: float = attribute(default=1.0, doc="A factor on the scores.")
+    axis: int = attribute(default=-1, doc="The axis along which the exponentials of the results sum to 1.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([self.axis], input.rank)
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return _prescribed(input, _LOGARITHMS)

@@ -1,0 +1,443 @@
+"""Operators that compute every element on its own: arithmetic, comparison, logic and choice, with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, TensorInfo, TensorShape
+
+__all__ = [
+    "Addition",
+    "BinaryOperation",
+    "Comparison",
+    "ComparisonOperation",
+    "Division",
+    "ElementwiseBinary",
+    "ElementwiseUnary",
+    "Floor",
+    "LogicalBinary",
+    "LogicalBinaryOperation",
+    "Maximum",
+    "Minimum",
+    "Multiplication",
+    "Prelu",
+    "Subtraction",
+    "UnaryOperation",
+    "Where",
+]
+
+
+class BinaryOperation(Enum):
+    """What `ElementwiseBinary` computes from a and b."""
+
+    ADD = "add"
+    DIV = "div"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+    MUL = "mul"
+    SUB = "sub"
+    SQ_DIFF = "sq_diff"
+    POWER = "power"
+    FLOOR_DIV = "floor_div"
+    MOD = "mod"
+    FMOD = "fmod"
+    ATAN2 = "atan2"
+    BITWISE_AND = "bitwise_and"
+    BITWISE_OR = "bitwise_or"
+    BITWISE_XOR = "bitwise_xor"
+    SHIFT_LEFT = "shift_left"
+    SHIFT_RIGHT = "shift_right"
+
+
+class UnaryOperation(Enum):
+    """What `ElementwiseUnary` computes from its input."""
+
+    ABS = "abs"
+    EXP = "exp"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    NEG = "neg"
+    LOGICAL_NOT = "logical_not"
+    LOG = "log"
+    SIN = "sin"
+    CEIL = "ceil"
+    COS = "cos"
+    TAN = "tan"
+    FLOOR = "floor"
+    ROUND = "round"
+    SIGN = "sign"
+    RECIPROCAL = "reciprocal"
+    SQUARE = "square"
+    ERF = "erf"
+    ASIN = "asin"
+    ACOS = "acos"
+    ATAN = "atan"
+    SINH = "sinh"
+    COSH = "cosh"
+    ASINH = "asinh"
+    ACOSH = "acosh"
+    ATANH = "atanh"
+    IS_NAN = "is_nan"
+    IS_INF = "is_inf"
+    IS_POSITIVE_INF = "is_positive_inf"
+    IS_NEGATIVE_INF = "is_negative_inf"
+    BITWISE_NOT = "bitwise_not"
+
+
+class ComparisonOperation(Enum):
+    """How `Comparison` compares a with b."""
+
+    EQUAL = "equal"
+    GREATER = "greater"
+    GREATER_OR_EQUAL = "greater_or_equal"
+    LESS = "less"
+    LESS_OR_EQUAL = "less_or_equal"
+    NOT_EQUAL = "not_equal"
+
+
+class LogicalBinaryOperation(Enum):
+    """How `LogicalBinary` joins a and b."""
+
+    LOGICAL_AND = "logical_and"
+    LOGICAL_OR = "logical_or"
+    LOGICAL_XOR = "logical_xor"
+
+
+_PREDICATES: Final = frozenset(
+    {
+        UnaryOperation.LOGICAL_NOT,
+        UnaryOperation.IS_NAN,
+        UnaryOperation.IS_INF,
+        UnaryOperation.IS_POSITIVE_INF,
+        UnaryOperation.IS_NEGATIVE_INF,
+    }
+)
+
+
+def _broadcast(*shapes: TensorShape) -> TensorShape:
+    common = broadcast_shapes(*shapes)
+    assert common is not None, "check() comes first"
+    return common
+
+
+def _broadcast_faults(**infos: TensorInfo) -> Iterator[str]:
+    if broadcast_shapes(*(info.shape for info in infos.values())) is None:
+        shapes = " and ".join(f"{name} {info.shape}" for name, info in infos.items())
+        yield f"the shapes do not broadcast: {shapes}; from the last axis on, extents must agree or be 1"
+
+
+def _type_faults(a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+    if a.dtype is not b.dtype:
+        yield f"b is {b.dtype}; expected {a.dtype}, the type of a"
+
+
+@op
+class ElementwiseBinary(Op):
+    """Compute an operation on two tensors, element by element.
+
+    ========================= ==========================================================================
+    ADD SUB MUL               a + b, a - b, a * b; integers wrap around
+    DIV                       a / b; integers truncate towards zero
+    FLOOR_DIV                 the quotient rounded down
+    MOD                       the remainder with the sign of b
+    FMOD                      the remainder with the sign of a
+    MAXIMUM MINIMUM           the greater, the smaller; NaN if either is
+    SQ_DIFF                   (a - b)**2
+    POWER                     a**b, of a's type; b may have another type; integers truncate towards zero
+    ATAN2                     the angle of the point (b, a)
+    BITWISE_AND _OR _XOR      on integers and bool
+    SHIFT_LEFT SHIFT_RIGHT    by b bits, arithmetic to the right; all bits go where b is the width or more
+    ========================= ==========================================================================
+
+    An integer divided by zero gives 0, quotient and remainder alike; so does zero to a negative power.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Add-14, Sub-14, Mul-14, Div-14, Max-13, Min-13, Pow-15, Mod-13, BitShift-11, BitwiseAnd-18 and its kin;
+        TFLite ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE, POW, FLOOR_DIV, FLOOR_MOD, ATAN2,
+        BITWISE_XOR, RIGHT_SHIFT; NNAPI ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW; Arm NN ElementwiseBinaryDescriptor.
+    """
+
+    a = operand()
+    b = operand()
+    output = result(dtype_of="a")
+
+    operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="What is computed.")
+
+    def canonical(self) -> Op:
+        """The operator that is named after the operation, where there is one."""
+        named = _NAMED.get(self.operation)
+        return self if named is None or isinstance(self, named) else named()
+
+    def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+        if self.operation is not BinaryOperation.POWER:
+            yield from _type_faults(a, b)
+        yield from _broadcast_faults(a=a, b=b)
+
+    def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+        return a.with_shape(_broadcast(a.shape, b.shape))
+
+
+@op
+class Addition(ElementwiseBinary):
+    """Add two tensors.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Add-14; TFLite ADD; NNAPI ADD; Arm NN AdditionLayer.
+    """
+
+    operation: BinaryOperation = attribute(
+        default=BinaryOperation.ADD, choices=[BinaryOperation.ADD], doc="Always ADD."
+    )
+
+
+@op
+class Subtraction(ElementwiseBinary):
+    """Subtract b from a.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Sub-14; TFLite SUB; NNAPI SUB; Arm NN SubtractionLayer.
+    """
+
+    operation: BinaryOperation = attribute(
+        default=BinaryOperation.SUB, choices=[BinaryOperation.SUB], doc="Always SUB."
+    )
+
+
+@op
+class Multiplication(ElementwiseBinary):
+    """Multiply two tensors, element by element.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Mul-14; TFLite MUL; NNAPI MUL; Arm NN MultiplicationLayer.
+    """
+
+    operation: BinaryOperation = attribute(
+        default=BinaryOperation.MUL, choices=[BinaryOperation.MUL], doc="Always MUL."
+    )
+
+
+@op
+class Division(ElementwiseBinary):
+    """Divide a by b; integers truncate towards zero, and give 0 where b is 0.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Div-14; TFLite DIV; NNAPI DIV; Arm NN DivisionLayer.
+    """
+
+    operation: BinaryOperation = attribute(
+        default=BinaryOperation.DIV, choices=[BinaryOperation.DIV], doc="Always DIV."
+    )
+
+
+@op
+class Maximum(ElementwiseBinary):
+    """Take the greater of two elements; NaN if either is.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Max-13; TFLite MAXIMUM; NNAPI MAXIMUM; Arm NN MaximumLayer.
+    """
+
+    operation: BinaryOperation = attribute(
+        default=BinaryOperation.MAXIMUM, choices=[BinaryOperation.MAXIMUM], doc="Always MAXIMUM."
+    )
+
+
+@op
+class Minimum(ElementwiseBinary):
+    """Take the smaller of two elements; NaN if either is.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Min-13; TFLite MINIMUM; NNAPI MINIMUM; Arm NN MinimumLayer.
+    """
+
+    operation: BinaryOperation = attribute(
+        default=BinaryOperation.MINIMUM, choices=[BinaryOperation.MINIMUM], doc="Always MINIMUM."
+    )
+
+
+_NAMED: Final[dict[BinaryOperation, type[ElementwiseBinary]]] = {
+    BinaryOperation.ADD: Addition,
+    BinaryOperation.SUB: Subtraction,
+    BinaryOperation.MUL: Multiplication,
+    BinaryOperation.DIV: Division,
+    BinaryOperation.MAXIMUM: Maximum,
+    BinaryOperation.MINIMUM: Minimum,
+}
+
+
+@op
+class ElementwiseUnary(Op):
+    """Compute an operation on every element of a tensor.
+
+    ROUND takes halves to the nearest even number; SIGN of NaN is NaN. An integer has no reciprocal: RECIPROCAL of an
+    integer truncates towards zero and is 0 for 0.
+
+    Shapes:
+        input, output: any, the same; bool for LOGICAL_NOT and the IS_... predicates
+
+    Source:
+        ONNX Abs-13, Exp-13, Sqrt-13, Neg-13, Not-1, Log-13, Sin-22, Ceil-13, Floor-13, Round-22, Sign-13,
+        Reciprocal-13, Erf-13, IsNaN-20, IsInf-20, BitwiseNot-18 and the trigonometric ones; TFLite ABS, EXP, SQRT,
+        RSQRT, NEG, LOGICAL_NOT, LOG, SIN, COS, CEIL, FLOOR, ROUND, SIGN, SQUARE; NNAPI ABS, EXP, SQRT, RSQRT, NEG,
+        LOGICAL_NOT, LOG, SIN; Arm NN ElementwiseUnaryDescriptor.
+    """
+
+    input = operand()
+    output = result()
+
+    operation: UnaryOperation = attribute(default=UnaryOperation.ABS, doc="What is computed.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if self.operation is UnaryOperation.LOGICAL_NOT and input.dtype is not DataType.BOOL:
+            yield f"input is {input.dtype}; expected bool for LOGICAL_NOT"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        dtype = DataType.BOOL if self.operation in _PREDICATES else input.dtype
+        return input.with_constant(None).with_dtype(dtype)
+
+
+@op
+class Floor(Op):
+    """Round every element down to a whole number.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX Floor-13; TFLite FLOOR; NNAPI FLOOR; Arm NN FloorLayer.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+
+@op
+class Comparison(Op):
+    """Compare two tensors, element by element; quantized ones by the real numbers that they stand for.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy
+        output: the common shape, bool
+
+    Source:
+        ONNX Equal-19, Greater-13, GreaterOrEqual-16, Less-13, LessOrEqual-16; TFLite and NNAPI EQUAL, NOT_EQUAL,
+        GREATER, GREATER_EQUAL, LESS, LESS_EQUAL; Arm NN ComparisonDescriptor.
+    """
+
+    a = operand()
+    b = operand(same_dtype_as="a")
+    output = result(dtypes=[DataType.BOOL])
+
+    operation: ComparisonOperation = attribute(default=ComparisonOperation.EQUAL, doc="How they are compared.")
+
+    def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+        yield from _broadcast_faults(a=a, b=b)
+
+    def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+        return TensorInfo(_broadcast(a.shape, b.shape), DataType.BOOL)
+
+
+@op
+class LogicalBinary(Op):
+    """Join two tensors of truth values, element by element.
+
+    Shapes:
+        a, b: any that broadcast as in NumPy, bool
+        output: the common shape, bool
+
+    Source:
+        ONNX And-7, Or-7, Xor-7; TFLite and NNAPI LOGICAL_AND, LOGICAL_OR; Arm NN LogicalBinaryDescriptor.
+    """
+
+    a = operand(dtypes=[DataType.BOOL])
+    b = operand(dtypes=[DataType.BOOL])
+    output = result(dtypes=[DataType.BOOL])
+
+    operation: LogicalBinaryOperation = attribute(
+        default=LogicalBinaryOperation.LOGICAL_AND, doc="How they are joined."
+    )
+
+    def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+        yield from _broadcast_faults(a=a, b=b)
+
+    def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+        return TensorInfo(_broadcast(a.shape, b.shape), DataType.BOOL)
+
+
+@op
+class Where(Op):
+    """Choose an element of a where the condition is true, of b where it is not.
+
+    Shapes:
+        condition, a, b: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX Where-16; TFLite SELECT_V2, SELECT; NNAPI SELECT.
+    """
+
+    condition = operand(dtypes=[DataType.BOOL])
+    a = operand()
+    b = operand(same_dtype_as="a")
+    output = result(dtype_of="a")
+
+    def check(self, condition: TensorInfo, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+        yield from _broadcast_faults(condition=condition, a=a, b=b)
+
+    def infer(self, condition: TensorInfo, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+        return a.with_shape(_broadcast(condition.shape, a.shape, b.shape))
+
+
+@op
+class Prelu(Op):
+    """Multiply the negative elements by a slope that is a tensor: x where x >= 0, else alpha * x.
+
+    Shapes:
+        input, alpha: any that broadcast as in NumPy
+        output: the common shape
+
+    Source:
+        ONNX PRelu-16; TFLite PRELU; NNAPI PRELU; Arm NN PreluLayer.
+    """
+
+    input = operand()
+    alpha = operand(same_dtype_as="input")
+    output = result(dtype_of="input")
+
+    def check(self, input: TensorInfo, alpha: TensorInfo) -> Iterator[str]:
+        yield from _broadcast_faults(input=input, alpha=alpha)
+
+    def infer(self, input: TensorInfo, alpha: TensorInfo) -> TensorInfo:
+        return input.with_shape(_broadcast(input.shape, alpha.shape))

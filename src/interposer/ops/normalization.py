@@ -1,0 +1,205 @@
+"""Operators that bring elements to a common scale by statistics of their neighbours, their channel or their sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, DataLayout, TensorInfo, differ
+
+__all__ = [
+    "BatchNormalization",
+    "InstanceNormalization",
+    "L2Normalization",
+    "LayerNormalization",
+    "Normalization",
+    "NormalizationAlgorithmChannel",
+    "NormalizationAlgorithmMethod",
+]
+
+
+class NormalizationAlgorithmChannel(Enum):
+    """Whether `Normalization` sums over channels or within one."""
+
+    ACROSS = "across"
+    WITHIN = "within"
+
+
+class NormalizationAlgorithmMethod(Enum):
+    """The two methods that Arm NN names; no kernel of its own computes LOCAL_CONTRAST."""
+
+    LOCAL_BRIGHTNESS = "local_brightness"
+    LOCAL_CONTRAST = "local_contrast"
+
+
+def channel_axis(layout: DataLayout, rank: int) -> int:
+    """Where the channels of a tensor of any rank are: last, or after the batch."""
+    return rank - 1 if layout.channels_last else min(1, rank - 1)
+
+
+def _per_channel_faults(name: str, info: TensorInfo | None, channels: int, or_one: bool) -> Iterator[str]:
+    if info is None or not differ(info.num_elements, channels) or (or_one and info.num_elements == 1):
+        return
+    wanted = f"{channels} elements, one per channel" + (", or a single one" if or_one else "")
+    yield f"{name} has shape {info.shape}; expected {wanted}"
+
+
+@op
+class BatchNormalization(Op):
+    """Normalize every channel by a given mean and variance: gamma * (x - mean) / sqrt(variance + eps) + beta.
+
+    Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
+        input, output: rank 2 or more, the same
+        mean, variance, beta, gamma: C elements
+
+    Source:
+        ONNX BatchNormalization-15; Arm NN BatchNormalizationDescriptor.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    mean = operand()
+    variance = operand()
+    beta = operand()
+    gamma = operand()
+    output = result(like="input")
+
+    eps: float = attribute(default=1e-4, ge=0, doc="Added to the variance.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+
+    def check(
+        self, input: TensorInfo, mean: TensorInfo, variance: TensorInfo, beta: TensorInfo, gamma: TensorInfo
+    ) -> Iterator[str]:
+        channels = input.shape[channel_axis(self.data_layout, input.rank)]
+        for name, info in (("mean", mean), ("variance", variance), ("beta", beta), ("gamma", gamma)):
+            yield from _per_channel_faults(name, info, channels, or_one=False)
+
+
+@op
+class InstanceNormalization(Op):
+    """Normalize every channel of every sample by its own mean and variance.
+
+    gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
+
+    Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
+        input, output: rank 3 or more, the same
+        gamma, beta: C elements, or a single one
+
+    Source:
+        ONNX InstanceNormalization-22; NNAPI INSTANCE_NORMALIZATION; Arm NN InstanceNormalizationDescriptor.
+    """
+
+    input = operand(rank=(3, MAX_RANK))
+    gamma = operand(optional=True)
+    beta = operand(optional=True)
+    output = result(like="input")
+
+    eps: float = attribute(default=1e-12, ge=0, doc="Added to the variance.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+
+    def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
+        channels = input.shape[channel_axis(self.data_layout, input.rank)]
+        yield from _per_channel_faults("gamma", gamma, channels, or_one=True)
+        yield from _per_channel_faults("beta", beta, channels, or_one=True)
+
+
+@op
+class L2Normalization(Op):
+    """Divide by the Euclidean length along an axis: x / sqrt(max(sum of x**2, eps)).
+
+    Shapes:
+        input, output: rank 1 or more, the same
+
+    Source:
+        ONNX LpNormalization-22 with p = 2; TFLite L2_NORMALIZATION; NNAPI L2_NORMALIZATION;
+        Arm NN L2NormalizationDescriptor.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    output = result(like="input")
+
+    eps: float = attribute(default=1e-12, ge=0, doc="The least that the sum of squares counts.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+    axis: int | None = attribute(default=None, doc="The axis; None means that of the channels.")
+
+    def normalized_axis(self, rank: int) -> int:
+        """The axis for an input of this rank, counted from the front."""
+        return channel_axis(self.data_layout, rank) if self.axis is None else normal_axis(self.axis, rank)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([] if self.axis is None else [self.axis], input.rank)
+
+
+@op
+class Normalization(Op):
+    """Local response normalization: x / (k + alpha * sum of x**2 over a window)**beta.
+
+    ACROSS: the window spans ``norm_size`` channels around the element's own. WITHIN: it is a square of ``norm_size``
+    in height and width. What lies outside of the tensor counts as 0. An even window reaches one further to the end.
+
+    Shapes:
+        input, output: rank 1 or more for ACROSS, 4 for WITHIN, the same
+
+    Source:
+        ONNX LRN-13 (whose alpha is divided by the size); TFLite LOCAL_RESPONSE_NORMALIZATION;
+        NNAPI LOCAL_RESPONSE_NORMALIZATION; Arm NN NormalizationDescriptor.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    output = result(like="input")
+
+    channel_type: NormalizationAlgorithmChannel = attribute(
+        default=NormalizationAlgorithmChannel.ACROSS, doc="Over which elements the sum goes."
+    )
+    method_type: NormalizationAlgorithmMethod = attribute(
+        default=NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS, doc="The method."
+    )
+    norm_size: int = attribute(default=0, ge=0, doc="Extent of the window, in elements.")
+    alpha: float = attribute(default=0.0, doc="The factor on the sum of squares.")
+    beta: float = attribute(default=0.0, doc="The exponent.")
+    k: float = attribute(default=0.0, doc="The offset.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+    axis: int | None = attribute(default=None, doc="The axis of the channels, if not where the layout says.")
+
+    def window_axes(self, rank: int) -> tuple[int, ...]:
+        """The axes along which the window reaches, for an input of this rank."""
+        if self.channel_type is NormalizationAlgorithmChannel.WITHIN:
+            height, width, _ = self.data_layout.axes()
+            return height, width
+        return (channel_axis(self.data_layout, rank) if self.axis is None else normal_axis(self.axis, rank),)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([] if self.axis is None else [self.axis], input.rank)
+        if self.channel_type is NormalizationAlgorithmChannel.WITHIN and input.rank != 4:
+            yield f"input has rank {input.rank}, shape {input.shape}; expected rank 4 for WITHIN"
+
+
+@op
+class LayerNormalization(Op):
+    """Normalize every sample by the mean and variance over all axes from ``axis`` on.
+
+    gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
+
+    Shapes:
+        input, output: rank 1 or more, the same
+        gamma, beta: any that broadcast to the input as in NumPy
+
+    Source:
+        ONNX LayerNormalization-17.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    gamma = operand(optional=True)
+    beta = operand(optional=True)
+    output = result(like="input")
+
+    axis: int = attribute(default=-1, doc="The first axis that is normalized.")
+    eps: float = attribute(default=1e-5, ge=0, doc="Added to the variance.")
+
+    def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
+        yield from axes_faults([self.axis], input.rank)
+        for name, info in (("gamma", gamma), ("beta", beta)):
+            common = broadcast_shapes(input.shape, info.shape) if info else input.shape
+            if common is None or not input.shape.accepts(common):
+                yield f"{name} has shape {info and info.shape}, which does not broadcast to the input's, {input.shape}"

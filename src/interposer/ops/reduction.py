@@ -1,0 +1,155 @@
+"""Operators that take several elements together along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from interposer.ops.axes import axes_faults, normal_axes, quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, TensorInfo, TensorShape
+
+__all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"]
+
+
+class ReduceOperation(Enum):
+    """What `Reduce` makes of the elements x that it takes together."""
+
+    SUM = "sum"
+    MAX = "max"
+    MEAN = "mean"
+    MIN = "min"
+    PROD = "prod"
+    L1 = "l1"
+    L2 = "l2"
+    LOG_SUM = "log_sum"
+    LOG_SUM_EXP = "log_sum_exp"
+    SUM_SQUARE = "sum_square"
+    ALL = "all"
+    ANY = "any"
+
+
+class ArgMinMaxFunction(Enum):
+    """Whether `ArgMinMax` looks for the smallest or the greatest element."""
+
+    MIN = "min"
+    MAX = "max"
+
+
+def reduced_axes(axis: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """The axes that are reduced, counted from the front; none given means all."""
+    return normal_axes(axis, rank) if axis else tuple(range(rank))
+
+
+def _reduced_shape(shape: TensorShape, axes: tuple[int, ...], keep_dims: bool) -> TensorShape:
+    if keep_dims:
+        return TensorShape(1 if axis in axes else dim for axis, dim in enumerate(shape))
+    return TensorShape(dim for axis, dim in enumerate(shape) if axis not in axes)
+
+
+class _Reduction(Op):
+    """Shape rule and checks of the operators that reduce a set of axes."""
+
+    input = operand()
+    output = result(dtype_of="input")
+
+    axis: tuple[int, ...]
+    keep_dims: bool
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults(self.axis, input.rank))
+        yield from faults
+        if not faults:
+            yield from quantized_axis_faults(input, reduced_axes(self.axis, input.rank), "reduce")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        axes = reduced_axes(self.axis, input.rank)
+        return input.with_shape(_reduced_shape(input.shape, axes, self.keep_dims))
+
+
+@op
+class Mean(_Reduction):
+    """The arithmetic mean over axes.
+
+    Shapes:
+        input: any
+        output: the input's shape without the reduced axes, or with 1 in their place where ``keep_dims``
+
+    Source:
+        ONNX ReduceMean-18, GlobalAveragePool-22; TFLite MEAN; NNAPI MEAN; Arm NN MeanDescriptor.
+    """
+
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
+    keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
+
+
+@op
+class Reduce(_Reduction):
+    """Take the elements along axes together.
+
+    ============= ====================================================================
+    SUM PROD      sum and product; integers wrap around
+    MEAN          sum / count; integers truncate towards zero
+    MAX MIN       the greatest, the smallest
+    L1 L2         sum of abs(x), square root of the sum of x**2
+    LOG_SUM       log of the sum
+    LOG_SUM_EXP   log of the sum of exp(x)
+    SUM_SQUARE    sum of x**2
+    ALL ANY       truth of all, of at least one; of bool only
+    ============= ====================================================================
+
+    Over no elements at all, SUM and its kin give 0, PROD 1, MAX and MIN the lowest and highest value of the type (an
+    infinity where it has one).
+
+    Shapes:
+        input: any
+        output: the input's shape without the reduced axes, or with 1 in their place where ``keep_dims``
+
+    Source:
+        ONNX ReduceSum-13, ReduceMax-20, ReduceMean-18, ReduceMin-20, ReduceProd-18, ReduceL1-18, ReduceL2-18,
+        ReduceLogSum-18, ReduceLogSumExp-18, ReduceSumSquare-18; TFLite and NNAPI SUM / REDUCE_SUM, REDUCE_MAX,
+        REDUCE_MIN, REDUCE_PROD, REDUCE_ALL, REDUCE_ANY; Arm NN ReduceDescriptor.
+    """
+
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
+    keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
+    operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="What is made of the elements.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if self.operation in (ReduceOperation.ALL, ReduceOperation.ANY) and input.dtype is not DataType.BOOL:
+            yield f"input is {input.dtype}; expected bool for {self.operation.name}"
+        yield from super().check(input)
+
+
+@op
+class ArgMinMax(Op):
+    """The index, along an axis, of the smallest or greatest element; of equal ones the first.
+
+    Shapes:
+        input: any of rank 1 or more
+        output: the input's shape without ``axis``, or with 1 in its place where ``keep_dims``
+
+    Source:
+        ONNX ArgMax-13, ArgMin-13; TFLite ARG_MAX, ARG_MIN; NNAPI ARGMAX, ARGMIN; Arm NN ArgMinMaxDescriptor.
+    """
+
+    input = operand()
+    output = result(dtypes=[DataType.INT32, DataType.INT64])
+
+    function: ArgMinMaxFunction = attribute(default=ArgMinMaxFunction.MIN, doc="Which element is looked for.")
+    axis: int = attribute(default=-1, doc="The axis that is searched.")
+    keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for the axis.")
+    dtype: DataType = attribute(
+        default=DataType.INT32, choices=[DataType.INT32, DataType.INT64], doc="The type of the index."
+    )
+    select_last_index: bool = attribute(default=False, doc="Of equal elements take the last one.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults([self.axis], input.rank))
+        yield from faults
+        if not faults and input.shape[self.axis] == 0:
+            yield f"axis {self.axis} of shape {input.shape} has no elements to choose from"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        axes = normal_axes([self.axis], input.rank)
+        return TensorInfo(_reduced_shape(input.shape, axes, self.keep_dims), self.dtype)
