@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -104,7 +105,7 @@ class DataType(Enum):
         """The type named by a member, its name or value, or a NumPy dtype; else `InvalidArgumentError`."""
         if isinstance(what, DataType):
             return what
-        name = what if isinstance(what, str) else _dtype_name(what)
+        name = str(what) if isinstance(what, str) else _dtype_name(what)
         found = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
         if found is None:
             raise InvalidArgumentError(f"unknown data type {name!r}{did_you_mean(name, _BY_VALUE)}")
@@ -144,8 +145,18 @@ def _numpy_dtype(data_type: DataType) -> np.dtype[Any]:
 
 
 def _dtype_name(what: np.dtype[Any] | type) -> str:
-    dtype = np.dtype(what)
+    try:
+        dtype = np.dtype(what)
+    except TypeError as error:
+        raise InvalidArgumentError(f"a data type is a DataType, its name or a NumPy dtype, not {what!r}") from error
+    if what is None:
+        raise InvalidArgumentError("a data type is a DataType, its name or a NumPy dtype, not None")
     return "string" if dtype.kind in "OUST" else dtype.name
+
+
+def _integer_range(data_type: DataType) -> tuple[int, int]:
+    bits = data_type.bits
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
 
 
 class LayoutAxes(NamedTuple):
@@ -195,9 +206,9 @@ class Dim(int):
     def __new__(cls, name: str | None = None) -> Dim:
         found = cls._named.get(name)
         if found is None:
-            found = super().__new__(cls, -1)
-            found.name = name
-            cls._named[name] = found
+            made = super().__new__(cls, -1)
+            made.name = name
+            found = cls._named.setdefault(name, made)
         return found
 
     def _same(self, *_: object) -> Dim:
@@ -209,10 +220,15 @@ class Dim(int):
     def __mod__(self, _: object) -> int:
         return 0
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same  # type: ignore[assignment]
-    __floordiv__ = __rfloordiv__ = __neg__ = __pow__ = _same  # type: ignore[assignment]
+    def __divmod__(self, _: object) -> tuple[Dim, int]:
+        return UNKNOWN, 0
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _same  # type: ignore[assignment]
+    __neg__ = __abs__ = __round__ = __ceil__ = __floor__ = __trunc__ = _same
     __rmod__ = __mod__
-    __lt__ = __le__ = __gt__ = __ge__ = _never  # type: ignore[assignment]
+    __rdivmod__ = __divmod__
+    __lt__ = __le__ = __gt__ = __ge__ = _never
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -248,6 +264,8 @@ class TensorShape(tuple[int, ...]):
     def __new__(cls, dims: ShapeLike = ()) -> TensorShape:
         if type(dims) is cls:
             return dims
+        if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
+            raise InvalidArgumentError(f"a shape must be a sequence of extents, not {dims!r}")
         made = tuple(_dim(dim) for dim in dims)
         if len(made) > MAX_RANK:
             raise InvalidArgumentError(f"a tensor has rank {len(made)}; ranks 0 to {MAX_RANK} are supported")
@@ -284,11 +302,15 @@ def _dim(given: int | str | None) -> int:
         return Dim(given)
     if isinstance(given, Dim):
         return given
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
+    try:
+        extent = operator.index(given)
+    except TypeError:
+        extent = None
+    if extent is None or isinstance(given, bool):
         raise InvalidArgumentError(f"an extent must be an integer, a name or None, not {given!r}")
-    if given < 0:
-        raise InvalidArgumentError(f"an extent must not be negative, but {given!r} was given; None means unknown")
-    return int(given)
+    if extent < 0:
+        raise InvalidArgumentError(f"an extent must not be negative, but {extent} was given; None means unknown")
+    return extent
 
 
 def differ(a: int, b: int) -> bool:
@@ -302,7 +324,8 @@ class Quantization:
     One scale for the whole tensor, or one for every index along `axis`. Immutable and hashable.
 
     Raises:
-        InvalidArgumentError: no scale, a scale that is not finite and positive, or counts that do not agree.
+        InvalidArgumentError: no scale, a scale that is not finite and positive, a zero point that is no integer, or
+            counts that do not agree.
     """
 
     __slots__ = ("axis", "scales", "zero_points")
@@ -313,8 +336,9 @@ class Quantization:
     def __init__(
         self, scale: float | Iterable[float], zero_point: int | Iterable[int] = 0, axis: int | None = None
     ) -> None:
-        scales = tuple(map(float, scale)) if isinstance(scale, Iterable) else (float(scale),)
-        points = tuple(map(int, zero_point)) if isinstance(zero_point, Iterable) else (int(zero_point),)
+        scales = _numbers(scale, float, "a scale must be a number")
+        points = _numbers(zero_point, operator.index, "a zero point must be an integer")
+        axis = None if axis is None else _numbers(axis, operator.index, "the quantized axis must be an integer")[0]
         points = points * len(scales) if len(points) == 1 else points
         for fault in _quantization_faults(scales, points, axis):
             raise InvalidArgumentError(fault)
@@ -365,6 +389,17 @@ class Quantization:
         return f"q({self.scale:.6g}, {self.zero_point})"
 
 
+def _numbers(given: Any, convert: Callable[[Any], Any], wanted: str) -> tuple[Any, ...]:
+    items = list(given) if isinstance(given, Iterable) and getattr(given, "ndim", True) else [given]
+    for item in items:
+        if isinstance(item, (str, bytes, bool)):
+            raise InvalidArgumentError(f"{wanted}, not {item!r}")
+    try:
+        return tuple(convert(item) for item in items)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{wanted}, not {given!r}") from error
+
+
 def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
     if not scales:
         yield "a quantization needs at least one scale"
@@ -412,14 +447,32 @@ class TensorInfo:
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
         """The info of a constant array, which it keeps."""
+        array = np.asarray(array)
         return cls(array.shape, array.dtype, quantization, array)
 
     def _faults(self) -> Iterator[str]:
-        q = self.quantization
-        if q is None:
+        if self.constant is not None:
+            yield from self._constant_faults(self.constant)
+        if self.quantization is not None:
+            yield from self._quantization_faults(self.quantization)
+
+    def _constant_faults(self, constant: Array) -> Iterator[str]:
+        if not isinstance(constant, np.ndarray):
+            yield f"the constant must be an array, not {constant!r}"
+        elif DataType.of(constant.dtype) is not self.dtype or not self.shape.accepts(TensorShape(constant.shape)):
+            given = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
+            yield f"the constant is {given}, but the tensor {self.dtype}{self.shape}"
+
+    def _quantization_faults(self, q: Quantization) -> Iterator[str]:
+        if not isinstance(q, Quantization):
+            yield f"the quantization must be a Quantization, not {q!r}"
             return
         if self.dtype not in QUANTIZABLE:
             yield f"a tensor of type {self.dtype} cannot be quantized"
+            return
+        low, high = _integer_range(self.dtype)
+        for point in (point for point in q.zero_points if not low <= point <= high):
+            yield f"a zero point of {self.dtype} must be {low} to {high}, not {point}"
         if q.axis is not None and q.axis >= self.rank:
             yield f"the quantized axis is {q.axis}, but the shape {self.shape} has rank {self.rank}"
         elif q.axis is not None and differ(self.shape[q.axis], len(q.scales)):
