@@ -202,8 +202,10 @@ def test_scales_and_zero_points_may_come_from_numpy():
     ((1.0, 0, 0.5), "the quantized axis must be an integer, not 0.5"),
     (("1",), "a scale must be a number, not '1'"),
     ((None,), "a scale must be a number, not None"),
+    ((1.0, 0, [1]), "the quantized axis must be an integer, not [1]"),
+    ((1.0, True), "a zero point must be an integer, not True"),
     ((1.0, 0.5), "a zero point must be an integer, not 0.5"),
-    ((1.0, [math.nan]), "a zero point must be an integer, not [nan]"),
+    ((1.0, [math.nan]), "a zero point must be an integer, not nan"),
 ])  # fmt: skip
 def test_what_is_no_quantization_is_refused(arguments, message):
     assert refused(Quantization, *arguments) == message

@@ -338,7 +338,7 @@ class Quantization:
     ) -> None:
         scales = _numbers(scale, float, "a scale must be a number")
         points = _numbers(zero_point, operator.index, "a zero point must be an integer")
-        axis = None if axis is None else _numbers(axis, operator.index, "the quantized axis must be an integer")[0]
+        axis = None if axis is None else _number(axis, operator.index, "the quantized axis must be an integer")
         points = points * len(scales) if len(points) == 1 else points
         for fault in _quantization_faults(scales, points, axis):
             raise InvalidArgumentError(fault)
@@ -390,14 +390,18 @@ class Quantization:
 
 
 def _numbers(given: Any, convert: Callable[[Any], Any], wanted: str) -> tuple[Any, ...]:
-    items = list(given) if isinstance(given, Iterable) and getattr(given, "ndim", True) else [given]
-    for item in items:
-        if isinstance(item, (str, bytes, bool)):
-            raise InvalidArgumentError(f"{wanted}, not {item!r}")
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", True)
+    return tuple(_number(item, convert, wanted) for item in (given if several else (given,)))
+
+
+def _number(given: Any, convert: Callable[[Any], Any], wanted: str) -> Any:
     try:
-        return tuple(convert(item) for item in items)
+        made = convert(given)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{wanted}, not {given!r}") from error
+    if isinstance(given, (str, bytes, bool)):
+        raise InvalidArgumentError(f"{wanted}, not {given!r}")
+    return made
 
 
 def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
