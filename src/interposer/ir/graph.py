@@ -215,6 +215,11 @@ class Graph:
         self._names.add(name)
         return name
 
+    def rename(self, layer: Layer, wanted: str) -> None:
+        """Give a layer another name, with a number behind it if it is taken."""
+        self._names.discard(layer.name)
+        layer.name = self.free_name(wanted)
+
     def set_input(self, layer: Layer, index: int, value: Value | None) -> None:
         """Make `value` operand number `index` of a layer, instead of what was there."""
         self._check_own(value)
@@ -242,10 +247,13 @@ class Graph:
         del self._layers[layer.guid]
         self._names.discard(layer.name)
 
-    def erase_dead(self) -> list[Layer]:
-        """Remove all layers that nothing depends on (Inputs, Outputs and impure layers stay); returns them."""
+    def erase_dead(self, start: Iterable[Layer] | None = None) -> list[Layer]:
+        """Remove all layers that nothing depends on (Inputs, Outputs and impure layers stay); returns them.
+
+        With `start`, only these layers are looked at, and what was used by those of them that go.
+        """
         gone = []
-        pending = list(self)
+        pending = list(self if start is None else start)
         while pending:
             layer = pending.pop()
             if layer not in self or not _is_dead(layer):
