@@ -1,0 +1,1 @@
+"""Front ends: each turns a model file, or plain data, into a `Network`."""

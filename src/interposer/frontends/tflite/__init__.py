@@ -1,0 +1,1 @@
+"""The TFLite front end."""

@@ -1,0 +1,177 @@
+"""What must hold in a TFLite model beyond its bytes being in order; the first fault is a `ParseError`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, NoReturn
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.tflite.contents import (
+    Model,
+    Operator,
+    QuantizationParameters,
+    Signature,
+    Subgraph,
+    Tensor,
+    byte_size,
+    numpy_dtype,
+)
+
+__all__ = ["check_model"]
+
+MAX_RANK: Final = 8
+MAX_ELEMENTS: Final = 2**40
+ABSENT: Final = -1
+
+
+def check_model(model: Model) -> None:
+    """Raise a `ParseError` unless every index, size and order in the model makes sense."""
+    if not model.subgraphs:
+        _fail("the model has no subgraph", "subgraphs")
+    for i, entry in enumerate(model.metadata):
+        _check_index(entry.buffer, len(model.buffers), "buffer", f"metadata[{i}].buffer")
+    for i, subgraph in enumerate(model.subgraphs):
+        _check_subgraph(model, subgraph, f"subgraphs[{i}]")
+    for i, signature in enumerate(model.signatures):
+        _check_signature(model, signature, f"signature_defs[{i}]")
+    _check_calls(model)
+
+
+def _fail(message: str, where: str) -> NoReturn:
+    raise ParseError(message, where=where)
+
+
+def _check_index(index: int, count: int, what: str, where: str) -> None:
+    if not 0 <= index < count:
+        _fail(f"{what} {index} does not exist; there are {count}", where)
+
+
+def _check_indices(indices: Iterable[int], count: int, where: str, *, optional: bool = False) -> None:
+    for i, index in enumerate(indices):
+        if not (optional and index == ABSENT):
+            _check_index(index, count, "tensor", f"{where}[{i}]")
+
+
+def _check_subgraph(model: Model, subgraph: Subgraph, where: str) -> None:
+    for i, tensor in enumerate(subgraph.tensors):
+        _check_tensor(model, tensor, f"{where}.tensors[{i}]")
+    count = len(subgraph.tensors)
+    _check_indices(subgraph.inputs, count, f"{where}.inputs")
+    _check_indices(subgraph.outputs, count, f"{where}.outputs")
+    for operator in subgraph.operators:
+        _check_indices(operator.inputs, count, f"{operator.where}.inputs", optional=True)
+        _check_indices(operator.outputs, count, f"{operator.where}.outputs")
+        _check_indices(operator.intermediates, count, f"{operator.where}.intermediates", optional=True)
+    _check_order(model, subgraph, where)
+
+
+def _check_tensor(model: Model, tensor: Tensor, where: str) -> None:
+    _check_shape(tensor, where)
+    if tensor.buffer:
+        _check_index(tensor.buffer, len(model.buffers), "buffer", f"{where}.buffer")
+    _check_data(model, tensor, f"{where}.buffer")
+    if tensor.quantization and not tensor.quantization.details:
+        _check_quantization(tensor, tensor.quantization, f"{where}.quantization")
+
+
+def _check_shape(tensor: Tensor, where: str) -> None:
+    shape, signature = tensor.shape, tensor.shape_signature
+    if len(shape) > MAX_RANK:
+        _fail(f"rank {len(shape)}; at most {MAX_RANK} is possible", f"{where}.shape")
+    if any(size < 0 for size in shape):
+        _fail(f"negative size in {list(shape)}", f"{where}.shape")
+    if math.prod(size or 1 for size in shape) >= MAX_ELEMENTS:
+        _fail(f"{list(shape)} has more elements than are possible", f"{where}.shape")
+    if signature and (len(signature) != len(shape) or any(size < -1 for size in signature)):
+        _fail(f"{list(signature[:MAX_RANK])} does not go with the shape {list(shape)}", f"{where}.shape_signature")
+
+
+def _check_data(model: Model, tensor: Tensor, where: str) -> None:
+    data = model.buffer_data(tensor.buffer)
+    if data is None:
+        return
+    if tensor.is_variable:
+        _fail("a variable with constant data", where)
+    expected = byte_size(tensor.dtype, tensor.elements)
+    if expected not in (None, len(data)) and not tensor.is_sparse:
+        _fail(f"{len(data)} bytes of data; {tensor.dtype} {list(tensor.shape)} takes {expected}", where)
+
+
+def _check_quantization(tensor: Tensor, given: QuantizationParameters, where: str) -> None:
+    if not all(math.isfinite(scale) and scale >= 0 for scale in given.scales):
+        _fail("a scale that is negative or not finite", f"{where}.scale")
+    if len(given.zero_points) != len(given.scales):
+        _fail(f"{len(given.zero_points)} zero points for {len(given.scales)} scales", f"{where}.zero_point")
+    if given.axis is not None:
+        _check_index(given.axis, len(tensor.shape), "dimension", f"{where}.quantized_dimension")
+        if len(given.scales) != tensor.shape[given.axis]:
+            _fail(f"{len(given.scales)} scales for {tensor.shape[given.axis]} slices", f"{where}.scale")
+    low, high = _integer_range(tensor.dtype)
+    if not low <= min(given.zero_points) <= max(given.zero_points) <= high:
+        _fail(f"a zero point outside of {tensor.dtype}", f"{where}.zero_point")
+
+
+def _integer_range(dtype: str) -> tuple[float, float]:
+    """What an integer type can hold; no bounds for any other type."""
+    if dtype == "int4":
+        return -8, 7
+    known = numpy_dtype(dtype)
+    if known is None or known.kind not in "iu":
+        return -math.inf, math.inf
+    return np.iinfo(known).min, np.iinfo(known).max
+
+
+def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
+    """Every tensor has one origin at most, and has its value before an operator reads it."""
+    if len(set(subgraph.inputs)) != len(subgraph.inputs):
+        _fail("a tensor is an input twice", f"{where}.inputs")
+    constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
+    variables = {i for i, tensor in enumerate(subgraph.tensors) if tensor.is_variable}
+    ready = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)
+    given = constant | set(subgraph.inputs)
+    for operator in subgraph.operators:
+        _check_ready(operator.inputs, ready, f"{operator.where}.inputs")
+        for i, index in enumerate(operator.outputs):
+            if index in given:
+                _fail(f"tensor {index} has its value from elsewhere already", f"{operator.where}.outputs[{i}]")
+            given.add(index)
+        ready.update(operator.outputs)
+    _check_ready(subgraph.outputs, ready, f"{where}.outputs")
+
+
+def _check_ready(indices: Iterable[int], ready: set[int], where: str) -> None:
+    for i, index in enumerate(indices):
+        if index not in ready and index != ABSENT:
+            _fail(f"tensor {index} has no value: it is no constant, variable, input or earlier result", f"{where}[{i}]")
+
+
+def _check_signature(model: Model, signature: Signature, where: str) -> None:
+    _check_index(signature.subgraph, len(model.subgraphs), "subgraph", f"{where}.subgraph_index")
+    count = len(model.subgraphs[signature.subgraph].tensors)
+    _check_indices(signature.inputs.values(), count, f"{where}.inputs")
+    _check_indices(signature.outputs.values(), count, f"{where}.outputs")
+
+
+def _called(operator: Operator) -> Iterator[tuple[str, int]]:
+    """The subgraphs that an operator's options name, by field."""
+    for name, value in operator.attributes.items():
+        if name.endswith("subgraph_index") or name == "subgraph":
+            yield name, value
+
+
+def _check_calls(model: Model) -> None:
+    """Subgraphs that operators call exist, and none calls itself, directly or through others."""
+    calls: dict[int, set[int]] = {}
+    for i, subgraph in enumerate(model.subgraphs):
+        for operator in subgraph.operators:
+            for name, index in _called(operator):
+                _check_index(index, len(model.subgraphs), "subgraph", f"{operator.where}.{name}")
+                calls.setdefault(i, set()).add(index)
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError as error:
+        _fail(f"subgraph {error.args[1][0]} calls itself", "subgraphs")

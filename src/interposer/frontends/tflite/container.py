@@ -1,0 +1,204 @@
+"""A TFLite file as plain data: what it says, checked, and nothing yet about what its operators mean.
+
+`read_model` takes the bytes of any file. What it returns is consistent: every index is in range, constants have the
+size of their tensors, operators come in an order in which they can run. Anything else is a `ParseError` saying where.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.tflite.consistency import check_model
+from interposer.frontends.tflite.contents import (
+    Metadata,
+    Model,
+    Operator,
+    QuantizationParameters,
+    Signature,
+    Subgraph,
+    Tensor,
+)
+from interposer.frontends.tflite.flatbuffer import Reader, Record
+from interposer.frontends.tflite.layout import OPERATORS, TENSOR_TYPES
+
+__all__ = [
+    "Metadata",
+    "Model",
+    "Operator",
+    "QuantizationParameters",
+    "Signature",
+    "Subgraph",
+    "Tensor",
+    "read_model",
+]
+
+IDENTIFIER: Final = b"TFL3"
+VERSION: Final = 3
+
+
+def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | None = None) -> Model:
+    """Read a TFLite file; `path` is for error messages only.
+
+    The model's constants are views of `data`, which must stay unchanged, and open where mapped, while they are in use.
+
+    Raises:
+        ParseError: the file is damaged, truncated, no TFLite file, or newer than what is known here.
+    """
+    try:
+        return _read(memoryview(data).cast("B").toreadonly())
+    except ParseError as error:
+        if path is None:
+            raise
+        raise error.at(path) from error.__cause__
+
+
+def _read(data: memoryview) -> Model:
+    _check_identifier(data)
+    reader = Reader(data)
+    root = reader.root("Model")
+    if root["version"] != VERSION:
+        raise ParseError(f"version {root['version']} of the format; only {VERSION} is known", where="version")
+    model = _ModelBuilder(reader, root).build()
+    reader.refuse_overlaps()
+    check_model(model)
+    return model
+
+
+def _check_identifier(data: memoryview) -> None:
+    found = bytes(data[4:8])
+    if found != IDENTIFIER:
+        raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {found!r}", where="byte 0x4")
+
+
+class _ModelBuilder:
+    """Turns records into the classes of `contents`."""
+
+    def __init__(self, reader: Reader, root: Record) -> None:
+        self._reader = reader
+        self._root = root
+        codes = root["operator_codes"] or ()
+        self._codes = [self._code(code, f"operator_codes[{i}]") for i, code in enumerate(codes)]
+
+    def build(self) -> Model:
+        root = self._root
+        return Model(
+            version=root["version"],
+            description=root["description"] or "",
+            subgraphs=tuple(self._subgraph(record, f"subgraphs[{i}]") for i, record in _enumerated(root["subgraphs"])),
+            buffers=tuple(self._buffer(record, f"buffers[{i}]") for i, record in _enumerated(root["buffers"])),
+            metadata=tuple(Metadata(record["name"] or "", record["buffer"]) for record in root["metadata"] or ()),
+            signatures=tuple(self._signature(record) for record in root["signature_defs"] or ()),
+        )
+
+    def _code(self, record: Record, where: str) -> tuple[str, bool, int]:
+        """Name, whether it is a custom operator, and version."""
+        code = max(record["deprecated_builtin_code"], record["builtin_code"])
+        if not 0 <= code < len(OPERATORS) or OPERATORS[code].startswith("PLACEHOLDER"):
+            raise ParseError(f"builtin operator {code} is not known", where=where)
+        if OPERATORS[code] != "CUSTOM":
+            return OPERATORS[code], False, record["version"]
+        if not record["custom_code"]:
+            raise ParseError("a custom operator without a name", where=where)
+        return record["custom_code"], True, record["version"]
+
+    def _buffer(self, record: Record, where: str) -> memoryview | None:
+        return self._bytes(record["data"], record["offset"], record["size"], where)
+
+    def _bytes(self, inline: memoryview | None, offset: int, size: int, where: str) -> memoryview | None:
+        """Bytes that are in the FlatBuffers part of the file or, in large files, behind it; None for none."""
+        if inline is None and offset > 1:
+            inline = self._reader.region(offset, size, where)
+        return inline or None
+
+    def _subgraph(self, record: Record, where: str) -> Subgraph:
+        operators = _enumerated(record["operators"])
+        return Subgraph(
+            name=record["name"] or "",
+            tensors=tuple(self._tensor(t, f"{where}.tensors[{i}]") for i, t in _enumerated(record["tensors"])),
+            inputs=self._tuple(record["inputs"], where),
+            outputs=self._tuple(record["outputs"], where),
+            operators=tuple(self._operator(o, f"{where}.operators[{i}]") for i, o in operators),
+        )
+
+    def _tensor(self, record: Record, where: str) -> Tensor:
+        number = record["type"]
+        if not 0 <= number < len(TENSOR_TYPES):
+            raise ParseError(f"tensor type {number} is not known", where=f"{where}.type")
+        return Tensor(
+            name=record["name"] or "",
+            dtype=TENSOR_TYPES[number],
+            shape=self._tuple(record["shape"], where),
+            shape_signature=self._tuple(record["shape_signature"], where) or None,
+            buffer=record["buffer"],
+            quantization=self._quantization(record["quantization"], where),
+            is_variable=record["is_variable"],
+            has_rank=record["has_rank"],
+            is_sparse=record["sparsity"] is not None,
+        )
+
+    def _quantization(self, record: Record | None, where: str) -> QuantizationParameters | None:
+        if record is None:
+            return None
+        if record["details"] is not None:
+            return QuantizationParameters((), (), details=record["details"].type)
+        scales: tuple[float, ...] = self._tuple(record["scale"], where)
+        zero_points: tuple[int, ...] = self._tuple(record["zero_point"], where) or (0,)
+        if not scales:
+            return None
+        if len(zero_points) == 1:
+            zero_points *= len(scales)
+        axis = record["quantized_dimension"] if len(scales) > 1 else None
+        return QuantizationParameters(scales, zero_points, axis)
+
+    def _operator(self, record: Record, where: str) -> Operator:
+        index = record["opcode_index"]
+        if index >= len(self._codes):
+            raise ParseError(f"operator code {index} of {len(self._codes)}", where=f"{where}.opcode_index")
+        name, is_custom, version = self._codes[index]
+        options = record["builtin_options"] or record["builtin_options_2"]
+        large = record["large_custom_options_offset"], record["large_custom_options_size"]
+        return Operator(
+            name=name,
+            inputs=self._tuple(record["inputs"], where),
+            outputs=self._tuple(record["outputs"], where),
+            version=version,
+            is_custom=is_custom,
+            options_type=options.type if options else None,
+            attributes=self._attributes(options, where),
+            custom_options=self._bytes(record["custom_options"], *large, f"{where}.custom_options"),
+            intermediates=self._tuple(record["intermediates"], where),
+            mutating_variable_inputs=self._tuple(record["mutating_variable_inputs"], where),
+            where=where,
+            _data=self._reader.data,
+            _position=options.position if options else 0,
+        )
+
+    def _attributes(self, options: Record | None, where: str) -> Mapping[str, Any]:
+        fields = options.fields.items() if options else ()
+        plain = {name: self._tuple(v, where) if isinstance(v, np.ndarray) else v for name, v in fields}
+        return MappingProxyType(plain)
+
+    def _signature(self, record: Record) -> Signature:
+        inputs, outputs = _tensor_map(record["inputs"]), _tensor_map(record["outputs"])
+        return Signature(record["signature_key"] or "", record["subgraph_index"], inputs, outputs)
+
+    def _tuple(self, values: Any, where: str) -> tuple[Any, ...]:
+        """The elements of a vector that may be absent."""
+        if values is None:
+            return ()
+        self._reader.spend(len(values), where)
+        return tuple(values.tolist())
+
+
+def _tensor_map(records: Sequence[Record] | None) -> Mapping[str, int]:
+    return MappingProxyType({record["name"] or "": record["tensor_index"] for record in records or ()})
+
+
+def _enumerated(records: Sequence[Record] | None) -> enumerate[Record]:
+    return enumerate(records or ())

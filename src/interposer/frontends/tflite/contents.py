@@ -1,0 +1,212 @@
+"""What a TFLite file says, as plain frozen data; `container.read_model` makes it and vouches for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.errors import ParseError
+from interposer.frontends.tflite.layout import defaults
+from interposer.frontends.tflite.options import GuardedOptions, options_accessors
+
+__all__ = [
+    "Metadata",
+    "Model",
+    "Operator",
+    "QuantizationParameters",
+    "Signature",
+    "Subgraph",
+    "Tensor",
+    "byte_size",
+    "numpy_dtype",
+]
+
+_CODES: Final = dict(
+    bool="?", int8="i1", uint8="u1", int16="<i2", uint16="<u2", int32="<i4", uint32="<u4", int64="<i8", uint64="<u8",
+    float16="<f2", float32="<f4", float64="<f8", complex64="<c8", complex128="<c16",
+)  # fmt: skip
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any] | None:
+    """The NumPy type of a tensor type's name, as it lies in the file; None where NumPy has none."""
+    return np.dtype(_CODES[dtype]) if dtype in _CODES else None
+
+
+def byte_size(dtype: str, elements: int) -> int | None:
+    """How many bytes so many elements take in the file; None where the type alone does not say."""
+    if dtype == "int4":
+        return (elements + 1) // 2
+    if dtype == "bfloat16":
+        return elements * 2
+    known = numpy_dtype(dtype)
+    return elements * known.itemsize if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationParameters:
+    """``real = scale * (stored - zero_point)``, one of each (`axis` is None) or one for every index along `axis`.
+
+    `details` names the kind of parameters that replaces these in the file's own words; usually None.
+    """
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int | None = None
+    details: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a subgraph.
+
+    `shape_signature` has -1 where the shape may change from run to run, and is None where the file has none; `buffer`
+    is an index into the model's buffers, 0 for no data; `has_rank` tells a scalar from a tensor of unknown rank, in
+    files whose writer knew of it.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    shape_signature: tuple[int, ...] | None = None
+    buffer: int = 0
+    quantization: QuantizationParameters | None = None
+    is_variable: bool = False
+    has_rank: bool = False
+    is_sparse: bool = False
+
+    @property
+    def elements(self) -> int:
+        """The number of elements, as in the shape."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of a subgraph: `name` is that of the schema (``CONV_2D``), or what a custom operator calls itself.
+
+    `inputs` and the like are indices of the subgraph's tensors, -1 for an operand that is left out. `attributes` are
+    the fields of its options by the schema's names (``stride_h``), defaults filled in: numbers, texts, tuples,
+    memoryviews of bytes, None for a text or vector that is not there; without options there are none. `where` is for
+    error messages.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    version: int = 1
+    is_custom: bool = False
+    options_type: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    custom_options: memoryview | None = None
+    intermediates: tuple[int, ...] = ()
+    mutating_variable_inputs: tuple[bool, ...] = ()
+    where: str = ""
+    _data: memoryview = field(default=memoryview(b""), repr=False, compare=False)
+    _position: int = field(default=0, repr=False, compare=False)
+
+    def attributes_as(self, options_type: str) -> Mapping[str, Any]:
+        """The attributes as those of ``"Conv2DOptions"`` or the like; the schema's defaults where there are no options.
+
+        Raises:
+            ParseError: the operator carries options of another type.
+        """
+        if self.options_type is None:
+            return defaults(options_type)
+        if self.options_type != options_type:
+            raise ParseError(f"{self.name} has {self.options_type} instead of {options_type}", where=self.where)
+        return self.attributes
+
+    @property
+    def options(self) -> GuardedOptions | None:
+        """The options through the generated accessors of the package `tflite`; None without options.
+
+        Raises:
+            MissingDependencyError: the package is not installed.
+        """
+        if self.options_type is None:
+            return None
+        return options_accessors(self._data, self.options_type, self._position, f"{self.where}.{self.options_type}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A graph of the model; `inputs` and `outputs` are indices of `tensors`, `operators` are in running order."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+    def empty_constants(self) -> set[int]:
+        """Tensors without elements that are neither an input nor a variable nor any operator's output."""
+        given = set(self.inputs).union(*(operator.outputs for operator in self.operators))
+        empty = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
+        return empty - given
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A named way to call a subgraph: its argument and result names, each with the index of its tensor."""
+
+    key: str
+    subgraph: int
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A named buffer that is no tensor's."""
+
+    name: str
+    buffer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A whole file. The first subgraph is the main one; the others are called by its operators or by signatures."""
+
+    version: int
+    description: str
+    subgraphs: tuple[Subgraph, ...]
+    buffers: tuple[memoryview | None, ...] = field(repr=False)
+    metadata: tuple[Metadata, ...] = ()
+    signatures: tuple[Signature, ...] = ()
+
+    def buffer_data(self, index: int) -> memoryview | None:
+        """The bytes of a buffer, without a copy; None for an empty one and for buffer 0, which stands for no data."""
+        return self.buffers[index] if index else None
+
+    def constant(self, tensor: Tensor) -> NDArray[Any] | None:
+        """The values that the file has for a tensor, as a read-only view of the file; None where it has none.
+
+        They have the tensor's type and shape, except for sparse tensors and for types that NumPy lacks (int4, bfloat16,
+        string, resource, variant): of these the bytes are given, flat. Bools are copied; any byte but 0 is true.
+        """
+        data = self.buffer_data(tensor.buffer)
+        return None if data is None else _values(data, tensor)
+
+    def constants(self, subgraph: Subgraph) -> dict[int, NDArray[Any]]:
+        """The `constant` values of a subgraph's tensors by index.
+
+        Among them are tensors without elements that nothing else gives a value, as the file can hold no data for them.
+        """
+        found = {i: self.constant(tensor) for i, tensor in enumerate(subgraph.tensors)}
+        for i in subgraph.empty_constants():
+            found[i] = _values(memoryview(b""), subgraph.tensors[i])
+        return {i: values for i, values in found.items() if values is not None}
+
+
+def _values(data: memoryview, tensor: Tensor) -> NDArray[Any]:
+    raw = np.frombuffer(data, np.uint8)
+    dtype = numpy_dtype(tensor.dtype)
+    if dtype is None or tensor.is_sparse:
+        return raw
+    values: NDArray[Any] = raw != 0 if dtype == np.bool_ else raw.view(dtype)
+    return values.reshape(tensor.shape)

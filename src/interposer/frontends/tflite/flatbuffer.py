@@ -1,0 +1,218 @@
+"""Reading a FlatBuffers file that nobody vouches for.
+
+Every offset, size and alignment is checked before it is used, so a damaged file is a `ParseError`, never a wild read.
+Nothing is allocated for a size that the file cannot hold: vectors of numbers are views. Objects may be shared, as the
+format allows, and are then read once; objects that overlap in part are refused, which bounds the work by the file's
+size. The tables of `layout` do not contain each other recursively, so the depth is bounded too.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.tflite.layout import SCALARS, UNIONS, Field, Kind, defaults, slots
+
+__all__ = ["Reader", "Record"]
+
+MAX_TABLES: Final = 1_000_000
+MAX_SLOTS: Final = 64
+
+_SCALARS: Final = {name: struct.Struct(f"<{code}") for name, code in SCALARS.items()}
+_DTYPES: Final = {name: np.dtype(f"<{code}") for name, code in SCALARS.items()}
+_U32: Final = struct.Struct("<I")
+_I32: Final = struct.Struct("<i")
+_VTABLE_HEAD: Final = struct.Struct("<HH")
+
+
+def _inside(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One table that has been read: its type, its place in the file and its fields, defaults filled in.
+
+    A vector of numbers is a NumPy view, one of bytes a memoryview, one of tables a list of records; a string, vector or
+    table that is not there is None. A union is the record that it holds.
+    """
+
+    type: str
+    position: int
+    fields: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+
+class Reader:
+    """Reads records out of `data`, which must stay as it is while they are in use.
+
+    `where` in all methods says what is being read, for the error.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self._size = len(data)
+        self._known: dict[tuple[int, Kind, str], Any] = {}
+        self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._starts = array("Q")
+        self._ends = array("Q")
+        self._regions: set[tuple[int, int]] = set()
+        self._claimed = 0
+        self._tables = 0
+        self._elements = 0
+        self._by_kind: dict[Kind, Callable[[int, str, str], Any]] = {
+            "string": self._string,
+            "table": self._table,
+            "vector": self._vector,
+            "tables": self._vector_of_tables,
+        }
+
+    def root(self, table: str) -> Record:
+        """The table that the file's first four bytes point to."""
+        self._claim(0, 8, "")
+        record: Record = self._object(0, "table", table, "")
+        return record
+
+    def region(self, start: int, size: int, where: str) -> memoryview:
+        """Bytes that lie outside of all tables, where large files keep their data."""
+        if (start, start + size) not in self._regions:
+            self._claim(start, start + size, where)
+            self._regions.add((start, start + size))
+        return self.data[start : start + size]
+
+    def spend(self, elements: int, where: str) -> None:
+        """Count elements about to be copied; refuse more than the file has bytes, which only sharing can bring."""
+        self._elements += elements
+        if self._elements > self._size + 1024:
+            self._fail("the same elements are used too often", where)
+
+    def refuse_overlaps(self) -> None:
+        """Raise unless all objects that were read lie apart."""
+        starts = np.frombuffer(self._starts, dtype=np.uint64)
+        ends = np.frombuffer(self._ends, dtype=np.uint64)
+        order = np.lexsort((ends, starts))
+        clashes = np.flatnonzero(starts[order][1:] < ends[order][:-1])
+        if clashes.size:
+            self._fail("two parts of the file overlap", f"byte {int(starts[order][clashes[0] + 1]):#x}")
+
+    def _claim(self, start: int, end: int, where: str) -> None:
+        """Note that these bytes belong to one object; `refuse_overlaps` compares it with all others."""
+        if not 0 <= start <= end <= self._size:
+            self._fail(f"bytes {start:#x} to {end:#x} are not in the file of {self._size} bytes", where)
+        self._claimed += end - start
+        if self._claimed > self._size:
+            self._fail("more is described than the file has bytes, so parts overlap", where)
+        self._starts.append(start)
+        self._ends.append(end)
+
+    def _fail(self, message: str, where: str) -> NoReturn:
+        raise ParseError(message, where=where)
+
+    def _object(self, at: int, kind: Kind, type: str, where: str) -> Any:
+        """The object that the offset at `at` points to, read once however often it is pointed to."""
+        position = self._target(at, where)
+        key = position, kind, type
+        if key not in self._known:
+            self._known[key] = self._by_kind[kind](position, type, where)
+        return self._known[key]
+
+    def _target(self, at: int, where: str) -> int:
+        (offset,) = _U32.unpack_from(self.data, at)
+        position: int = at + offset
+        if not offset or position % 4 or position + 4 > self._size:
+            self._fail(f"the offset {offset:#x} at byte {at:#x} leads nowhere", where)
+        return position
+
+    def _table(self, position: int, table: str, where: str) -> Record:
+        present = self._present(position, table, where)
+        # Older writers stated sizes that reach into the next table: the end of the last field is what counts.
+        self._claim(position, max((at + field.width for field, at in present), default=position + 4), where)
+        fields: dict[str, Any] = dict(defaults(table))
+        for field, at in present:
+            fields[field.name] = self._field(field, at, fields, where)
+        return Record(table, position, fields)
+
+    def _present(self, position: int, table: str, where: str) -> list[tuple[Field, int]]:
+        """The fields that the table at `position` has, each with its place in the file."""
+        size, offsets = self._vtable(position, where)
+        pairs = zip(slots(table), offsets, strict=False)
+        present = [(field, position + offset) for field, offset in pairs if field and offset]
+        for field, at in present:
+            if at < position + 4 or at + field.width > position + size or at % field.width:
+                self._fail(f"byte {at:#x} is no place for the field", _inside(where, field.name))
+        return present
+
+    def _vtable(self, position: int, where: str) -> tuple[int, tuple[int, ...]]:
+        """The size of the table at `position`, and the offsets of its fields (0: not there)."""
+        vtable = position - _I32.unpack_from(self.data, position)[0]
+        if vtable not in self._vtables:
+            self._vtables[vtable] = self._new_vtable(vtable, where)
+        return self._vtables[vtable]
+
+    def _new_vtable(self, vtable: int, where: str) -> tuple[int, tuple[int, ...]]:
+        if vtable % 2 or not 0 <= vtable <= self._size - 4:
+            self._fail(f"a table's description is said to be at byte {vtable:#x}", where)
+        length, size = _VTABLE_HEAD.unpack_from(self.data, vtable)
+        if length < 4 or length % 2 or size < 4:
+            self._fail(f"the table's description at byte {vtable:#x} has the sizes {length} and {size}", where)
+        self._claim(vtable, vtable + length, where)
+        count = min(length // 2 - 2, MAX_SLOTS)
+        return size, struct.unpack_from(f"<{count}H", self.data, vtable + 4)
+
+    def _field(self, field: Field, at: int, fields: dict[str, Any], where: str) -> Any:
+        if field.kind == "scalar":
+            return _SCALARS[field.type].unpack_from(self.data, at)[0]
+        inside = _inside(where, field.name)
+        if field.kind == "union":
+            return self._union(at, field.type, fields[f"{field.name}_type"], inside)
+        return self._object(at, field.kind, field.type, inside)
+
+    def _union(self, at: int, union: str, member: int, where: str) -> Record | None:
+        members = UNIONS[union]
+        if member > len(members):
+            self._fail(f"{union} {member} is not known (1 to {len(members)} are)", where)
+        if not member:
+            return None
+        record: Record = self._object(at, "table", members[member - 1], where)
+        return record
+
+    def _span(self, position: int, width: int, where: str, extra: int = 0) -> tuple[int, int]:
+        """Where a vector's elements begin, and how many there are."""
+        (count,) = _U32.unpack_from(self.data, position)
+        start = position + 4
+        if start + count * width + extra > self._size:
+            self._fail(f"{count} elements of {width} bytes at byte {start:#x} do not fit into the file", where)
+        self._claim(position, start + count * width + extra, where)
+        return start, count
+
+    def _string(self, position: int, _: str, where: str) -> str:
+        start, length = self._span(position, 1, where, extra=1)
+        if self.data[start + length]:
+            self._fail(f"the text at byte {start:#x} does not end in a zero byte", where)
+        try:
+            return str(self.data[start : start + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise ParseError(f"the text at byte {start:#x} is not UTF-8", where=where) from error
+
+    def _vector(self, position: int, element: str, where: str) -> Any:
+        dtype = _DTYPES[element]
+        start, count = self._span(position, dtype.itemsize, where)
+        if element == "u8":
+            return self.data[start : start + count]
+        values = np.frombuffer(self.data, "u1" if element == "bool" else dtype, count, start)
+        return values != 0 if element == "bool" else values
+
+    def _vector_of_tables(self, position: int, table: str, where: str) -> list[Record]:
+        start, count = self._span(position, 4, where)
+        self._tables += count
+        if self._tables > MAX_TABLES:
+            self._fail(f"the file has more than {MAX_TABLES} tables", where)
+        return [self._object(start + 4 * i, "table", table, f"{where}[{i}]") for i in range(count)]
