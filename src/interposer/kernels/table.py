@@ -104,9 +104,10 @@ class Kernel:
         given: dict[str, Any] = {"info": info, "prepared": prepared}
         if "out" in self.wants:
             given["out"] = out[0] if len(out) == 1 else tuple(out)
-        found = self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
-        if "out" not in self.wants:
-            _store(found if isinstance(found, tuple) else (found,), out)
+        with np.errstate(all="ignore"):  # infinities and NaN are results like others
+            found = self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
+            if "out" not in self.wants:
+                _store(found if isinstance(found, tuple) else (found,), out)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
         """Compute `op` on `arrays` into arrays of its own."""
