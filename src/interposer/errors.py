@@ -27,10 +27,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from interposer.ir.report import Refusal
+from typing import Any
 
 __all__ = [
     "BackendContractError",
@@ -193,7 +190,7 @@ class BackendContractError(BackendError):
 class UnsupportedLayerError(BackendError):
     """One or more layers that no backend takes; `refusals` holds what each backend said of each layer."""
 
-    def __init__(self, message: str, refusals: Sequence[Refusal] = ()) -> None:
+    def __init__(self, message: str, refusals: Sequence[Any] = ()) -> None:
         self.refusals = tuple(refusals)
         super().__init__(message)
 

@@ -183,7 +183,7 @@ class Op:
     results: ClassVar[tuple[Result, ...]] = ()
     attributes: ClassVar[dict[str, Attribute]] = {}
     executable: ClassVar[bool] = True
-    """False for what no backend runs: Input, Output, Constant, StandIn."""
+    """False for what has no kernel: the border of a network, stand-ins, compiled parts, and what the runtime runs."""
     pure: ClassVar[bool] = True
     """False where two runs on equal inputs may differ or leave a trace, so that it is never folded or merged."""
     family: ClassVar[str] = ""
@@ -281,6 +281,13 @@ class Op:
 
     def _count(self, declared: Result) -> int:
         return self.num_results() - len(self.results) + 1 if declared.variadic else 1
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        """About how many arithmetic operations one run takes; here one for every element that comes in or goes out.
+
+        Operators that do more override this; a network's limits are checked against the sum.
+        """
+        return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
 
     def arguments(self, given: Sequence[_T | None]) -> list[Any]:
         """`given`, one item per operand: None where an optional one is absent, a tuple for a variadic one."""

@@ -3,7 +3,7 @@
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
-from interposer.backend.registry import BackendRecord, BackendRegistry, process_registry
+from interposer.backend.registry import BackendRecord, BackendRegistry, DeviceSpec, process_registry
 from interposer.backend.support import KernelSupport, LayerSupport, Support
 from interposer.backend.views import Failure, OptimizationViews, Substitution
 from interposer.backend.workload import (
@@ -27,6 +27,7 @@ __all__ = [
     "BackendRegistry",
     "Capabilities",
     "Capability",
+    "DeviceSpec",
     "Failure",
     "KernelInfo",
     "KernelSupport",

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from interposer.backend.base import API_VERSION, Backend, BackendId
+from interposer.config import disabled_backends
 from interposer.errors import (
     BackendContractError,
     BackendUnavailableError,
@@ -19,11 +20,12 @@ from interposer.errors import (
     UnknownBackendError,
 )
 
-__all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "process_registry"]
+__all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "DeviceSpec", "checked", "process_registry"]
 
 ENTRY_POINTS: Final = "interposer.backends"
 """The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
 
+_T = TypeVar("_T")
 Factory = Callable[[], Backend]
 _log = logging.getLogger("interposer.backend")
 
@@ -217,10 +219,30 @@ def process_registry() -> BackendRegistry:
     return registry
 
 
-def checked(answer: object, kind: type[Any], what: str, backend: str) -> Any:
+class DeviceSpec:
+    """The backends that a network may be optimized for: those of one registry."""
+
+    def __init__(self, registry: BackendRegistry) -> None:
+        self.registry = registry
+
+    @classmethod
+    def default(cls) -> DeviceSpec:
+        """The process-wide backends, without those that the environment disables."""
+        return cls(BackendRegistry(process_registry(), disabled_backends()))
+
+    @property
+    def supported_backends(self) -> tuple[str, ...]:
+        """The ids of the backends that are available; CpuRef last."""
+        return self.registry.available()
+
+    def __str__(self) -> str:
+        return f"DeviceSpec(supported_backends=[{', '.join(self.supported_backends)}])"
+
+
+def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
     """`answer`, if it is of the kind that the interface asks for; else `BackendContractError`."""
-    if not isinstance(answer, kind):
+    if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
         raise BackendContractError(
-            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {kind.__name__}", backend=backend
+            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {getattr(kind, '__name__', kind)}", backend=backend
         )
     return answer

@@ -53,6 +53,11 @@ class OptimizationViews:
         self.substitutions = tuple(substitutions)
         self.failed = tuple(failed)
 
+    @classmethod
+    def all_failed(cls, view: SubgraphView, reason: str) -> OptimizationViews:
+        """The answer that the backend can run nothing of the view after all."""
+        return cls(view, failed=[Failure(view, reason)])
+
     @property
     def untouched(self) -> tuple[Layer, ...]:
         """The layers of the view that stay as they are."""

@@ -1,20 +1,21 @@
-"""What the optimizer found out and did, as data: refusals, messages, and the crossing of every border."""
+"""What the optimizer found out and did, as data: refusals, placements, copies and messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Message", "Refusal"]
+from interposer.types import TensorInfo
+
+__all__ = ["Copy", "Message", "Placement", "Refusal"]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """One backend's no to one layer, with its reasons.
 
-    `stage` says when: "support" (it was asked), "optimize" (it failed to take a part), or "fallback" (a conversion
-    was needed). `layer` is the layer's name, `kind` its operator.
+    `stage` says when: "support" (it was asked whether it can), "optimize" (it had taken the layer and gave it back).
+    `layer` is the layer's name, `kind` its operator.
     """
 
     layer: str
@@ -38,18 +39,60 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one layer runs: on `backend`, by itself or inside the layer `runs_in` that the backend put in its place.
+
+    `replaced` names the layers of the original network that it stands for where a rewrite merged some; `source` says
+    where the layer came from.
+    """
+
+    layer: str
+    kind: str
+    backend: str
+    runs_in: str
+    source: str = ""
+    replaced: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "layer": self.layer,
+            "kind": self.kind,
+            "backend": self.backend,
+            "runs_in": self.runs_in,
+            "source": self.source,
+            "replaced": list(self.replaced),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A tensor that is copied from one backend's memory to another's in every run, by the layer of that name."""
+
+    layer: str
+    value: str
+    source: str
+    target: str
+    info: TensorInfo
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "layer": self.layer,
+            "value": self.value,
+            "from": self.source,
+            "to": self.target,
+            "bytes": int(self.info.num_bytes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One thing that the optimizer has to say; `level` is "info", "warning" or "error"."""
 
     level: str
     text: str
-    layer: str = ""
-    refusals: tuple[Refusal, ...] = field(default=())
+    refusals: tuple[Refusal, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.level.upper()}: {self.text}"
-
-
-def texts(messages: Iterable[Message]) -> list[str]:
-    """The messages as lines."""
-    return [str(message) for message in messages]

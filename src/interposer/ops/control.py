@@ -63,7 +63,7 @@ class Constant(Op):
         return TensorInfo.of(self.value, self.quantization)
 
 
-@op
+@op(executable=False)
 class MemCopy(Op):
     """Copy a tensor from the memory of one backend to that of another; the optimizer inserts it.
 
@@ -78,7 +78,7 @@ class MemCopy(Op):
     output = result(like="input")
 
 
-@op
+@op(executable=False)
 class MemImport(Op):
     """Let a backend use the memory of another one in place; the optimizer inserts it.
 
@@ -93,7 +93,7 @@ class MemImport(Op):
     output = result(like="input")
 
 
-@op(pure=False)
+@op(executable=False, pure=False)
 class Debug(Op):
     """Pass a tensor on and show it: to the registered callback, or as a line of JSON on standard output.
 
@@ -170,7 +170,7 @@ class StandIn(Op):
         return self.num_outputs
 
 
-@op
+@op(executable=False)
 class PreCompiled(Op):
     """A part of the network that a backend has compiled: an opaque object of its own, and the border of the part.
 

@@ -1,0 +1,105 @@
+"""Interposer: an inference middleware with pluggable backends.
+
+A network comes in, by hand or from a file; every backend is asked, layer by layer, what it can run and why not; the
+graph is divided among the backends, and the runtime runs it::
+
+    import interposer as ip
+
+    model = ip.load("net.tflite", backends=["CpuAcc", "CpuRef"])
+    outputs = model.run([x])
+    print(model.explain())
+
+Names are imported when they are first used, so that importing the package costs little more than importing NumPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from interposer._version import __version__
+from interposer.errors import InterposerError
+
+if TYPE_CHECKING:
+    from interposer import backend, errors, frontends, ops
+    from interposer.backend import (
+        Backend,
+        BackendContext,
+        BackendId,
+        BackendRegistry,
+        Capabilities,
+        DeviceSpec,
+        OptimizationViews,
+        Substitution,
+        Support,
+        process_registry,
+    )
+    from interposer.ir.network import Network
+    from interposer.ir.optimized import OptimizedNetwork
+    from interposer.optimizer import OptimizerOptions, optimize
+    from interposer.runtime import CreationOptions, Runtime
+    from interposer.session import Limits, Model, default_runtime, load
+    from interposer.types import DataLayout, DataType, Quantization, TensorInfo, TensorShape
+
+_HOMES = {
+    "interposer.backend": (
+        "Backend", "BackendContext", "BackendId", "BackendRegistry", "Capabilities", "DeviceSpec",
+        "OptimizationViews", "Substitution", "Support", "process_registry",
+    ),
+    "interposer.ir.network": ("Network",),
+    "interposer.ir.optimized": ("OptimizedNetwork",),
+    "interposer.optimizer": ("OptimizerOptions", "optimize"),
+    "interposer.runtime": ("CreationOptions", "Runtime"),
+    "interposer.session": ("Limits", "Model", "default_runtime", "load"),
+    "interposer.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = frozenset({"backend", "errors", "frontends", "ops"})
+
+__all__ = [
+    "Backend",
+    "BackendContext",
+    "BackendId",
+    "BackendRegistry",
+    "Capabilities",
+    "CreationOptions",
+    "DataLayout",
+    "DataType",
+    "DeviceSpec",
+    "InterposerError",
+    "Limits",
+    "Model",
+    "Network",
+    "OptimizationViews",
+    "OptimizedNetwork",
+    "OptimizerOptions",
+    "Quantization",
+    "Runtime",
+    "Substitution",
+    "Support",
+    "TensorInfo",
+    "TensorShape",
+    "__version__",
+    "backend",
+    "default_runtime",
+    "errors",
+    "frontends",
+    "load",
+    "ops",
+    "optimize",
+    "process_registry",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"interposer.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'interposer' has no attribute {name!r}")
+    found = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

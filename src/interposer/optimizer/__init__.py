@@ -1,0 +1,6 @@
+"""The optimizer: validation, rewrites, assignment to backends, their own optimization, and copies between them."""
+
+from interposer.optimizer.optimize import optimize
+from interposer.optimizer.options import OptimizerOptions
+
+__all__ = ["OptimizerOptions", "optimize"]

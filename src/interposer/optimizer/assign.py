@@ -1,0 +1,172 @@
+"""Assignment: every layer gets the first backend in order of preference that takes it; every refusal is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from interposer.backend import Backend, Options, SubgraphView, Support
+from interposer.backend.registry import checked
+from interposer.errors import BackendContractError, UnsupportedLayerError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.report import Message, Placement, Refusal
+from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
+from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32
+
+__all__ = ["Assigner", "is_placed_by_a_backend", "query"]
+
+_log = logging.getLogger("interposer.optimizer")
+
+
+def is_placed_by_a_backend(layer: Layer) -> bool:
+    """False for the border of the network, for constants, and for the layers that the runtime runs itself."""
+    return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug)
+
+
+def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
+    """What a backend says of every layer of a view; where asking it fails, a no with what it raised.
+
+    Raises:
+        BackendContractError: an answer of the wrong kind or length.
+    """
+    try:
+        answer = backend.layer_support(options).query(view)
+    except Exception as error:
+        _log.warning("backend %s could not say what it supports", backend.id, exc_info=True)
+        return [Support.no(f"asking it raised {type(error).__name__}: {error}")] * len(view)
+    if any(not isinstance(one, Support) for one in checked(answer, list, "query", backend.id)):
+        raise BackendContractError(
+            f"{backend.id}: query gave something other than a list of Support", backend=backend.id
+        )
+    if len(answer) != len(view):
+        raise BackendContractError(
+            f"{backend.id}: query gave {len(answer)} verdicts for {len(view)} layers", backend=backend.id
+        )
+    return answer
+
+
+class Assigner:
+    """Assigns the layers of one graph, and keeps what was said: `refusals`, `messages` and `placements`."""
+
+    def __init__(self, graph: Graph, backends: Sequence[Backend], options: Mapping[str, Options]) -> None:
+        self.graph, self.backends, self._options = graph, tuple(backends), options
+        self._refusals: dict[tuple[int, str], Refusal] = {}
+        self.messages: list[Message] = []
+        self.placements: dict[str, Placement] = {}
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Every no, in the order in which it was given."""
+        return tuple(self._refusals.values())
+
+    def options(self, backend: Backend) -> Options:
+        """The model options for a backend."""
+        return self._options.get(backend.id, {})
+
+    def assign(self, layers: Iterable[Layer]) -> None:
+        """Give every one of these layers a backend, and layers of conversion that this needs as well.
+
+        Raises:
+            UnsupportedLayerError: layers that no backend takes, with everything that was said of them.
+        """
+        remaining = list(layers)
+        while remaining:
+            added: list[Layer] = []
+            for backend in self.backends:
+                hinted = [layer for layer in remaining if layer.hint == backend.id]
+                remaining = self._offer(backend, hinted, remaining, added)
+            for backend in self.backends:
+                remaining = self._offer(backend, remaining, remaining, added)
+            if remaining:
+                raise _unsupported(remaining, self.refusals, [backend.id for backend in self.backends])
+            remaining = added
+
+    def refuse(self, backend: Backend, layers: Iterable[Layer], reason: str) -> None:
+        """Note that a backend gave layers back; they are without a backend then."""
+        for layer in layers:
+            layer.backend = None
+            self._note(backend, layer, (reason,), "optimize")
+
+    def _offer(self, backend: Backend, offered: list[Layer], remaining: list[Layer], added: list[Layer]) -> list[Layer]:
+        asked = [layer for layer in offered if (layer.guid, backend.id) not in self._refusals]
+        if not asked:
+            return remaining
+        view = SubgraphView(self.graph, asked)
+        verdicts = query(backend, view, self.options(backend))
+        for layer, verdict in zip(view, verdicts, strict=True):
+            if verdict:
+                self._place(backend, layer)
+            elif self._takes_in_fp32(backend, layer):
+                added += self._convert(backend, layer, verdict)
+            else:
+                self._note(backend, layer, verdict.reasons, "support")
+        return [layer for layer in remaining if layer.backend is None]
+
+    def _place(self, backend: Backend, layer: Layer) -> None:
+        layer.backend = backend.id
+        self.placements[layer.name] = Placement(
+            layer.name, layer.kind, backend.id, layer.name, layer.source, layer.replaced
+        )
+
+    def _takes_in_fp32(self, backend: Backend, layer: Layer) -> bool:
+        if not has_half_types(layer):
+            return False
+        view = in_fp32(layer)
+        return all(query(backend, view, self.options(backend)))
+
+    def _convert(self, backend: Backend, layer: Layer, verdict: Support) -> list[Layer]:
+        self._say("warning", f"layer {layer} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}")
+        added = convert_layer_to_fp32(self.graph, layer)
+        self._place(backend, layer)
+        return added
+
+    def _note(self, backend: Backend, layer: Layer, reasons: tuple[str, ...], stage: str) -> None:
+        refusal = Refusal(layer.name, layer.kind, backend.id, reasons, stage)
+        self._refusals[layer.guid, backend.id] = refusal
+        types = f"{_types(layer.input_infos)} to {_types(layer.output_infos)}"
+        verb = "gave back" if stage == "optimize" else "refuses"
+        self._say("warning", f"{backend.id} {verb} layer {layer}, {types}: {'; '.join(reasons)}", (refusal,))
+
+    def _say(self, level: str, text: str, refusals: tuple[Refusal, ...] = ()) -> None:
+        self.messages.append(Message(level, text, refusals))
+        _log.info("%s", text)
+
+    def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
+        """A function that asks a backend about all layers of `snapshot`, once, when it is first called for it."""
+        known: dict[str, dict[str, tuple[str, ...]]] = {}
+        by_id: dict[str, Backend] = {backend.id: backend for backend in self.backends}
+
+        def ask(backend_id: str) -> Mapping[str, tuple[str, ...]]:
+            if backend_id not in known:
+                backend = by_id[backend_id]
+                view = SubgraphView(snapshot, filter(is_placed_by_a_backend, snapshot))
+                answers = query(backend, view, self.options(backend))
+                known[backend_id] = {layer.name: one.reasons for layer, one in zip(view, answers, strict=True)}
+            return known[backend_id]
+
+        return ask
+
+
+def _types(infos: Iterable[object]) -> str:
+    names = dict.fromkeys(str(getattr(info, "dtype", "nothing")) for info in infos if info is not None)
+    return "+".join(names) or "nothing"
+
+
+def _unsupported(layers: Sequence[Layer], refusals: Iterable[Refusal], backends: list[str]) -> UnsupportedLayerError:
+    said: dict[str, list[Refusal]] = {layer.name: [] for layer in layers}
+    for refusal in refusals:
+        if refusal.layer in said:
+            said[refusal.layer].append(refusal)
+    texts = [_paragraph(layer, said[layer.name], backends) for layer in layers]
+    head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
+    kept = [refusal for found in said.values() for refusal in found]
+    return UnsupportedLayerError("\n".join(head + texts), kept)
+
+
+def _paragraph(layer: Layer, refusals: Iterable[Refusal], backends: list[str]) -> str:
+    lines = [f"no backend in {backends} can run layer {layer}"]
+    for index, info in enumerate(layer.input_infos):
+        lines += [] if info is None else [f"  {layer.op.operand_name(index)}: {info}"]
+    lines += [f"  {refusal.backend} says: {'; '.join(refusal.reasons)}" for refusal in refusals]
+    lines += [f"  imported from {layer.source}"] if layer.source else []
+    return "\n".join(lines)

@@ -1,0 +1,67 @@
+"""What can be asked of the optimizer, and which backends it is to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from interposer.backend import Backend, DeviceSpec, Options
+from interposer.errors import BackendUnavailableError, InvalidArgumentError
+from interposer.ir.optimized import AbsentBackend
+
+__all__ = ["OptimizerOptions", "choose_backends"]
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """Options of `optimize`.
+
+    Args:
+        reduce_fp32_to_fp16: compute in float16 what is float32; inputs and outputs keep their type.
+        reduce_fp32_to_bf16: the same with bfloat16; not together with the other one.
+        debug: show every tensor while running, to the registered callback or on standard output.
+        rewrite: apply the rewrites that do not depend on backends.
+        hints: for layers by name, the backend to ask first.
+        model_options: for backends by id, options that they understand.
+    """
+
+    reduce_fp32_to_fp16: bool = False
+    reduce_fp32_to_bf16: bool = False
+    debug: bool = False
+    rewrite: bool = True
+    hints: Mapping[str, str] = field(default_factory=dict)
+    model_options: Mapping[str, Options] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
+            raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
+
+
+def choose_backends(
+    preferences: Iterable[str] | None, device_spec: DeviceSpec
+) -> tuple[tuple[Backend, ...], tuple[AbsentBackend, ...]]:
+    """The backends to use in order of preference, and those that were asked for but are absent.
+
+    No preferences mean all that are available, CpuRef last.
+
+    Raises:
+        UnknownBackendError: an id that nobody knows.
+        BackendUnavailableError: none of the preferred backends is available.
+        InvalidArgumentError: an empty list.
+    """
+    registry = device_spec.registry
+    wanted = [preferences] if isinstance(preferences, str) else preferences
+    ids = list(dict.fromkeys(device_spec.supported_backends if wanted is None else wanted))
+    if not ids and wanted is not None:
+        raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
+    reasons = {backend_id: registry.reason_absent(backend_id) for backend_id in ids}
+    absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
+    chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)
+    if not chosen:
+        raise BackendUnavailableError(", ".join(ids) or "any", _none_left(absent, device_spec))
+    return chosen, absent
+
+
+def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
+    why = "; ".join(f"{one.id}: {one.reason}" for one in absent) or "no backend is registered"
+    return f"{why} (available: {', '.join(device_spec.supported_backends) or 'none'})"

@@ -1,0 +1,183 @@
+"""Applies rewrites to a graph until none has anything to say.
+
+However a rewrite was found, it is applied in the same way: the layers that it describes are made and their infos
+inferred, each stand-in is checked to have the info of what it replaces, all uses are moved over, and what nobody uses
+any more is removed. Names of layers that went are kept in `Layer.replaced` of what stands in for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from interposer.errors import VerificationError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite
+from interposer.schema import Op
+from interposer.types import Dim, TensorInfo
+
+__all__ = ["Rewritten", "apply_rewrites", "replace"]
+
+_log = logging.getLogger("interposer.optimizer")
+_PER_LAYER: Final = 16
+"""How many rewrites per layer are plausible; a pass that makes more is going round in circles."""
+
+
+@dataclass
+class Rewritten:
+    """What came of applying rewrites: how often each was applied, and whether they came to an end."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    finished: bool = True
+
+
+def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
+    """Try every rewrite on every layer, in running order and again where something changed, until nothing changes.
+
+    Raises:
+        VerificationError: a rewrite proposed something that does not fit; the graph may be half changed then.
+    """
+    done = Rewritten()
+    bound = _PER_LAYER * (len(graph) + _PER_LAYER)
+    by_op: dict[type[Op], tuple[Rewrite, ...]] = {}
+    while _sweep(graph, rewrites, by_op, done, bound):
+        pass
+    if not done.finished:
+        _log.warning("rewrites stopped after %d applications: %s", done.counts.total(), dict(done.counts))
+    return done
+
+
+def _sweep(
+    graph: Graph, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]], done: Rewritten, bound: int
+) -> bool:
+    """One round over all layers; True where another one is needed."""
+    before = done.counts.total()
+    pending = deque(graph.topological())
+    while pending:
+        layer = pending.popleft()
+        if layer not in graph or not layer.op.pure:
+            continue
+        found = _first_match(layer, _rules(layer.op, rewrites, by_op))
+        if found is None:
+            continue
+        name, replacement = found
+        made = replace(graph, layer, replacement, by=name)
+        done.counts[name] += 1
+        pending.extendleft(made)
+        if done.counts.total() >= bound:
+            done.finished = False
+            return False
+    return done.counts.total() > before
+
+
+def _rules(op: Op, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]]) -> tuple[Rewrite, ...]:
+    kind = type(op)
+    if kind not in by_op:
+        by_op[kind] = tuple(rule for rule in rewrites if issubclass(kind, rule.ops))
+    return by_op[kind]
+
+
+def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
+    for rule in rules:
+        found = rule(layer)
+        if found is not None:
+            return rule.name, found
+    return None
+
+
+def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) -> list[Layer]:
+    """Let `replacement` stand in for the outputs of `layer`, which goes; returns the layers to be looked at anew.
+
+    Raises:
+        VerificationError: the replacement does not fit; names the rewrite `by` and what is wrong.
+    """
+    wanted = replacement if isinstance(replacement, tuple) else (replacement,)
+    maker = _Maker(graph, layer, by)
+    stand_ins = [maker.stand_in(item, old) for item, old in zip(wanted, layer.outputs, strict=True)]
+    users = [use.layer for old in layer.outputs for use in old.uses]
+    for old, new in zip(layer.outputs, stand_ins, strict=True):
+        graph.replace_uses(old, new)
+    gone = graph.erase_dead([layer])
+    if layer in graph:
+        graph.erase(layer)
+        gone.append(layer)
+    _remember(maker, stand_ins, gone)
+    _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
+    return [*maker.made, *dict.fromkeys(users)]
+
+
+def _remember(maker: _Maker, stand_ins: Iterable[Value], gone: Iterable[Layer]) -> None:
+    names = tuple(name for layer in reversed(list(gone)) for name in _stood_for(layer))
+    for layer in maker.made:
+        layer.replaced = tuple(dict.fromkeys(names))
+    for kept in dict.fromkeys(value.producer for value in stand_ins):
+        kept.replaced = tuple(dict.fromkeys((*_stood_for(kept), *names))) if kept not in maker.made else kept.replaced
+    maker.name_layers()
+
+
+def _stood_for(layer: Layer) -> tuple[str, ...]:
+    """The layers of the original network that a layer stands for, itself included if it is one of them."""
+    return layer.replaced or (layer.name,)
+
+
+class _Maker:
+    """Makes the new layers of one replacement; names come last, when those of the replaced layers are free."""
+
+    def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
+        self.graph, self.replaced, self.by = graph, replaced, by
+        self._known: dict[int, Layer] = {}
+        self._names: list[tuple[Layer, str]] = []
+
+    @property
+    def made(self) -> list[Layer]:
+        return [layer for layer, _ in self._names]
+
+    def stand_in(self, item: Value | New | None, old: Value) -> Value:
+        """The value that takes the place of `old`, checked."""
+        if item is None:
+            raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
+        value = item if isinstance(item, Value) else self._root(item, old)
+        if not _same(value.info, old.known):
+            raise VerificationError([f"{old.name}, {old.info}, would become {value.info}"], after=self._title())
+        return value
+
+    def _root(self, new: New, old: Value) -> Value:
+        return self._make(new, new.info or old.known.with_constant(None), self.replaced.name).output
+
+    def _make(self, new: New, info: TensorInfo | None, name: str) -> Layer:
+        if id(new) in self._known:
+            return self._known[id(new)]
+        inputs = [self._input(item) for item in new.inputs]
+        origin = new.like or self.replaced
+        layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
+        layer.hint, layer.backend = origin.hint, origin.backend
+        faults = infer_layer(layer)
+        if faults:
+            raise VerificationError([f"{new.op!r} does not fit: {fault}" for fault in faults], after=self._title())
+        self._known[id(new)] = layer
+        self._names.append((layer, new.like.name if new.like else new.name or name))
+        return layer
+
+    def _input(self, item: Value | New | None) -> Value | None:
+        if not isinstance(item, New):
+            return item
+        return self._make(item, item.info, f"{item.op.op_name().lower()}-{self.replaced.name}").output
+
+    def name_layers(self) -> None:
+        """Give the new layers their names."""
+        for layer, name in self._names:
+            self.graph.rename(layer, name)
+
+    def _title(self) -> str:
+        return f"{self.by} on layer {self.replaced}"
+
+
+def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
+    """True where both are the same, but that the new one may know more extents."""
+    if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization) or new.rank != old.rank:
+        return False
+    return all(a == b or isinstance(b, Dim) for a, b in zip(new.shape, old.shape, strict=True))

@@ -1,0 +1,131 @@
+"""How a rewrite is written: a pure function from a layer to what may stand in for its output.
+
+It answers with a value that is there already, or with a `New` that describes a layer to be made, on values and on other
+new layers; None where it has nothing better. It changes nothing: the driver does, and checks that the stand-in has the
+very info (shape, type, quantization) of what it replaces::
+
+    @rewrite(Transpose)
+    def drop_inverse_transposes(op: Transpose, layer: Layer) -> Replacement:
+        \"\"\"A Transpose that undoes another one is the other one's input.\"\"\"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops.control import Constant
+from interposer.schema import Op
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__ = [
+    "New",
+    "Producer",
+    "Replacement",
+    "Rewrite",
+    "above",
+    "constant",
+    "gives",
+    "info_of",
+    "keeps_codes",
+    "rewrite",
+    "scalar",
+]
+
+_O = TypeVar("_O", bound=Op)
+
+
+@dataclass(frozen=True, eq=False)
+class New:
+    """A layer with one output that is to be made.
+
+    The layer that takes the place of the replaced one gets its info, and its name unless one is given here; `like` is
+    a layer whose name, source and hint it gets instead. Other new layers infer their info or get `info`.
+    """
+
+    op: Op
+    inputs: Sequence[Value | New | None] = ()
+    name: str = ""
+    like: Layer | None = None
+    info: TensorInfo | None = None
+
+
+Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
+"""What stands in for a layer's output, or for each of its outputs."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite with the operators that it looks at."""
+
+    name: str
+    ops: tuple[type[Op], ...]
+    function: Callable[[Any, Layer], Replacement]
+
+    def __call__(self, layer: Layer) -> Replacement:
+        """What may stand in for the layer's outputs."""
+        return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
+
+
+def rewrite(*ops: type[_O]) -> Callable[[Callable[[_O, Layer], Replacement]], Rewrite]:
+    """Make a rewrite of a function, to be tried on the layers of these operators and of their subclasses."""
+
+    def made(function: Callable[[_O, Layer], Replacement]) -> Rewrite:
+        return Rewrite(function.__name__, ops, function)
+
+    return made
+
+
+class Producer(NamedTuple, Generic[_O]):
+    """The layer that gives a value, and its operator by type."""
+
+    op: _O
+    layer: Layer
+
+
+def above(value: Value | None, *kinds: type[_O]) -> Producer[_O] | None:
+    """The producer of a value, where it is of one of these kinds."""
+    if value is None or not isinstance(value.producer.op, kinds):
+        return None
+    return Producer(value.producer.op, value.producer)
+
+
+def info_of(item: Value | New | None) -> TensorInfo | None:
+    """The info that a value has or a new layer will have."""
+    if isinstance(item, Value):
+        return item.info
+    return None if item is None else item.info or gives(item.op, item.inputs)
+
+
+def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
+    """The info of the operator's only output on these inputs; None where it does not take them."""
+    infos = [info_of(item) for item in inputs]
+    if any(info is None and item is not None for info, item in zip(infos, inputs, strict=True)):
+        return None
+    return None if op.violations(*infos) else op.infer_infos(*infos)[0]
+
+
+def keeps_codes(layer: Layer) -> bool:
+    """True where a layer that moves data does no more than that: its output is quantized as its input is."""
+    moved = layer.op.infer_infos(*layer.input_infos)[0]
+    return moved is not None and moved.quantization == layer.output.known.quantization
+
+
+def scalar(value: Value | None) -> float | None:
+    """The real number that a constant of a single element stands for, where it is one."""
+    if value is None or not value.is_constant or value.known.num_elements != 1:
+        return None
+    info = value.known
+    number = np.asarray(value.constant).astype(np.float64).item() if info.dtype.is_float or info.dtype.is_integer else None
+    if number is None or not info.is_quantized:
+        return number
+    return (number - info.zero_point) * info.scale
+
+
+def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:
+    """A new Constant layer."""
+    return New(Constant(value, quantization), name=name)

@@ -1,0 +1,127 @@
+"""Backends look at the parts that they were given, and replace, give back, or leave alone pieces of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from interposer.backend import Backend, OptimizationViews, SubgraphView, Substitution
+from interposer.backend.registry import checked
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.subgraph import select
+from interposer.ops.control import Input, Output, PreCompiled
+from interposer.optimizer.assign import Assigner, is_placed_by_a_backend
+from interposer.schema import Op
+
+__all__ = ["let_backends_optimize"]
+
+_log = logging.getLogger("interposer.optimizer")
+
+
+def let_backends_optimize(assigner: Assigner) -> None:
+    """Offer every backend its parts, and parts that others gave back, until nothing is left to offer.
+
+    A layer is offered to a backend once, and given back by it at most once.
+
+    Raises:
+        BackendContractError: an answer that cannot be carried out.
+        UnsupportedLayerError: a layer was given back and nobody else takes it.
+    """
+    offered: set[tuple[int, str]] = set()
+    while any([_offer_parts(assigner, backend, offered) for backend in assigner.backends]):
+        pass
+
+
+def _offer_parts(assigner: Assigner, backend: Backend, offered: set[tuple[int, str]]) -> bool:
+    def waiting(layer: Layer) -> str | None:
+        fresh = layer.backend == backend.id and (layer.guid, backend.id) not in offered
+        return backend.id if fresh and is_placed_by_a_backend(layer) else None
+
+    found = False
+    for stale in select(assigner.graph, waiting):
+        view = stale.part(stale.layers)
+        offered |= {(layer.guid, backend.id) for layer in view}
+        _apply(assigner, backend, _ask(assigner, backend, view), offered)
+        found = True
+    return found
+
+
+def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> OptimizationViews:
+    try:
+        answer = backend.optimize_subgraph(view, assigner.options(backend))
+    except Exception as error:
+        _log.warning("backend %s could not optimize a part", backend.id, exc_info=True)
+        return OptimizationViews.all_failed(view, f"optimize_subgraph raised {type(error).__name__}: {error}")
+    views: OptimizationViews = checked(answer, OptimizationViews, "optimize_subgraph", backend.id)
+    try:
+        views.validate()
+    except BackendContractError as error:
+        raise BackendContractError(f"backend {backend.id!r}: {error}", backend=backend.id) from None
+    return views
+
+
+def _apply(assigner: Assigner, backend: Backend, answer: OptimizationViews, offered: set[tuple[int, str]]) -> None:
+    stands_for: dict[Value, Value] = {}
+    for substitution in answer.substitutions:
+        made = _substitute(assigner.graph, backend, substitution, stands_for)
+        offered |= {(layer.guid, backend.id) for layer in made}
+        for layer in substitution.part:
+            known = assigner.placements[layer.name]
+            assigner.placements[layer.name] = replace(known, runs_in=made[0].name if len(made) == 1 else known.runs_in)
+    for failure in answer.failed:
+        assigner.refuse(backend, failure.part, failure.reason)
+        assigner.assign(failure.part)
+
+
+def _substitute(
+    graph: Graph, backend: Backend, substitution: Substitution, stands_for: dict[Value, Value]
+) -> list[Layer]:
+    part = substitution.part
+    entering = [stands_for.get(value, value) for value in substitution.entering]
+    if isinstance(substitution.replacement, Graph):
+        made, outputs = _graph_in_place(graph, substitution.replacement, entering)
+    else:
+        made, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
+    for layer in made:
+        layer.backend = backend.id
+        layer.replaced = tuple(one.name for one in part)
+    for old, new in zip(part.outputs, outputs, strict=True):
+        _check_same_info(backend, old, new)
+        graph.replace_uses(old, new, lambda use: use.layer not in part)
+        stands_for[old] = new
+    for layer in reversed(part.layers):
+        graph.erase(layer)
+    return made
+
+
+def _layer_in_place(
+    graph: Graph, op: Op, entering: list[Value], part: SubgraphView
+) -> tuple[list[Layer], tuple[Value, ...]]:
+    name = f"{op.op_name()}:{part.layers[0].name}" if isinstance(op, PreCompiled) else part.layers[-1].name
+    layer = graph.add(op, entering, name=name, outputs=[value.info for value in part.outputs])
+    faults = infer_layer(layer)
+    if faults:
+        raise BackendContractError(f"the substitution {op!r} does not fit: {'; '.join(faults)}")
+    return [layer], layer.outputs
+
+
+def _graph_in_place(graph: Graph, body: Graph, entering: list[Value]) -> tuple[list[Layer], tuple[Value, ...]]:
+    given: Mapping[Value, Value] = {layer.output: value for layer, value in zip(body.inputs, entering, strict=True)}
+    inner = [layer for layer in body.topological() if not isinstance(layer.op, Input | Output)]
+    known = graph.absorb(inner, given)
+    made = [layer for layer in dict.fromkeys(known[v].producer for one in inner for v in one.outputs)]
+    for layer in made:
+        faults = infer_layer(layer)
+        if faults:
+            raise BackendContractError(f"in the substituted graph, layer {layer} does not fit: {'; '.join(faults)}")
+    return [one for one in made if is_placed_by_a_backend(one)], tuple(known[one.values[0]] for one in body.outputs)
+
+
+def _check_same_info(backend: Backend, old: Value, new: Value) -> None:
+    if old.known != new.known:
+        raise BackendContractError(
+            f"backend {backend.id!r} replaced the tensor {old.name!r}, {old.info}, by {new.info}", backend=backend.id
+        )

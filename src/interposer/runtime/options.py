@@ -1,0 +1,24 @@
+"""How a runtime is created."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from interposer.backend import Options
+
+__all__ = ["CreationOptions"]
+
+
+@dataclass(frozen=True)
+class CreationOptions:
+    """Options of `Runtime`.
+
+    Args:
+        backend_options: for backends by id, options that their contexts are created with.
+        disabled_backends: ids of backends to leave out, beside those that the environment variable
+            ``INTERPOSER_DISABLED_BACKENDS`` names.
+    """
+
+    backend_options: Mapping[str, Options] = field(default_factory=dict)
+    disabled_backends: Collection[str] = ()

@@ -1,0 +1,210 @@
+"""`Runtime`: loads optimized networks and runs them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, process_registry
+from interposer.backend.registry import checked
+from interposer.config import disabled_backends
+from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.runtime.bindings import Bindings
+from interposer.runtime.loaded import LoadedNetwork
+from interposer.runtime.options import CreationOptions
+from interposer.runtime.workloads import DebugCallback
+from interposer.types import Array, TensorInfo
+
+__all__ = ["NetworkId", "Runtime"]
+
+NetworkId = int
+_log = logging.getLogger("interposer.runtime")
+
+
+class Runtime:
+    """Holds the backends of a process that it may use, and the networks that are loaded.
+
+    Backends registered in `registry` belong to this runtime alone. Methods may be called from several threads: runs of
+    different networks go side by side, runs of one network one after the other. Closing it, or leaving its ``with``
+    block, unloads everything.
+    """
+
+    def __init__(self, options: CreationOptions | None = None) -> None:
+        self.options = options or CreationOptions()
+        disabled = disabled_backends() | frozenset(self.options.disabled_backends)
+        self.registry = BackendRegistry(process_registry(), disabled)
+        self._contexts: dict[str, BackendContext | None] = {}
+        self._networks: dict[NetworkId, LoadedNetwork] = {}
+        self._told: dict[NetworkId, dict[str, BackendContext]] = {}
+        self._ids = itertools.count()
+        self._lock = threading.RLock()
+
+    @property
+    def device_spec(self) -> DeviceSpec:
+        """The backends that networks for this runtime can be optimized for."""
+        return DeviceSpec(self.registry)
+
+    @property
+    def loaded_networks(self) -> tuple[NetworkId, ...]:
+        """The ids of the networks that are loaded."""
+        return tuple(self._networks)
+
+    def load_network(self, optimized: OptimizedNetwork) -> NetworkId:
+        """Make a network ready to run; the contexts of the network's backends are told before and after.
+
+        A backend's context is made when the first network that may use the backend is loaded.
+
+        Raises:
+            LoadError: a context said no, or a backend could not make what is needed. Nothing stays behind; contexts
+                that had agreed are told that the network is unloaded.
+        """
+        if not isinstance(optimized, OptimizedNetwork):
+            raise InvalidArgumentError(f"load_network needs what optimize() gave, not {type(optimized).__name__}")
+        with self._lock:
+            network_id = next(self._ids)
+            agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
+            try:
+                loaded = LoadedNetwork(optimized)
+            except BaseException:
+                self._tell_unloaded(network_id, agreed)
+                raise
+            self._networks[network_id], self._told[network_id] = loaded, agreed
+            for backend, context in agreed.items():
+                self._tell(backend, context.after_load_network, network_id)
+            return network_id
+
+    def _contexts_of(self, optimized: OptimizedNetwork) -> dict[str, BackendContext]:
+        for backend_id, backend in optimized.backends.items():
+            if backend_id not in self._contexts:
+                self._contexts[backend_id] = self._new_context(backend_id, backend)
+        found = {backend_id: self._contexts[backend_id] for backend_id in optimized.backends}
+        return {backend_id: context for backend_id, context in found.items() if context is not None}
+
+    def _new_context(self, backend_id: str, backend: Any) -> BackendContext | None:
+        options = self.options.backend_options.get(backend_id, {})
+        try:
+            context = backend.create_backend_context(options)
+        except Exception as error:
+            raise LoadError(
+                f"backend {backend_id} could not make its context: {type(error).__name__}: {error}"
+            ) from error
+        return None if context is None else checked(context, BackendContext, "create_backend_context", backend_id)
+
+    def _ask_before_loading(
+        self, network_id: NetworkId, contexts: Mapping[str, BackendContext]
+    ) -> dict[str, BackendContext]:
+        agreed: dict[str, BackendContext] = {}
+        for backend, context in contexts.items():
+            refusal = _refusal(context.before_load_network, network_id)
+            if refusal is not None:
+                self._tell_unloaded(network_id, agreed)
+                raise LoadError(f"network {network_id} is not loaded: the context of backend {backend} {refusal}")
+            agreed[backend] = context
+        return agreed
+
+    def _tell(self, backend: str, notice: Callable[[int], bool], network_id: NetworkId) -> None:
+        refusal = _refusal(notice, network_id)
+        if refusal is not None:
+            _log.warning(
+                "network %d: the context of backend %s %s in %s", network_id, backend, refusal, notice.__name__
+            )
+
+    def _tell_unloaded(self, network_id: NetworkId, contexts: Mapping[str, BackendContext]) -> None:
+        for backend, context in contexts.items():
+            self._tell(backend, context.after_unload_network, network_id)
+
+    def unload_network(self, network_id: NetworkId) -> None:
+        """Drop a network and its memory; the contexts that were told of its loading are told before and after.
+
+        Raises:
+            UnknownNetworkError: it is not loaded.
+            LoadError: a context said no; the network stays loaded.
+        """
+        with self._lock:
+            loaded = self._loaded(network_id)
+            contexts = self._told[network_id]
+            for backend, context in contexts.items():
+                refusal = _refusal(context.before_unload_network, network_id)
+                if refusal is not None:
+                    raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
+            self._drop(network_id, loaded)
+            self._tell_unloaded(network_id, contexts)
+
+    def _drop(self, network_id: NetworkId, loaded: LoadedNetwork) -> None:
+        del self._networks[network_id], self._told[network_id]
+        loaded.release()
+
+    def enqueue_workload(
+        self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
+    ) -> dict[int, Array]:
+        """Run a network once: read `inputs` and fill `outputs`, arrays by binding id.
+
+        Without `outputs`, fresh arrays are made; either way the output arrays are returned.
+
+        Raises:
+            UnknownNetworkError: it is not loaded.
+            BindingError: a wrong count, id, shape or type, or an output that cannot be written to; nothing has run.
+            ExecutionError: a workload failed; the runtime and the network stay usable.
+        """
+        loaded = self._loaded(network_id)
+        arrays = loaded.bindings.checked_inputs(inputs)
+        targets = loaded.bindings.new_outputs() if outputs is None else loaded.bindings.checked_outputs(outputs)
+        loaded.run(arrays, targets)
+        return targets
+
+    def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
+        found = self._networks.get(network_id)
+        if found is None:
+            raise UnknownNetworkError(network_id, self._networks)
+        return found
+
+    def bindings(self, network_id: NetworkId) -> Bindings:
+        """The inputs and outputs of a loaded network."""
+        return self._loaded(network_id).bindings
+
+    def get_input_tensor_info(self, network_id: NetworkId, binding_id: int) -> TensorInfo:
+        """The info of an input; `UnknownNetworkError` or `BindingError` where there is no such thing."""
+        return self.bindings(network_id).info("input", binding_id)
+
+    def get_output_tensor_info(self, network_id: NetworkId, binding_id: int) -> TensorInfo:
+        """The info of an output; `UnknownNetworkError` or `BindingError` where there is no such thing."""
+        return self.bindings(network_id).info("output", binding_id)
+
+    def register_debug_callback(self, network_id: NetworkId, callback: DebugCallback | None) -> None:
+        """Let the Debug layers of a network call ``callback(layer name, output number, array)`` instead of printing.
+
+        The array is valid during the call.
+        """
+        self._loaded(network_id).set_debug_callback(callback)
+
+    def close(self) -> None:
+        """Unload all networks and let go of the backends' contexts; a context that says no is logged and overruled."""
+        with self._lock:
+            for network_id in self.loaded_networks:
+                try:
+                    self.unload_network(network_id)
+                except LoadError as error:
+                    _log.warning("%s; closing the runtime all the same", error)
+                    self._drop(network_id, self._networks[network_id])
+            self._contexts.clear()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _refusal(notice: Callable[[int], bool], network_id: NetworkId) -> str | None:
+    try:
+        answer = notice(network_id)
+    except Exception as error:
+        return f"raised {type(error).__name__}: {error}"
+    return None if answer in (True, None) else "said no"

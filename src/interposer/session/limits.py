@@ -1,0 +1,35 @@
+"""Bounds on what a network may take, checked before anything is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interposer.errors import LimitExceededError
+from interposer.ir.estimate import estimate
+from interposer.ir.graph import Graph
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most memory and arithmetic that a network may plan for one run; None sets no bound.
+
+    A damaged or hostile file can describe a valid network of absurd size, so `load` computes both before it runs
+    anything. The defaults let every ordinary network pass.
+
+    Args:
+        max_bytes: tensors that live at the same time, and constants.
+        max_operations: multiplications, additions and the like, as the operators count them.
+    """
+
+    max_bytes: int | None = 16 << 30
+    max_operations: int | None = 10**14
+
+    def check(self, graph: Graph) -> None:
+        """Raise `LimitExceededError` where a graph of known shapes needs more."""
+        needed = estimate(graph)
+        if self.max_bytes is not None and needed.peak_bytes > self.max_bytes:
+            raise LimitExceededError("memory", needed.peak_bytes, self.max_bytes, "bytes")
+        if self.max_operations is not None and needed.operations > self.max_operations:
+            raise LimitExceededError("arithmetic", needed.operations, self.max_operations, "operations")

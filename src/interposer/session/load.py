@@ -1,0 +1,50 @@
+"""`load`: from a file to a model in one call, on a runtime that is made when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from interposer.optimizer import OptimizerOptions
+from interposer.runtime import Runtime
+from interposer.session.limits import Limits
+from interposer.session.model import Model
+from interposer.session.source import Shapes, Source, read_network
+
+__all__ = ["default_runtime", "load"]
+
+
+@cache
+def default_runtime() -> Runtime:
+    """The runtime that `load` uses unless it is given another; it lives as long as the process."""
+    return Runtime()
+
+
+def load(
+    source: Source,
+    backends: Iterable[str] | None = None,
+    *,
+    format: str | None = None,
+    options: OptimizerOptions | None = None,
+    runtime: Runtime | None = None,
+    limits: Limits | None = None,
+    shapes: Shapes | None = None,
+) -> Model:
+    """Read a network, divide it among backends, and make it ready to run.
+
+    Args:
+        source: a path, the bytes of a file, or a `Network`.
+        backends: ids in order of preference; None means all that are available, CpuRef last.
+        format: "onnx" or "tflite"; None tells it from the content.
+        options: what the optimizer is asked for.
+        runtime: where it is loaded; None means the default runtime.
+        limits: the most memory and arithmetic that the network may need.
+        shapes: for inputs by name their shapes, or for named extents their values.
+
+    Raises:
+        ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
+        LimitExceededError: the network needs more than the limits allow.
+        InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
+    """
+    network = read_network(source, format, shapes)
+    return Model(network, runtime or default_runtime(), backends, options, limits)

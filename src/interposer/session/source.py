@@ -1,0 +1,73 @@
+"""From whatever a user has to a `Network`: paths and bytes of any known format, told apart by their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.ir.network import Network
+
+__all__ = ["FORMATS", "Source", "read_network"]
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network"
+Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
+FORMATS: Final = ("onnx", "tflite")
+
+
+def read_network(source: Source, format: str | None = None, shapes: Shapes | None = None) -> Network:
+    """The network that a file, its bytes, or a `Network` holds.
+
+    Args:
+        source: a path, the bytes of a file, or a network.
+        format: one of `FORMATS`; None tells it from the content.
+        shapes: for inputs by name their shapes, or for named extents their values.
+
+    Raises:
+        ParseError: the file cannot be read, is damaged, or is of no known format.
+        InvalidArgumentError: a format that nobody knows.
+    """
+    if isinstance(source, Network):
+        return source
+    if format is not None and format not in FORMATS:
+        raise InvalidArgumentError(
+            f"unknown format {format!r}{did_you_mean(format, FORMATS)} (known: {', '.join(FORMATS)})"
+        )
+    if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+        raise InvalidArgumentError(f"a model must be a path, bytes or a Network, not {type(source).__name__}")
+    return _load(format or _format_of(source), source, shapes)
+
+
+def _load(format: str, source: Any, shapes: Shapes | None) -> Network:
+    if format == "tflite":
+        from interposer.frontends import tflite  # noqa: PLC0415 - front ends are imported when a file asks for them
+
+        return tflite.load(source, shapes=shapes)
+    from interposer.frontends import onnx  # noqa: PLC0415
+
+    return onnx.load(source, shapes=shapes)
+
+
+def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:
+    path = None if isinstance(source, bytes | bytearray | memoryview) else Path(source)
+    head = _head(path) if path is not None else bytes(source[:16])  # type: ignore[index]
+    if head[4:8] == b"TFL3":
+        return "tflite"
+    named = path.suffix.lower().lstrip(".") if path is not None else ""
+    if named in FORMATS or head.startswith((b"\x08", b"ir_version")):
+        return named if named in FORMATS else "onnx"
+    shown = f"its content starts with {head[:8]!r}" if head else "it is empty"
+    raise ParseError(
+        f"this is no model of a known format ({', '.join(FORMATS)}): {shown}; name the format if it is one",
+        path=str(path) if path is not None else None,
+    )
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(16)
+    except OSError as error:
+        raise ParseError(f"the file cannot be read: {error.strerror or error}", path=str(path)) from error
