@@ -1,3 +1,3 @@
 """Imports every family of kernels, so that the reference table is full."""
 
-from interposer.kernels import control  # noqa: F401
+from interposer.kernels import blocks, control, gather, rearrange, reshape, resize  # noqa: F401

@@ -1,0 +1,93 @@
+"""Kernels of the operators that fold blocks of an image into its channels or its batch, and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from interposer.kernels.encoding import encoded
+from interposer.kernels.layout import from_nhwc, to_nhwc
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.axes import normal_axis
+from interposer.ops.blocks import (
+    BatchToSpaceNd,
+    ChannelShuffle,
+    DepthToSpace,
+    DepthToSpaceMode,
+    SpaceToBatchNd,
+    SpaceToDepth,
+)
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(DepthToSpace)
+def depth_to_space(op: DepthToSpace, x: Array) -> Array:
+    """View the channels as (b, b, C') or (C', b, b), then move each b beside its image axis."""
+    b = op.block_size
+    x = to_nhwc(x, op.data_layout)
+    n, h, w, c = x.shape
+    rest = c // b**2
+    if op.mode is DepthToSpaceMode.DCR:
+        split, order = (n, h, w, b, b, rest), (0, 1, 3, 2, 4, 5)
+    else:
+        split, order = (n, h, w, rest, b, b), (0, 1, 4, 2, 5, 3)
+    blocks = x.reshape(split).transpose(order)
+    return from_nhwc(blocks.reshape(n, h * b, w * b, rest), op.data_layout)
+
+
+@kernel(SpaceToDepth)
+def space_to_depth(op: SpaceToDepth, x: Array) -> Array:
+    """View each image axis as (blocks, b), then move both b before the channels."""
+    b = op.block_size
+    x = to_nhwc(x, op.data_layout)
+    n, h, w, c = x.shape
+    blocks = x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
+    return from_nhwc(blocks.reshape(n, h // b, w // b, c * b**2), op.data_layout)
+
+
+@kernel(SpaceToBatchNd)
+def space_to_batch(op: SpaceToBatchNd, x: Array, *, info: KernelInfo) -> Array:
+    """Pad, view each image axis as (blocks, b), then move all b before the batch."""
+    x = _bordered(x, op, encoded(0.0, info.input))
+    split = list(x.shape)
+    for axis, block in reversed(tuple(zip(op.axes, op.block_shape, strict=True))):
+        split[axis : axis + 1] = [x.shape[axis] // block, block]
+    inner = [axis + 1 + i for i, axis in enumerate(op.axes)]
+    outer = [axis for axis in range(len(split)) if axis not in inner]
+    return x.reshape(split).transpose([*inner, *outer]).reshape(tuple(info.output.shape))
+
+
+def _bordered(x: Array, op: SpaceToBatchNd, zero: Array) -> Array:
+    pairs = [(0, 0)] * x.ndim
+    for axis, pair in zip(op.axes, op.pad_list, strict=True):
+        pairs[axis] = pair
+    padded = np.full([n + sum(pair) for n, pair in zip(x.shape, pairs, strict=True)], zero, x.dtype)
+    padded[tuple(slice(before, before + n) for (before, _), n in zip(pairs, x.shape, strict=True))] = x
+    return padded
+
+
+@kernel(BatchToSpaceNd)
+def batch_to_space(op: BatchToSpaceNd, x: Array) -> Array:
+    """View the batch as (*block, N'), move each b behind its image axis, merge and crop."""
+    count, batch = len(op.block_shape), x.shape[0] // math.prod(op.block_shape)
+    blocks = x.reshape(*op.block_shape, batch, *x.shape[1:])
+    order, merged = [count], [batch, *x.shape[1:]]
+    for axis in range(1, x.ndim):
+        order += [count + axis, axis - op.axes.start] if axis in op.axes else [count + axis]
+    index = [slice(None)] * x.ndim
+    for axis, block, (before, after) in zip(op.axes, op.block_shape, op.crops, strict=True):
+        merged[axis] *= block
+        index[axis] = slice(before, merged[axis] - after)
+    return blocks.transpose(order).reshape(merged)[tuple(index)]
+
+
+@kernel(ChannelShuffle)
+def channel_shuffle(op: ChannelShuffle, x: Array) -> Array:
+    """View the axis as (groups, members) and swap the two."""
+    axis, groups = normal_axis(op.axis, x.ndim), op.num_groups
+    split = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+    return split.swapaxes(axis, axis + 1).reshape(x.shape)

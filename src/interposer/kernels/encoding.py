@@ -1,0 +1,26 @@
+"""Real numbers of operators' attributes as elements of a tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.kernels.fixedpoint import along_axis, round_half_away
+from interposer.types import UNSIGNED_INTEGERS, Array, DataType, TensorInfo
+
+__all__ = ["encoded", "limits"]
+
+
+def encoded(value: float, info: TensorInfo) -> Array:
+    """A real number as an element of a tensor, quantized as that is; it broadcasts with the tensor."""
+    if info.quantization is None:
+        return np.array(value).astype(info.dtype.numpy)
+    scale, zero_point = along_axis(info.quantization, info.rank)
+    codes = round_half_away(np.divide(value, scale)) + zero_point
+    return np.clip(codes, *limits(info.dtype)).astype(np.int64).astype(info.dtype.numpy)
+
+
+def limits(dtype: DataType) -> tuple[int, int]:
+    """The least and the largest integer of a type, the 4-bit types included."""
+    if dtype in UNSIGNED_INTEGERS:
+        return 0, 2**dtype.bits - 1
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1

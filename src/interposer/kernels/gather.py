@@ -1,0 +1,53 @@
+"""Kernels of the operators that pick elements by indices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.reference import kernel
+from interposer.ops.axes import normal_axis
+from interposer.ops.gather import Gather, GatherNd
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(Gather)
+def gather(op: Gather, params: Array, indices: Array) -> Array:
+    """One `take` for each element of the batch axes."""
+    axis, batch = normal_axis(op.axis, params.ndim), op.batch_dims
+    _check_range(indices, params.shape[axis])
+    if not batch:
+        return params.take(indices, axis)
+    shape = (*params.shape[:axis], *indices.shape[batch:], *params.shape[axis + 1 :])
+    pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
+    picked = [one.take(which, axis - batch) for one, which in pairs]
+    return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
+
+
+@kernel(GatherNd)
+def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
+    """The last axis of the indices becomes a tuple of index arrays, for each element of the batch axes."""
+    batch, depth = op.batch_dims, indices.shape[-1]
+    for column in range(depth):
+        _check_range(indices[..., column], params.shape[batch + column])
+    shape = (*indices.shape[:-1], *params.shape[batch + depth :])
+    if depth == 0:
+        inner = params.reshape(*params.shape[:batch], *[1] * (indices.ndim - 1 - batch), *params.shape[batch:])
+        return np.broadcast_to(inner, shape)
+    pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
+    picked = [one[tuple(np.moveaxis(which, -1, 0))] for one, which in pairs]
+    return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
+
+
+def _flat_batch(x: Array, batch: int) -> Array:
+    return x.reshape(math.prod(x.shape[:batch]), *x.shape[batch:])
+
+
+def _check_range(indices: Array, extent: int) -> None:
+    wrong = indices[(indices >= extent) | (indices < -extent)]
+    if wrong.size:
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {extent}")

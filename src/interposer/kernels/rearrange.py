@@ -1,0 +1,117 @@
+"""Kernels of the operators that move elements to other places."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.kernels.encoding import encoded, limits
+from interposer.kernels.fixedpoint import along_axis, round_half_away
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    Permute,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+_NUMPY_MODES: Final = {
+    PaddingMode.REFLECT: "reflect",
+    PaddingMode.SYMMETRIC: "symmetric",
+    PaddingMode.EDGE: "edge",
+    PaddingMode.WRAP: "wrap",
+}
+
+
+@kernel(Transpose, Permute)
+def transpose(op: Transpose | Permute, x: Array) -> Array:
+    """A Permute says the same with the inverse permutation."""
+    return x.transpose(op.permutation)
+
+
+@kernel(Concat)
+def concat(op: Concat, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
+    """Every input is first brought to the output's quantization."""
+    pairs = zip(inputs, info.inputs, strict=True)
+    return np.concatenate([_requantized(x, source, info.output) for x, source in pairs], op.axis)
+
+
+def _requantized(x: Array, source: TensorInfo | None, target: TensorInfo) -> Array:
+    old, new = source.quantization if source else None, target.quantization
+    if old is None or new is None or old == new:
+        return x
+    return _rescaled(x, old, new, target)
+
+
+def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo) -> Array:
+    """``round(x * scale + bias)`` in float32, as TFLite's reference does it."""
+    old_scale, old_zero = along_axis(old, x.ndim)
+    new_scale, new_zero = along_axis(new, x.ndim)
+    scale = old_scale.astype(np.float32) * (np.float32(1) / new_scale.astype(np.float32))
+    bias = -old_zero.astype(np.float32) * scale
+    codes = round_half_away(x.astype(np.float32) * scale + bias) + new_zero
+    return np.clip(codes, *limits(target.dtype)).astype(np.int64).astype(target.dtype.numpy)
+
+
+@kernel(Splitter)
+def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
+    """Views between the running sums of the sizes."""
+    return tuple(np.split(x, np.cumsum(op.sizes[:-1]), op.axis)) if op.sizes else ()
+
+
+@kernel(Stack)
+def stack(op: Stack, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
+    """Every input is first brought to the output's quantization."""
+    pairs = zip(inputs, info.inputs, strict=True)
+    return np.stack([_requantized(x, source, info.output) for x, source in pairs], op.axis)
+
+
+@kernel(Slice)
+def slice_box(op: Slice, x: Array, *, info: KernelInfo) -> Array:
+    """The sizes are the inferred shape."""
+    return x[tuple(slice(b, b + n) for b, n in zip(op.begin, info.output.shape, strict=True))]
+
+
+@kernel(StridedSlice)
+def strided_slice(op: StridedSlice, x: Array) -> Array:
+    """Python's slices clamp as TFLite does."""
+    return x[op.index(x.ndim)]
+
+
+@kernel(Pad)
+def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
+    """A constant border is what is left of a filled tensor; any other one repeats elements by their indices."""
+    if op.padding_mode is PaddingMode.CONSTANT:
+        padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
+        inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))
+        padded[inner] = x
+        return padded
+    mode = _NUMPY_MODES[op.padding_mode]
+    for axis, pair in enumerate(op.pad_list):
+        if any(pair):
+            x = x.take(np.pad(np.arange(x.shape[axis]), pair, mode=mode), axis)  # type: ignore[call-overload]
+    return x
+
+
+@kernel(Tile)
+def tile(op: Tile, x: Array) -> Array:
+    """NumPy's."""
+    return np.tile(x, op.multiples)
+
+
+@kernel(ReverseV2)
+def reverse(op: ReverseV2, x: Array) -> Array:
+    """A view with negative strides."""
+    return np.flip(x, op.axis)

@@ -1,0 +1,43 @@
+"""Kernels of the operators that give a tensor another shape."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.kernels.encoding import encoded
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(Reshape)
+def reshape(op: Reshape, x: Array, *, info: KernelInfo) -> Array:
+    """The shape that was inferred is the target with its extent of -1 worked out."""
+    return x.reshape(tuple(info.output.shape))
+
+
+@kernel(BroadcastTo)
+def broadcast_to(op: BroadcastTo, x: Array) -> Array:
+    """NumPy's view."""
+    return np.broadcast_to(x, op.shape)
+
+
+@kernel(Shape)
+def shape(op: Shape, x: Array) -> Array:
+    """The shape of the array that is there, whatever was inferred."""
+    return np.array(x.shape, op.dtype.numpy)
+
+
+@kernel(Rank)
+def rank(op: Rank, x: Array) -> Array:
+    """A scalar."""
+    return np.array(x.ndim, np.int32)
+
+
+@kernel(Fill)
+def fill(op: Fill, dims: Array, *, info: KernelInfo) -> Array:
+    """The value is quantized as the output is."""
+    return np.broadcast_to(encoded(op.value, info.output), tuple(dims.tolist()))

@@ -1,0 +1,110 @@
+"""Kernels of the operators that change the size of an image."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedpoint import round_half_away
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.types import FLOATS, INTEGERS, Array, DataType
+
+__all__ = ["Places", "nearest_places"]
+
+
+class Places(NamedTuple):
+    """For each pixel of the result along an axis, the two pixels of the input around it and the weight of the second."""
+
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    weight: Array
+
+
+def _bilinear(op: Resize, info: KernelInfo) -> str | None:
+    return None if op.method is ResizeMethod.BILINEAR else "is for BILINEAR"
+
+
+def _nearest(op: Resize, info: KernelInfo) -> str | None:
+    return None if op.method is ResizeMethod.NEAREST_NEIGHBOR else "is for NEAREST_NEIGHBOR"
+
+
+def _scale(op: Resize, size: int, target: int) -> np.float32:
+    if op.align_corners and target > 1:
+        return np.float32(size - 1) / np.float32(target - 1)
+    return np.float32(size) / np.float32(target)
+
+
+def _targets(op: Resize) -> tuple[tuple[int, int], tuple[int, int]]:
+    height, width, _ = op.data_layout.axes()
+    return (height, op.target_height), (width, op.target_width)
+
+
+def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
+    """The input's pixel for each pixel of the result along an axis, in float32 as TFLite's reference works it out."""
+    offset = np.float32(0.5 if op.half_pixel_centers else 0)
+    places = (np.arange(target, dtype=np.float32) + offset) * _scale(op, size, target)
+    whole = round_half_away(places) if op.align_corners else np.floor(places)
+    return np.clip(whole.astype(np.int64), 0, size - 1)
+
+
+@kernel(Resize, when=_nearest)
+def resize_nearest(op: Resize, x: Array) -> Array:
+    """Rows and columns are picked, whatever they hold."""
+    for axis, target in _targets(op):
+        x = x.take(nearest_places(op, x.shape[axis], target), axis)
+    return x
+
+
+@kernel(Resize, dtypes=FLOATS | {DataType.UINT8}, when=_bilinear)
+def resize_bilinear(op: Resize, x: Array) -> Array:
+    """Weighted in float32 (float64 for float64); TFLite's reference takes bytes without sign the same way."""
+    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    rows, columns = (_real_places(op, x.shape[axis], target) for axis, target in _targets(op))
+    mixed = _mixed(op, wide, rows, columns, wide.dtype.type(1))
+    return mixed if x.dtype != np.uint8 else (mixed + np.float32(0.5)).astype(np.uint8)
+
+
+def _real_places(op: Resize, size: int, target: int) -> Places:
+    places = np.arange(target, dtype=np.float32) * _scale(op, size, target)
+    if op.half_pixel_centers:
+        places = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * _scale(op, size, target) - np.float32(0.5)
+    low = np.clip(np.floor(places).astype(np.int64), 0, size - 1)
+    high = np.clip(np.ceil(places).astype(np.int64), 0, size - 1)
+    return Places(low, high, places - low.astype(np.float32))
+
+
+@kernel(Resize, dtypes=INTEGERS - {DataType.UINT8}, when=_bilinear)
+def resize_bilinear_integer(op: Resize, x: Array) -> Array:
+    """Weights of 10 bits, products of 20 more, rounded with ties away from zero, as TFLite's reference does it."""
+    rows, columns = (_fixed_places(op, x.shape[axis], target) for axis, target in _targets(op))
+    mixed = _mixed(op, x.astype(np.int64), rows, columns, np.int64(1 << 10))
+    magnitude = (np.abs(mixed) + (1 << 19)) >> 20
+    return np.where(mixed > 0, magnitude, -magnitude).astype(x.dtype)
+
+
+def _fixed_places(op: Resize, size: int, target: int) -> Places:
+    over, under = (size - 1, target - 1) if op.align_corners and target > 1 else (size, target)
+    scale = ((1 << 10) * over + under // 2) // under
+    places = np.arange(target, dtype=np.int64) * scale
+    if op.half_pixel_centers:
+        places += scale // 2 - (1 << 9)
+    low = np.clip(places >> 10, 0, size - 1)
+    high = np.clip((places + (1 << 10) - 1) >> 10, 0, size - 1)
+    return Places(low, high, places - (low << 10))
+
+
+def _mixed(op: Resize, x: Array, rows: Places, columns: Places, one: np.generic) -> Array:
+    """The four neighbours times their weights, summed in TFLite's order."""
+    (height, _), (width, _) = _targets(op)
+    row_weight = np.expand_dims(rows.weight.astype(x.dtype), [i for i in range(x.ndim) if i != height])
+    column_weight = np.expand_dims(columns.weight.astype(x.dtype), [i for i in range(x.ndim) if i != width])
+    upper, lower = x.take(rows.low, height), x.take(rows.high, height)
+    total: Array = upper.take(columns.low, width) * (one - row_weight) * (one - column_weight)
+    total += lower.take(columns.low, width) * row_weight * (one - column_weight)
+    total += upper.take(columns.high, width) * (one - row_weight) * column_weight
+    total += lower.take(columns.high, width) * row_weight * column_weight
+    return total
