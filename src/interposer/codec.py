@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from interposer.types import Array, DataType, Quantization, TensorInfo
+from interposer.errors import InvalidArgumentError
+from interposer.types import Array, DataType, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Codec", "array_from_plain", "array_to_plain", "codec_of", "info_from_plain", "info_to_plain"]
 
@@ -31,16 +33,35 @@ class Codec:
         return value
 
     def from_plain(self, plain: Any) -> Any:
-        """The value that `to_plain` wrote."""
+        """The value that `to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
         return plain
+
+    def named(self, word: str) -> Any:
+        """The value that a bare word stands for in text; KeyError where it stands for none."""
+        raise KeyError(word)
 
     def equal(self, a: Any, b: Any) -> bool:
         """True where both values are the same."""
-        return bool(a == b) or (a != a and b != b)  # noqa: PLR0124 - NaN equals NaN in a descriptor
+        return bool(a == b)
 
     def hash(self, value: Any) -> int:
         """A hash that agrees with `equal`."""
-        return 0 if value != value else hash(value)  # noqa: PLR0124
+        return hash(value)
+
+
+class _AnyCodec(Codec):
+    """Takes everything. What is no simple value is compared by identity and is written as None."""
+
+    simple = (bool, int, float, str, bytes, type(None))
+
+    def to_plain(self, value: Any) -> Any:
+        return value if isinstance(value, (bool, int, str)) else None
+
+    def equal(self, a: Any, b: Any) -> bool:
+        return a is b or (type(a) is type(b) and isinstance(a, self.simple) and a == b)
+
+    def hash(self, value: Any) -> int:
+        return hash(value) if isinstance(value, self.simple) else 0
 
 
 class _Number(Codec):
@@ -56,12 +77,26 @@ class _Number(Codec):
             raise TypeError(value)
         return self.kind(value)
 
+
+class _FloatCodec(_Number):
+    def coerce(self, value: Any) -> Any:
+        try:
+            return super().coerce(value)
+        except OverflowError as error:
+            raise ValueError(value) from error
+
     def to_plain(self, value: Any) -> Any:
-        finite = not isinstance(value, float) or np.isfinite(value)
-        return value if finite else repr(value)
+        return value if math.isfinite(value) else repr(value)
 
     def from_plain(self, plain: Any) -> Any:
-        return float(plain) if self.kind is float and isinstance(plain, str) else plain
+        return float(plain) if isinstance(plain, str) else plain
+
+    def equal(self, a: Any, b: Any) -> bool:
+        """NaN is the same as NaN in a descriptor, and 0.0 is not -0.0."""
+        return repr(a) == repr(b)
+
+    def hash(self, value: Any) -> int:
+        return hash(repr(value))
 
 
 class _EnumCodec(Codec):
@@ -80,6 +115,9 @@ class _EnumCodec(Codec):
     def from_plain(self, plain: Any) -> Any:
         return self.kind[plain]
 
+    def named(self, word: str) -> Any:
+        return DataType.of(word) if self.kind is DataType else self.kind[word]
+
 
 class _OptionalCodec(Codec):
     def __init__(self, inner: Codec) -> None:
@@ -94,6 +132,9 @@ class _OptionalCodec(Codec):
 
     def from_plain(self, plain: Any) -> Any:
         return None if plain is None else self.inner.from_plain(plain)
+
+    def named(self, word: str) -> Any:
+        return self.inner.named(word)
 
     def equal(self, a: Any, b: Any) -> bool:
         return a is b if a is None or b is None else self.inner.equal(a, b)
@@ -119,7 +160,18 @@ class _TupleCodec(Codec):
         return [self.inner.to_plain(item) for item in value]
 
     def from_plain(self, plain: Any) -> Any:
+        if isinstance(plain, (str, Mapping)):
+            raise TypeError(f"expected a list, not {plain!r}")
         return tuple(self.inner.from_plain(item) for item in plain)
+
+    def named(self, word: str) -> Any:
+        return self.inner.named(word)
+
+    def equal(self, a: Any, b: Any) -> bool:
+        return len(a) == len(b) and all(map(self.inner.equal, a, b))
+
+    def hash(self, value: Any) -> int:
+        return hash(tuple(map(self.inner.hash, value)))
 
 
 class _ArrayCodec(Codec):
@@ -127,9 +179,8 @@ class _ArrayCodec(Codec):
 
     def coerce(self, value: Any) -> Any:
         made = np.asarray(value)
-        if made.dtype.kind == "O":
-            made = made.copy()
-        made = made.view()
+        made = _texts(made) if DataType.of(made.dtype) is DataType.STRING else made
+        made = made.astype(made.dtype.newbyteorder("="), copy=False).view()
         made.flags.writeable = False
         return made
 
@@ -144,10 +195,25 @@ class _ArrayCodec(Codec):
             return True
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
-        return bool(a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes())
+        if a.dtype.kind == "O":
+            return bool(a.tolist() == b.tolist())
+        return np.array_equal(_bytes(a), _bytes(b))
 
     def hash(self, value: Any) -> int:
-        return hash((value.shape, str(value.dtype)))
+        some = tuple(value.flat[:8]) if value.dtype.kind == "O" else value.flat[:8].tobytes()
+        return hash((value.shape, str(value.dtype), some))
+
+
+def _bytes(value: Array) -> Array:
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+
+def _texts(value: Array) -> Array:
+    flat = [item.decode() if isinstance(item, bytes) else item for item in value.astype(object).ravel()]
+    for item in flat:
+        if not isinstance(item, str):
+            raise TypeError(f"an array of objects holds texts only, not {item!r}")
+    return np.array([str(item) for item in flat], dtype=object).reshape(value.shape)
 
 
 class _QuantizationCodec(Codec):
@@ -167,19 +233,28 @@ class _QuantizationCodec(Codec):
 
 def array_to_plain(value: Array) -> dict[str, Any]:
     """An array as JSON-compatible data: type, shape, and its bytes (little endian) in base64."""
+    value = _ArrayCodec().coerce(value)
     plain: dict[str, Any] = {"dtype": str(DataType.of(value.dtype)), "shape": list(value.shape)}
     if value.dtype.kind == "O":
-        return plain | {"data": [text if isinstance(text, str) else bytes(text).decode() for text in value.ravel()]}
-    little = value.astype(value.dtype.newbyteorder("<")) if value.dtype.kind in "iufb" else value
+        return plain | {"data": value.ravel().tolist()}
+    little = value.astype(_little(value.dtype), copy=False)
     return plain | {"base64": base64.b64encode(little.tobytes()).decode("ascii")}
 
 
 def array_from_plain(plain: Mapping[str, Any]) -> Array:
-    """The array that `array_to_plain` wrote."""
-    dtype, shape = DataType.of(plain["dtype"]).numpy, tuple(plain["shape"])
-    if "data" in plain:
-        return np.array(plain["data"], dtype=dtype).reshape(shape)
-    return np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=dtype).reshape(shape)
+    """The array that `array_to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
+    dtype, shape = DataType.of(plain["dtype"]).numpy, tuple(TensorShape(plain["shape"]))
+    if dtype.kind == "O":
+        made = np.array(plain["data"], dtype=dtype)
+    else:
+        made = np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=_little(dtype))
+    if made.size != math.prod(shape):
+        raise ValueError(f"{made.size} elements were given for the shape {list(shape)}")
+    return cast("Array", _ArrayCodec().coerce(made.reshape(shape)))
+
+
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<") if dtype.kind in "iufb" else dtype
 
 
 def info_to_plain(info: TensorInfo) -> dict[str, Any]:
@@ -201,7 +276,9 @@ def info_from_plain(plain: Mapping[str, Any]) -> TensorInfo:
 def codec_of(hint: Any) -> Codec:
     """The codec for an annotation: bool, int, float, str, an enum, an array, a quantization, and tuples of or None."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint in (bool, int, float, str):
+    if hint is float:
+        return _FloatCodec(float)
+    if hint in (bool, int, str):
         return _Number(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _EnumCodec(hint)
@@ -210,7 +287,17 @@ def codec_of(hint: Any) -> Codec:
     if origin is np.ndarray or hint is np.ndarray:
         return _ArrayCodec()
     if origin in (typing.Union, types.UnionType):
-        return _OptionalCodec(codec_of(next(item for item in arguments if item is not type(None))))
+        return _OptionalCodec(codec_of(_only(item for item in arguments if item is not type(None))))
     if origin is tuple:
-        return _TupleCodec(codec_of(arguments[0]), None if Ellipsis in arguments else len(arguments))
-    return Codec()
+        count = None if Ellipsis in arguments else len(arguments)
+        return _TupleCodec(codec_of(_only(set(arguments) - {Ellipsis})), count)
+    if hint is Any:
+        return _AnyCodec()
+    raise InvalidArgumentError(f"an attribute cannot be annotated with {hint}")
+
+
+def _only(hints: Iterable[Any]) -> Any:
+    found = list(hints)
+    if len(found) != 1:
+        raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {found or 'nothing'}")
+    return found[0]
