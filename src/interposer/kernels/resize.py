@@ -17,7 +17,7 @@ __all__ = ["Places", "nearest_places"]
 
 
 class Places(NamedTuple):
-    """For each pixel of the result along an axis, the two pixels of the input around it and the weight of the second."""
+    """For each pixel of the result along an axis: two pixels of the input around it, and the weight of the second."""
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
