@@ -1,0 +1,151 @@
+"""The invariants of a graph: what holds before and after every pass, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from interposer.errors import InvalidArgumentError, VerificationError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import layer_faults
+from interposer.ops.control import Input, Output
+from interposer.types import TensorInfo
+
+__all__ = ["verify"]
+
+
+def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
+    """Check all invariants of a graph and of the regions of its layers; takes time linear in the graph's size.
+
+    - Names are unique and the graph knows them; binding ids are unique among inputs and among outputs.
+    - Every layer has the outputs that its operator gives, no more inputs than operands, and all required ones.
+    - Every input is an output of a layer of the graph; inputs and uses agree both ways; nothing depends on itself.
+    - Every tensor has an info: one that its layer's operator infers, as far as that can tell.
+    - With `placed`, every layer that can be executed has a backend.
+
+    Raises:
+        VerificationError: with everything that is broken; `after` says in it what had run before.
+    """
+    faults = list(_graph_faults(graph, placed))
+    if faults:
+        raise VerificationError(faults, after)
+
+
+def _graph_faults(graph: Graph, placed: bool) -> Iterator[str]:
+    structure = [*_name_faults(graph), *_use_faults(graph)]
+    for layer in graph:
+        own = [*_connection_faults(graph, layer), *_output_faults(layer)]
+        structure += (f"layer {layer}: {fault}" for fault in own)
+        if not own:
+            yield from (f"layer {layer}: {fault}" for fault in _info_faults(layer))
+        if placed and layer.op.executable and not layer.backend:
+            yield f"layer {layer}: it has no backend"
+        for index, region in enumerate(layer.regions):
+            yield from (f"region {index} of layer {layer}: {fault}" for fault in _graph_faults(region, placed))
+    yield from structure or _cycle_faults(graph)
+    yield from _binding_faults(graph)
+
+
+def _name_faults(graph: Graph) -> Iterator[str]:
+    counts = Counter(layer.name for layer in graph)
+    yield from (f"{count} layers are called {name!r}" for name, count in counts.items() if count > 1)
+    yield from (f"the name {name!r} is not among the graph's names" for name in sorted(counts.keys() - graph._names))
+    yield from (f"the name {name!r} is taken, but no layer has it" for name in sorted(graph._names - counts.keys()))
+
+
+def _use_faults(graph: Graph) -> Iterator[str]:
+    taken = Counter((id(v), layer.guid, i) for layer in graph for i, v in enumerate(layer.inputs) if v is not None)
+    noted = Counter((id(v), use.layer.guid, use.position) for layer in graph for v in layer.outputs for use in v.uses)
+    if taken == noted:
+        return
+    for value in (value for layer in graph for value in layer.outputs):
+        for use in dict.fromkeys(value.uses):
+            key = (id(value), use.layer.guid, use.position)
+            if noted[key] != taken[key]:
+                yield (f"tensor {value.name!r} notes {_times(noted[key])} that layer {use.layer} takes it as input "
+                       f"{use.position}; expected {_times(taken[key])}")  # fmt: skip
+    for layer in graph:
+        for index, taken_value in enumerate(layer.inputs):
+            if taken_value is not None and not noted[id(taken_value), layer.guid, index]:
+                yield f"tensor {taken_value.name!r} does not note that layer {layer} takes it as input {index}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _connection_faults(graph: Graph, layer: Layer) -> Iterator[str]:
+    fault = layer.op.arity_fault(len(layer.inputs))
+    if fault:
+        yield fault
+        return
+    for declared, given in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True):
+        if not declared.optional and given in (None, ()):
+            yield f"{declared.name} is not connected"
+    for index, value in enumerate(layer.inputs):
+        if value is not None:
+            yield from (f"input {index}, {value.name!r}, {fault}" for fault in _producer_faults(graph, value))
+
+
+def _producer_faults(graph: Graph, value: Value) -> Iterator[str]:
+    outputs = value.producer.outputs
+    if value.producer not in graph:
+        yield f"comes from layer {value.producer}, which is not in the graph"
+    elif not (value.index < len(outputs) and outputs[value.index] is value):
+        yield f"is no longer an output of layer {value.producer}"
+
+
+def _output_faults(layer: Layer) -> Iterator[str]:
+    expected = layer.op.num_results()
+    if len(layer.outputs) != expected:
+        yield f"it has {len(layer.outputs)} outputs; {layer.kind} gives {expected}"
+    for index, value in enumerate(layer.outputs):
+        if value.producer is not layer:
+            yield f"output {index} says that layer {value.producer} gives it"
+        if value.index != index:
+            yield f"output {index} says that it is output {value.index}"
+
+
+def _info_faults(layer: Layer) -> Iterator[str]:
+    """The inputs' infos were found missing where they are given; what only follows from that is left out."""
+    yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
+    if any(value.info is None for value in layer.values):
+        return
+    faults = layer_faults(layer)
+    yield from faults or _inference_faults(layer)
+
+
+def _inference_faults(layer: Layer) -> Iterator[str]:
+    try:
+        inferred = layer.op.infer_infos(*layer.input_infos)
+    except InvalidArgumentError as error:
+        yield str(error)
+        return
+    if len(inferred) != len(layer.outputs):
+        yield f"{layer.kind} infers {len(inferred)} infos for {len(layer.outputs)} outputs"
+        return
+    for value, info in zip(layer.outputs, inferred, strict=True):
+        if value.info is not None and not _agree(value.info, info):
+            yield f"output {value.name!r} is {value.info}; {layer.kind} gives {info}"
+
+
+def _agree(info: TensorInfo, inferred: TensorInfo | None) -> bool:
+    return inferred is None or (info.dtype is inferred.dtype and info.shape.accepts(inferred.shape))
+
+
+def _cycle_faults(graph: Graph) -> Iterator[str]:
+    try:
+        graph.topological()
+    except VerificationError as error:
+        yield from error.faults
+
+
+def _binding_faults(graph: Graph) -> Iterator[str]:
+    for kind in (Input, Output):
+        seen: dict[int, str] = {}
+        for layer in graph:
+            if isinstance(layer.op, kind):
+                first = seen.setdefault(layer.op.binding_id, layer.name)
+                if first != layer.name:
+                    yield (f"{kind.__name__.lower()} binding id {layer.op.binding_id} is used by layers {first!r} "
+                           f"and {layer.name!r}")  # fmt: skip
