@@ -40,7 +40,7 @@ bench: $(STAMPS)-dev  ## measure side by side with the peers that are installed
 	$(RUN) benchmarks/run.py
 
 docs: $(STAMPS)-dev  ## write the generated reference pages anew
-	$(RUN) docs/generate.py
+	$(RUN) tools/generate.py
 
 clean:  ## remove the environment and all that was built or cached
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -24,10 +24,11 @@ class SubgraphView:
     `constants` the others. `outputs` are the values that go out. Constant layers are never part of a view.
     """
 
-    def __init__(self, graph: Graph, layers: Iterable[Layer]) -> None:
+    def __init__(self, graph: Graph, layers: Iterable[Layer], order: Iterable[Layer] | None = None) -> None:
+        """Make a view of `layers`; `order` may save finding a running order, where one is at hand."""
         wanted = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
         self.graph = graph
-        self.layers = tuple(layer for layer in graph.topological() if layer.guid in wanted)
+        self.layers = tuple(layer for layer in order or graph.topological() if layer.guid in wanted)
         self._guids = wanted
         entering = (value for layer in self.layers for value in layer.values if value.producer.guid not in wanted)
         self.operands: tuple[Value, ...] = tuple(dict.fromkeys(entering))
@@ -48,8 +49,16 @@ class SubgraphView:
         return isinstance(layer, Layer) and layer.guid in self._guids
 
     def part(self, layers: Iterable[Layer]) -> SubgraphView:
-        """A view of some of these layers."""
-        return SubgraphView(self.graph, layers)
+        """A view of some of these layers.
+
+        Raises:
+            InvalidArgumentError: a layer that is not in this view.
+        """
+        wanted = tuple(layers)
+        for layer in wanted:
+            if layer not in self:
+                raise InvalidArgumentError(f"layer {layer} is not in the view")
+        return SubgraphView(self.graph, wanted, self.layers)
 
     def chains(self, *ops: type[Op]) -> list[SubgraphView]:
         """The runs of layers of these operators, each of which is the only user of the one before; none overlap."""
@@ -145,14 +154,18 @@ def select(graph: Graph, kind: Callable[[Layer], Hashable | None]) -> list[Subgr
     The parts come in running order and keep the promises at the head of this module; Constant layers are left out.
     """
     division = _Division()
-    for layer in graph.topological():
+    order = graph.topological()
+    position = {layer.guid: index for index, layer in enumerate(order)}
+    for layer in order:
         if not isinstance(layer.op, Constant):
             part = division.add(layer, kind(layer))
             if division.kinds[part] is not None:
                 division.merge_into_a_producer(part)
     _merge_until_stable(division)
     parts = [members for part, members in division.members.items() if division.kinds[part] is not None]
-    return [SubgraphView(graph, members) for members in parts]
+    for members in parts:
+        members.sort(key=lambda layer: position[layer.guid])
+    return [SubgraphView(graph, members, members) for members in parts]
 
 
 def _merge_until_stable(division: _Division) -> None:

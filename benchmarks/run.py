@@ -1,0 +1,45 @@
+"""Measures Interposer side by side with its peers, and prints medians of interleaved runs and their ratios.
+
+    python benchmarks/run.py [models] [imports] [--models FOLDER] [--repeat N] [--json FILE]
+
+`models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
+example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` against
+`import numpy`, and the first `Network` after it, in processes of their own. Without names, everything is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import imports
+import models
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITES = {"models": models.measure, "imports": imports.measure}
+
+
+def main() -> int:
+    """Run the suites that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="what to measure; everything by default")
+    parser.add_argument("--models", type=Path, default=None, help="folder with model files")
+    parser.add_argument("--repeat", type=int, default=7, help="runs of each, of which the median counts")
+    parser.add_argument("--json", type=Path, default=None, help="also write the figures there")
+    given = parser.parse_args()
+    folder = given.models or next(
+        one for one in (ROOT.parent / "shared/models", ROOT / "examples/digits") if one.is_dir()
+    )
+    found: dict[str, Any] = {name: SUITES[name](folder, given.repeat) for name in given.suites or SUITES}
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

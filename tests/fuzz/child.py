@@ -1,0 +1,57 @@
+"""Loads and runs damaged variants of one model, one line of JSON for each: what became of it.
+
+Started by `test_damaged_models.py` as ``python child.py MODEL SEED FIRST LAST``, in a process of its own, so that a
+crash, a hang or hunger for memory is seen from outside.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import itertools
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import interposer as ip
+from tests.damage import damaged_variants
+
+PATIENCE = 60
+LIMITS = ip.Limits(max_bytes=200 << 20, max_operations=10**9)
+
+
+def outcome(data: bytes, format: str) -> str:
+    """How loading the bytes and running on zeros ends; only exceptions of ours are caught."""
+    try:
+        with ip.load(data, ["CpuRef"], format=format, limits=LIMITS) as model:
+            model.run([_zeros(info) for info in model.inputs.values()])
+    except ip.InterposerError as error:
+        return type(error).__name__
+    return "ran"
+
+
+def _zeros(info: ip.TensorInfo) -> Any:
+    shape = [dim if type(dim) is int else 1 for dim in info.shape]
+    return np.zeros(shape, info.dtype.numpy)
+
+
+def main(path: Path, seed: int, first: int, last: int) -> None:
+    """Go through the variants numbered `first` to `last`, `last` left out."""
+    format = path.suffix.lstrip(".")
+    variants = damaged_variants(path.read_bytes(), last, seed)
+    for name, data in itertools.islice(variants, first, last):
+        print(json.dumps({"starting": name}), flush=True)
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        ended = outcome(data, format)
+        faulthandler.cancel_dump_traceback_later()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        print(json.dumps({"variant": name, "ended": ended, "peak": peak}), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]))

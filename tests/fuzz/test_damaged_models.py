@@ -1,0 +1,43 @@
+"""Damaged model files are run or refused with an exception of ours: no crash, no hang, no hunger for memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.small_models import MODELS
+
+CHILD = Path(__file__).parent / "child.py"
+SEED = 20260
+ALL, SLICE, BATCH = 500, 40, 100
+MOST_BYTES = 1 << 30
+
+
+def go_through(path: Path, first: int, last: int) -> Counter[str]:
+    command = [sys.executable, str(CHILD), str(path), str(SEED), str(first), str(last)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    ended = [line for line in lines if "ended" in line]
+    assert done.returncode == 0, f"stopped in {lines[-1] if lines else 'the beginning'}\n{done.stderr[-3000:]}"
+    assert len(ended) == last - first
+    assert max(line["peak"] for line in ended) < MOST_BYTES
+    return Counter(line["ended"] for line in ended)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_damaged_models_are_run_or_refused(name: str, tmp_path: Path) -> None:
+    found = go_through(MODELS[name](tmp_path), 0, SLICE)
+    assert sum(found.values()) == SLICE
+    assert len(found) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, ALL, BATCH))
+@pytest.mark.parametrize("name", MODELS)
+def test_all_damaged_models_are_run_or_refused(name: str, first: int, tmp_path: Path) -> None:
+    assert sum(go_through(MODELS[name](tmp_path), first, first + BATCH).values()) == BATCH
