@@ -155,6 +155,7 @@ class Graph:
         self.name = name
         self._layers: dict[int, Layer] = {}
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(tuple(self._layers.values()))
@@ -177,7 +178,8 @@ class Graph:
         """Append a layer. `outputs` are declared infos; a name that is taken gets a number behind it.
 
         Raises:
-            InvalidArgumentError: a value of another graph, or more inputs or outputs than the operator has.
+            InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or something
+                that is no value, info or name.
         """
         for value in inputs:
             self._check_own(value)
@@ -185,10 +187,9 @@ class Graph:
         if fault:
             raise InvalidArgumentError(fault)
         count = op.num_results()
-        if len(outputs) > count:
-            raise InvalidArgumentError(
-                f"{op.op_name()} has {count} outputs, but {len(outputs)} infos were given for them"
-            )
+        _check_declared(op, count, outputs)
+        if not isinstance(name, str | None):
+            raise InvalidArgumentError(f"a layer's name must be a text, not {name!r}")
         layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
         declared = [*outputs, *[None] * (count - len(outputs))]
         layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))
@@ -205,24 +206,31 @@ class Graph:
         if value.producer not in self:
             raise InvalidArgumentError(f"the value {value.name!r} belongs to another network")
 
+    def _check_member(self, layer: Layer) -> None:
+        if layer not in self:
+            raise InvalidArgumentError(f"layer {layer} belongs to another network")
+
     def free_name(self, wanted: str) -> str:
-        """`wanted`, or `wanted` with the first number behind it that is not taken; the name is then taken."""
+        """`wanted`, or `wanted` with a number behind it where that is taken; the name is then taken."""
         name = wanted
-        for number in itertools.count(1):
-            if name not in self._names:
-                break
+        while name in self._names:
+            self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
             name = f"{wanted}_{number}"
         self._names.add(name)
         return name
 
     def rename(self, layer: Layer, wanted: str) -> None:
         """Give a layer another name, with a number behind it if it is taken."""
+        self._check_member(layer)
         self._names.discard(layer.name)
         layer.name = self.free_name(wanted)
 
     def set_input(self, layer: Layer, index: int, value: Value | None) -> None:
         """Make `value` operand number `index` of a layer, instead of what was there."""
         self._check_own(value)
+        self._check_member(layer)
+        if index < 0:
+            raise InvalidArgumentError(f"an operand's number must not be negative, but {index} was given")
         inputs = layer._inputs
         inputs.extend([None] * (index + 1 - len(inputs)))
         old = inputs[index]
@@ -239,6 +247,7 @@ class Graph:
 
     def erase(self, layer: Layer) -> None:
         """Remove a layer whose outputs nobody uses; `InvalidArgumentError` where somebody does."""
+        self._check_member(layer)
         users = [str(use.layer) for value in layer.outputs for use in value.uses]
         if users:
             raise InvalidArgumentError(f"layer {layer} cannot be removed; it is used by {', '.join(users)}")
@@ -321,9 +330,15 @@ class Graph:
         """Append copies of `layers` (in running order), with `values` standing in for what is outside of them.
 
         Returns the given map, extended by every copied layer's outputs.
+
+        Raises:
+            InvalidArgumentError: a layer takes a value that neither `values` nor a layer before it gives.
         """
         known = dict(values)
         for layer in layers:
+            for value in layer.values:
+                if value not in known:
+                    raise InvalidArgumentError(f"layer {layer} takes {value.name!r}, for which nothing stands in")
             made = self.add(layer.op, [value and known[value] for value in layer.inputs], name=layer.name)
             copy_attributes(layer, made)
             for old, new in zip(layer.outputs, made.outputs, strict=True):
@@ -334,7 +349,15 @@ class Graph:
     def __str__(self) -> str:
         from interposer.ir.text import print_graph  # noqa: PLC0415 - the printer needs this module
 
-        return print_graph(self)
+        return print_graph(self, elide=32)
+
+
+def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) -> None:
+    if len(outputs) > count:
+        raise InvalidArgumentError(f"{op.op_name()} has {count} outputs, but {len(outputs)} infos were given for them")
+    for info in outputs:
+        if not isinstance(info, TensorInfo | None):
+            raise InvalidArgumentError(f"an output is declared with a TensorInfo or None, not {info!r}")
 
 
 def copy_attributes(source: Layer, target: Layer) -> None:

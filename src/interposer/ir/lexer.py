@@ -1,0 +1,107 @@
+"""The words of the text form."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from interposer.errors import ParseError
+
+__all__ = ["Lexer", "Token"]
+
+_STRING: Final = r'"(?:[^"\\\n]++|\\.)*+"'
+_TOKEN: Final = re.compile(
+    rf"""(?P<name>%(?:{_STRING}|[A-Za-z0-9_.$/-]+)(?::\d+)?)
+    | (?P<string>{_STRING})
+    | (?P<opaque><opaque>)
+    | (?P<elided>\.\.\.\ *[0-9a-f]*)
+    | (?P<number>[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![A-Za-z0-9_.]))
+    | (?P<word>[A-Za-z_][A-Za-z0-9_.]*)
+    | (?P<mark>[][(){{}},=:@?])""",
+    re.VERBOSE | re.ASCII,
+)
+_SPACE: Final = re.compile(r"(?:\s|\#[^\n]*)*+", re.ASCII)
+_TITLES: Final = {
+    "name": "a value's name such as %x",
+    "string": "a text in quotes",
+    "number": "a number",
+    "word": "a word",
+    "end": "the end",
+}
+SHOWN: Final = 40
+
+
+class Token(NamedTuple):
+    """One word; `kind` is a group of the pattern or "end"."""
+
+    kind: str
+    text: str
+    offset: int
+    starts_line: bool
+
+    def __str__(self) -> str:
+        if self.kind == "end":
+            return "the end"
+        return f"'{self.text}'" if len(self.text) <= SHOWN else f"'{self.text[:SHOWN]}...'"
+
+
+class Lexer:
+    """The words of a text, with one to look at and all others ahead."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = self._split()
+        self.index = 0
+
+    def _split(self) -> list[Token]:
+        text, tokens, end = self.text, list[Token](), 0
+        while True:
+            start = _skipped(text, end)
+            fresh = not tokens or "\n" in text[end:start]
+            if start == len(text):
+                return [*tokens, Token("end", "", start, fresh)]
+            found = _TOKEN.match(text, start)
+            if found is None:
+                raise self.error(start, f"{text[start]!r} starts nothing that is known here")
+            end = found.end()
+            tokens.append(Token(str(found.lastgroup), found.group(), start, fresh))
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The next word, or one behind it."""
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def sees(self, kind: str, text: str | None = None, ahead: int = 0) -> bool:
+        """True where the next word is of this kind and reads so."""
+        token = self.peek(ahead)
+        return token.kind == kind and text in (None, token.text)
+
+    def accept(self, kind: str, text: str | None = None) -> Token | None:
+        """The next word, passed, if it is of this kind and reads so."""
+        if not self.sees(kind, text):
+            return None
+        token = self.peek()
+        self.index += 1
+        return token
+
+    def take(self, kind: str, text: str | None = None, what: str = "") -> Token:
+        """The next word, passed; `ParseError` where it is another."""
+        token = self.accept(kind, text)
+        if token is None:
+            raise self.expected(what or (f"'{text}'" if text else _TITLES[kind]))
+        return token
+
+    def expected(self, what: str, token: Token | None = None) -> ParseError:
+        """The error that something else stands where `what` should."""
+        token = token or self.peek()
+        return self.error(token, f"expected {what}, found {token}")
+
+    def error(self, place: Token | int, message: str) -> ParseError:
+        """The error with its line and column."""
+        offset = place.offset if isinstance(place, Token) else place
+        line = self.text.count("\n", 0, offset) + 1
+        return ParseError(message, where=f"{line}:{offset - self.text.rfind(chr(10), 0, offset)}")
+
+
+def _skipped(text: str, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return found.end() if found else start

@@ -1,0 +1,447 @@
+"""The parser of the text form: from text to a graph, or to one `ParseError` that says where and what was expected."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+
+from interposer.codec import Codec, array_from_plain, codec_of
+from interposer.errors import did_you_mean
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.lexer import Lexer, Token
+from interposer.ops.control import Constant
+from interposer.schema import Op, op_class
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__ = ["array_of", "literal", "parse_graph"]
+
+_T = TypeVar("_T")
+DEPTH: Final = 32
+"""How deep graphs may be nested in graphs, and tuples in tuples."""
+_CONSTANTS: Final = {"True": True, "False": False, "None": None}
+_KINDS: Final[dict[DataType, type]] = {DataType.BOOL: bool, DataType.STRING: str}
+_WIDE: Final = {DataType.BOOL: np.bool_, DataType.STRING: np.object_, DataType.UINT64: np.uint64}
+
+
+def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
+    """The graph that `print_graph` wrote.
+
+    Infos are taken as they stand; `infer_graph` works out those that the text leaves out, and `verify` tells whether
+    the graph is a sound one. `opaque` gives, by layer name, the objects that text cannot hold (printed `<opaque>`).
+
+    Raises:
+        ParseError: the text is no graph; `where` is line and column.
+    """
+    import interposer.ops  # noqa: F401, PLC0415 - a text may name any operator
+
+    parser = _Parser(Lexer(text), opaque or {})
+    graph = parser.graph()
+    parser.lexer.take("end")
+    return graph
+
+
+def literal(text: str) -> int | float | bool:
+    """The value of a number, True or False."""
+    if text in _CONSTANTS:
+        return bool(_CONSTANTS[text])
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def array_of(dtype: DataType, shape: Sequence[int], values: Sequence[Any]) -> Array:
+    """An array of the given elements, row by row; ValueError where they do not fit type or shape."""
+    if len(values) != math.prod(shape):
+        raise ValueError(f"expected {math.prod(shape)} elements for {dtype}{list(shape)}, found {len(values)}")
+    kind = _KINDS.get(dtype, int)
+    for value in values:
+        if type(value) is not kind and not (dtype.is_float and type(value) is float):
+            raise ValueError(f"{value!r} is no element of {dtype}")
+    with np.errstate(over="ignore"):
+        wide: Array = np.array(values, np.float64 if dtype.is_float else _WIDE.get(dtype, np.int64))
+        made = wide.astype(dtype.numpy)
+    if dtype.is_integer and not np.array_equal(made.astype(wide.dtype), wide):
+        raise ValueError(f"an element is out of the range of {dtype}")
+    return cast("Array", codec_of(Array).coerce(made.reshape(tuple(shape))))
+
+
+class _Word(str):
+    """A bare word in place of a value: the name of an enum's member."""
+
+    __slots__ = ()
+
+
+class _Opaque:
+    """The place of an object that text cannot hold."""
+
+
+@dataclass(slots=True)
+class _Output:
+    info: TensorInfo | None = None
+    declared: TensorInfo | None = None
+
+
+@dataclass(slots=True)
+class _Statement:
+    """One layer as it stands in the text; `names` are the tokens of its results, `places` those of its inputs."""
+
+    start: Token
+    names: list[Token]
+    kind: Token
+    attributes: dict[str, tuple[Token, Any]] = field(default_factory=dict)
+    places: list[Token] = field(default_factory=list)
+    backend: str | None = None
+    hint: str | None = None
+    name: str = ""
+    outputs: list[_Output] = field(default_factory=list)
+    source: str = ""
+    replaced: tuple[str, ...] = ()
+    regions: tuple[Graph, ...] = ()
+
+
+class _Parser:
+    def __init__(self, lexer: Lexer, opaque: Mapping[str, Any]) -> None:
+        self.lexer = lexer
+        self.opaque = opaque
+        self.depth = 0
+
+    # --- graphs and layers ---
+
+    def graph(self) -> Graph:
+        self.lexer.take("word", "graph")
+        name = self.string() if self.lexer.sees("string") else ""
+        return _Builder(self, name).built(self.block(self.statement))
+
+    def block(self, item: Callable[[], _T]) -> list[_T]:
+        """What stands between braces, each item on lines of its own."""
+        items = []
+        with self.deeper(self.lexer.take("mark", "{")):
+            while not self.lexer.accept("mark", "}"):
+                if not self.lexer.peek().starts_line:
+                    raise self.lexer.expected("a new line")
+                items.append(item())
+        return items
+
+    def statement(self) -> _Statement:
+        lexer, start = self.lexer, self.lexer.peek()
+        names = self.items(lambda: lexer.take("name")) if lexer.sees("name") else []
+        if names:
+            lexer.take("mark", "=")
+        made = _Statement(start, names, lexer.take("word", what="an operator's name"))
+        if lexer.sees("mark", "("):
+            made.attributes = self.attributes()
+        if not lexer.peek().starts_line and (lexer.sees("name") or lexer.sees("word", "_")):
+            made.places = self.items(self.place)
+        self.suffixes(made)
+        return made
+
+    def suffixes(self, made: _Statement) -> None:
+        lexer = self.lexer
+        if lexer.accept("mark", "@"):
+            made.backend = self.word("a backend's id")
+        if lexer.accept("word", "hint"):
+            made.hint = self.word("a backend's id")
+        if not made.names:
+            lexer.take("word", "as")
+            made.name = self.string()
+        elif lexer.accept("mark", ":"):
+            made.outputs = self.items(lambda: self.output(implied=made.kind.text == "Input"))
+        if lexer.accept("word", "from"):
+            made.source = self.string()
+        if lexer.accept("word", "replacing"):
+            made.replaced = tuple(self.items(self.string))
+        if lexer.sees("mark", "{"):
+            made.regions = tuple(self.block(self.graph))
+
+    def place(self) -> Token:
+        return self.lexer.accept("word", "_") or self.lexer.take("name", what="a value such as %x, or _")
+
+    def output(self, implied: bool) -> _Output:
+        info = self.info()
+        if not self.lexer.accept("word", "declared"):
+            return _Output(info, info if implied else None)
+        if self.lexer.sees("word", "_") or self.sees_type():
+            return _Output(info, self.info())
+        return _Output(info, info)
+
+    # --- infos ---
+
+    def sees_type(self) -> bool:
+        return self.lexer.sees("word") and self.lexer.sees("mark", "[", ahead=1)
+
+    def info(self) -> TensorInfo | None:
+        if self.lexer.accept("word", "_"):
+            return None
+        start = self.lexer.peek()
+        dtype, shape = self.type()
+        quantization = self.quantization() if self.lexer.sees("word", "q") else None
+        with self.at(start):
+            info = TensorInfo(shape, dtype, quantization)
+        if not self.lexer.accept("mark", "="):
+            return info
+        constant = self.elements(info) if self.lexer.sees("mark", "{") else self.array()
+        with self.at(start):
+            return info.with_constant(constant)
+
+    def type(self) -> tuple[DataType, list[int | str | None]]:
+        token = self.lexer.take("word", what="a data type")
+        with self.at(token):
+            dtype = DataType.of(token.text)
+        self.lexer.take("mark", "[")
+        return dtype, self.items(self.extent, until="]")
+
+    def extent(self) -> int | str | None:
+        if self.lexer.accept("mark", "?"):
+            return None
+        return self.integer() if self.lexer.sees("number") else self.word("an extent")
+
+    def quantization(self) -> Quantization:
+        start = self.lexer.take("word", "q")
+        self.lexer.take("mark", "(")
+        scale: Any = self.numbers()
+        self.lexer.take("mark", ",")
+        zero_point: Any = self.numbers()
+        axis = self.axis() if self.lexer.accept("mark", ",") else None
+        self.lexer.take("mark", ")")
+        with self.at(start):
+            return Quantization(scale, zero_point, axis)
+
+    def numbers(self) -> list[float] | float:
+        return self.items(self.number, until="]") if self.lexer.accept("mark", "[") else self.number()
+
+    def axis(self) -> int:
+        self.lexer.take("word", "axis")
+        self.lexer.take("mark", "=")
+        return self.integer()
+
+    # --- values of attributes ---
+
+    def attributes(self) -> dict[str, tuple[Token, Any]]:
+        found: dict[str, tuple[Token, Any]] = {}
+        self.lexer.take("mark", "(")
+        for token, value in self.items(self.attribute, until=")"):
+            if token.text in found:
+                raise self.lexer.error(token, f"the attribute {token.text!r} is given twice")
+            found[token.text] = token, value
+        return found
+
+    def attribute(self) -> tuple[Token, Any]:
+        token = self.lexer.take("word", what="an attribute's name")
+        self.lexer.take("mark", "=")
+        return token, self.value()
+
+    def value(self) -> Any:
+        lexer = self.lexer
+        if lexer.sees("number"):
+            return self.number()
+        if lexer.sees("string"):
+            return self.string()
+        if lexer.accept("opaque"):
+            return _Opaque()
+        if lexer.sees("mark", "("):
+            return self.tuple()
+        if lexer.sees("word", "q") and lexer.sees("mark", "(", ahead=1):
+            return self.quantization()
+        if self.sees_type():
+            return self.array()
+        word = lexer.take("word", what="a value").text
+        return _CONSTANTS[word] if word in _CONSTANTS else _Word(word)
+
+    def tuple(self) -> tuple[Any, ...]:
+        with self.deeper(self.lexer.take("mark", "(")):
+            return tuple(self.items(self.value, until=")"))
+
+    def array(self) -> Array:
+        start = self.lexer.peek()
+        dtype, shape = self.type()
+        with self.at(start):
+            info = TensorInfo(shape, dtype)
+        if not info.is_concrete:
+            raise self.lexer.error(start, f"an array needs a known shape, not {info.shape}")
+        return self.elements(info)
+
+    def elements(self, info: TensorInfo) -> Array:
+        start = self.lexer.take("mark", "{")
+        if self.lexer.sees("elided"):
+            raise self.lexer.error(start, "these elements were left out when the graph was printed")
+        if not self.lexer.accept("word", "base64"):
+            values = self.items(self.element, until="}")
+            with self.at(start):
+                return array_of(info.dtype, info.shape, values)
+        plain = {"dtype": str(info.dtype), "shape": info.shape, "base64": self.string()}
+        self.lexer.take("mark", "}")
+        with self.at(start):
+            return array_from_plain(plain)
+
+    def element(self) -> Any:
+        if self.lexer.sees("string"):
+            return self.string()
+        flag = self.lexer.accept("word", "True") or self.lexer.accept("word", "False")
+        return flag.text == "True" if flag else self.number()
+
+    # --- small parts ---
+
+    def string(self) -> str:
+        return self.unquoted(self.lexer.take("string"))
+
+    def unquoted(self, token: Token) -> str:
+        with self.at(token):
+            return str(json.loads(token.text))
+
+    def word(self, what: str) -> str:
+        return self.string() if self.lexer.sees("string") else self.lexer.take("word", what=what).text
+
+    def number(self) -> int | float:
+        token = self.lexer.take("number")
+        with self.at(token):
+            return literal(token.text)
+
+    def integer(self) -> int:
+        token = self.lexer.peek()
+        found = self.number()
+        if not isinstance(found, int):
+            raise self.lexer.expected("an integer", token)
+        return found
+
+    def items(self, item: Callable[[], _T], until: str | None = None) -> list[_T]:
+        """Items with commas between them; the mark `until` closes them, and a comma may stand before it."""
+        items: list[_T] = []
+        while until is None or not self.lexer.accept("mark", until):
+            items.append(item())
+            if self.lexer.accept("mark", ","):
+                continue
+            if until is not None and not self.lexer.accept("mark", until):
+                raise self.lexer.expected(f"',' or '{until}'")
+            break
+        return items
+
+    @contextmanager
+    def at(self, token: Token) -> Iterator[None]:
+        """What is refused within was written at `token`."""
+        try:
+            yield
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self.lexer.error(token, str(error)) from error
+
+    @contextmanager
+    def deeper(self, token: Token) -> Iterator[None]:
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise self.lexer.error(token, f"more than {DEPTH} levels are nested")
+        yield
+        self.depth -= 1
+
+
+class _Builder:
+    """Makes a graph of statements: first all layers, then what connects them, as a text may name a value early."""
+
+    def __init__(self, parser: _Parser, name: str) -> None:
+        self.parser = parser
+        self.error = parser.lexer.error
+        self.graph = Graph(name)
+        self.values: dict[tuple[str, int | None], Value] = {}
+        self.names: set[str] = set()
+
+    def built(self, statements: Sequence[_Statement]) -> Graph:
+        layers = [self.layer(statement) for statement in statements]
+        for statement, layer in zip(statements, layers, strict=True):
+            self.connect(statement, layer)
+        return self.graph
+
+    def layer(self, made: _Statement) -> Layer:
+        name = self.name(made)
+        op = self.op(made, name)
+        self.check_names(made, op, name)
+        outputs = made.outputs or [_Output() for _ in made.names]
+        if len(outputs) != len(made.names):
+            raise self.error(made.start, f"expected {len(made.names)} infos behind ':', found {len(outputs)}")
+        declared = [output.declared for output in outputs]
+        layer = self.graph.add(op, name=name, outputs=declared, source=made.source)
+        layer.backend, layer.hint = made.backend, made.hint
+        layer.replaced, layer.regions = made.replaced, made.regions
+        for value, output in zip(layer.outputs, outputs, strict=True):
+            value.info = _with_value(output.info, op)
+            self.values[name, value.index if len(outputs) > 1 else None] = value
+        return layer
+
+    def name(self, made: _Statement) -> str:
+        name = self.split(made.names[0])[0] if made.names else made.name
+        if not name:
+            raise self.error(made.start, "a layer needs a name")
+        if name in self.names:
+            raise self.error(made.start, f"the name {name!r} is given twice")
+        self.names.add(name)
+        return name
+
+    def split(self, token: Token) -> tuple[str, int | None]:
+        """``%"a b":1`` is ("a b", 1), and ``%x`` is ("x", None)."""
+        text, colon, index = token.text[1:].rpartition(":")
+        if not colon or index.endswith('"'):
+            text, index = token.text[1:], ""
+        quoted = text.startswith('"')
+        name = self.parser.unquoted(token._replace(text=text)) if quoted else text
+        return name, int(index[:9]) if index else None
+
+    def check_names(self, made: _Statement, op: Op, name: str) -> None:
+        count = op.num_results()
+        if len(made.names) != count:
+            raise self.error(made.start, f"{op.op_name()} has {count} results here, but {len(made.names)} are named")
+        for index, token in enumerate(made.names):
+            wanted = (name, index if count > 1 else None)
+            if self.split(token) != wanted:
+                raise self.error(token, f"expected result {index} of {name!r}, found {token}")
+
+    def op(self, made: _Statement, name: str) -> Op:
+        with self.parser.at(made.kind):
+            cls = op_class(made.kind.text)
+        codecs = cls.codecs()
+        for token, _ in made.attributes.values():
+            if token.text not in codecs:
+                hint = did_you_mean(token.text, codecs)
+                raise self.error(token, f"{cls.op_name()} has no attribute {token.text!r}{hint}")
+        given = {key: self.resolved(key, value, codecs[key], name) for key, value in made.attributes.items()}
+        with self.parser.at(made.kind):
+            return cls(**given)
+
+    def resolved(self, key: str, given: tuple[Token, Any], codec: Codec, layer: str) -> Any:
+        token, value = given
+        if isinstance(value, _Opaque):
+            if layer not in self.parser.opaque:
+                raise self.error(token, f"text cannot hold {key} of layer {layer!r}; give it as opaque[{layer!r}]")
+            return self.parser.opaque[layer]
+        try:
+            return _named(value, codec)
+        except (KeyError, ValueError) as error:
+            raise self.error(token, f"{key} must be {codec.title}, not {error.args[0]}") from error
+
+    def connect(self, made: _Statement, layer: Layer) -> None:
+        fault = layer.op.arity_fault(len(made.places))
+        if fault:
+            raise self.error(made.places[0], fault)
+        for index, token in enumerate(made.places):
+            self.graph.set_input(layer, index, None if token.kind == "word" else self.value(token))
+
+    def value(self, token: Token) -> Value:
+        found = self.values.get(self.split(token))
+        if found is None:
+            near = did_you_mean(token.text, [f"%{value.name}" for value in self.values.values()])
+            raise self.error(token, f"no layer gives {token}{near}")
+        return found
+
+
+def _with_value(info: TensorInfo | None, op: Op) -> TensorInfo | None:
+    """The info of a constant's output knows its value, which the text says only once."""
+    if info is None or not isinstance(op, Constant):
+        return info
+    return info.with_constant(op.value) if info.constant is None else info
+
+
+def _named(value: Any, codec: Codec) -> Any:
+    """Bare words become what they name."""
+    if isinstance(value, tuple):
+        return tuple(_named(item, codec) for item in value)
+    return codec.named(value) if isinstance(value, _Word) else value
