@@ -24,8 +24,8 @@ class BackendId(str):
 
     __slots__ = ()
 
-    def __new__(cls, name: str) -> BackendId:
-        if name in ("", "Unknown"):
+    def __new__(cls, name: object) -> BackendId:
+        if not isinstance(name, str) or name in ("", "Unknown"):
             raise InvalidArgumentError(f"a backend id must be a text other than '' and 'Unknown', not {name!r}")
         if any(letter.isspace() or letter == "," for letter in name):
             raise InvalidArgumentError(f"a backend id must not contain blanks or commas, as {name!r} does")
@@ -33,9 +33,9 @@ class BackendId(str):
 
 
 class BackendContext:
-    """Is told before and after every network is loaded and unloaded. False, or an exception, before loading stops it.
+    """Is told before and after every network is loaded and unloaded. False, or an exception, before either prevents it.
 
-    After loading or unloading, a False is recorded as a warning.
+    Afterwards, and where loading fails after this context had agreed to it, it is only logged as a warning.
     """
 
     def before_load_network(self, network_id: int) -> bool:
@@ -93,7 +93,10 @@ class Backend:
         return KernelWorkloadFactory(self.kernels, memory_manager)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """Called once when a runtime is created, with its options for this backend."""
+        """Called once in a runtime, when it first loads a network that may use the backend; None needs no telling.
+
+        `options` are the runtime's options for this backend (``CreationOptions.backend_options``).
+        """
         return None
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:

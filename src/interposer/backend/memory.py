@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntFlag
 from typing import Final
 
@@ -31,8 +33,9 @@ class TensorHandle(ABC):
     """The memory of one tensor, as a backend keeps it.
 
     While a network is loaded, `manage` tells that the tensor begins to live and `allocate` that its last reader has
-    run, in running order, so that a memory manager can let tensors share memory; real memory is there once the
-    manager is acquired. A handle without a manager gets memory of its own in `allocate`.
+    run, in running order and once each, so that a memory manager can let tensors share memory; real memory is there
+    once the manager is acquired. A handle without a manager gets memory of its own in `allocate`. Every `map` is
+    followed by an `unmap`; a tensor that goes into a layer twice is mapped twice at a time.
     """
 
     def __init__(self, info: TensorInfo) -> None:
@@ -51,15 +54,34 @@ class TensorHandle(ABC):
     def unmap(self) -> None:
         """Give the memory back to the device after `map`."""
 
+    @contextmanager
+    def mapped(self) -> Iterator[Array]:
+        """What `map` gives, for the length of a ``with`` block.
+
+        Raises:
+            BackendContractError: it is no array, or not of the tensor's shape and type.
+        """
+        array = self.map()
+        try:
+            if not self._fits(array):
+                raise BackendContractError(f"the handle of {self.info} maps to {_described(array)}")
+            yield array
+        finally:
+            self.unmap()
+
+    def _fits(self, array: object) -> bool:
+        wanted = self.info
+        return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (wanted.shape, wanted.dtype.numpy)
+
     def copy_in(self, array: Array) -> None:
         """Fill the tensor from an array of its shape and type."""
-        np.copyto(self.map(), array)
-        self.unmap()
+        with self.mapped() as own:
+            np.copyto(own, array)
 
     def copy_out(self, array: Array) -> None:
         """Fill an array of the tensor's shape and type from it."""
-        np.copyto(array, self.map())
-        self.unmap()
+        with self.mapped() as own:
+            np.copyto(array, own)
 
 
 class MemoryManager(ABC):
@@ -125,15 +147,16 @@ class ArenaMemoryManager(MemoryManager):
 
     def begin(self, handle: ArrayHandle) -> None:
         """Find a place for a tensor: the lowest gap among those that live now which it fits in."""
-        size = -(-int(handle.info.num_bytes) // ALIGNMENT) * ALIGNMENT
+        size = int(handle.info.num_bytes) if handle.info.dtype.bits else 0
+        room = -(-size // ALIGNMENT) * ALIGNMENT
         offset = 0
         for start, stop in sorted(self._live.values()):
-            if start - offset >= size:
+            if start - offset >= room:
                 break
             offset = max(offset, stop)
-        self._live[handle] = (offset, offset + size)
-        self._places.append((handle, offset, int(handle.info.num_bytes)))
-        self.planned_bytes = max(self.planned_bytes, offset + size)
+        self._live[handle] = (offset, offset + room)
+        self._places.append((handle, offset, size))
+        self.planned_bytes = max(self.planned_bytes, offset + room)
 
     def end(self, handle: ArrayHandle) -> None:
         """Let the tensor's place be used again by those that begin later."""
@@ -155,3 +178,9 @@ class ArenaMemoryManager(MemoryManager):
 
 def _strings(info: TensorInfo) -> Array:
     return np.empty(int(info.num_elements), object)
+
+
+def _described(array: object) -> str:
+    if not isinstance(array, np.ndarray):
+        return f"{type(array).__name__}, which is no array"
+    return f"{array.dtype}{list(array.shape)}"

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from interposer.backend.base import API_VERSION, Backend, BackendId
+from interposer.backend.capabilities import Capabilities
 from interposer.config import disabled_backends
 from interposer.errors import (
     BackendContractError,
     BackendUnavailableError,
     DuplicateBackendError,
     InterposerError,
+    InvalidArgumentError,
     UnknownBackendError,
 )
 
@@ -53,7 +55,7 @@ class BackendRecord:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     load: Callable[[], Factory]
     source: str
@@ -62,15 +64,16 @@ class _Entry:
 class BackendRegistry:
     """The backends that can be asked for by id. A registry with a parent sees the parent's backends too.
 
-    Backends are made on demand, one instance for each registry that is asked. Thread safe.
+    Backends are made on demand, one instance for each registry that is asked; one that turns out to be broken or
+    unavailable stays so in that registry. Thread safe.
     """
 
     def __init__(self, parent: BackendRegistry | None = None, disabled: Iterable[str] = ()) -> None:
         self._parent = parent
         self._disabled = frozenset(disabled)
         self._entries: dict[str, _Entry] = {}
-        self._made: dict[str, Backend] = {}
-        self._broken: dict[str, str] = {}
+        self._known: dict[_Entry, Backend | str] = {}  # the backend, or why it cannot be used
+        self._refused: list[BackendRecord] = []
         self._lock = threading.RLock()
 
     def register(self, backend_id: str, factory: Factory, *, source: str = "registered by code") -> None:
@@ -78,8 +81,10 @@ class BackendRegistry:
 
         Raises:
             DuplicateBackendError: the id is taken; names by whom.
-            InvalidArgumentError: the id is no valid one.
+            InvalidArgumentError: the id is no valid one, or the factory cannot be called.
         """
+        if not callable(factory):
+            raise InvalidArgumentError(f"register needs a Backend class or a function that makes one, not {factory!r}")
         self._add(BackendId(backend_id), _Entry(lambda: factory, source))
 
     def _add(self, backend_id: BackendId, entry: _Entry) -> None:
@@ -87,7 +92,7 @@ class BackendRegistry:
             taken = self._entry(backend_id)
             if taken is not None:
                 raise DuplicateBackendError(
-                    f"backend {backend_id!r} from {entry.source} is refused: the id is already {taken.source}",
+                    f"backend {backend_id!r} ({entry.source}) is refused: the id is taken ({taken.source})",
                     backend=backend_id,
                 )
             self._entries[backend_id] = entry
@@ -97,9 +102,7 @@ class BackendRegistry:
         with self._lock:
             if backend_id not in self._entries:
                 raise UnknownBackendError(backend_id, self._entries)
-            del self._entries[backend_id]
-            self._made.pop(backend_id, None)
-            self._broken.pop(backend_id, None)
+            self._known.pop(self._entries.pop(backend_id), None)
 
     def _entry(self, backend_id: str) -> _Entry | None:
         own = self._entries.get(backend_id)
@@ -144,29 +147,21 @@ class BackendRegistry:
             BackendUnavailableError: it is known, but absent: disabled, broken, or something it needs is missing.
         """
         with self._lock:
-            if backend_id in self._made:
-                return self._made[backend_id]
             entry = self._entry(backend_id)
             if entry is None:
                 raise UnknownBackendError(backend_id, self.ids)
-            if backend_id in self._disabled:
+            if self._is_disabled(backend_id):
                 raise BackendUnavailableError(backend_id, "it is disabled")
-            if backend_id not in self._broken:
-                return self._make(backend_id, entry)
-            raise BackendUnavailableError(backend_id, self._broken[backend_id])
+            if entry not in self._known:
+                self._known[entry] = _made(backend_id, entry)
+            found = self._known[entry]
+            if isinstance(found, str):
+                raise BackendUnavailableError(backend_id, found)
+            return found
 
-    def _make(self, backend_id: str, entry: _Entry) -> Backend:
-        try:
-            backend = entry.load()()
-            reason = _unusable(backend_id, backend) or backend.unavailable()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-        if reason is not None:
-            self._broken[backend_id] = reason
-            _log.warning("backend %s (%s) is not available: %s", backend_id, entry.source, reason)
-            raise BackendUnavailableError(backend_id, reason)
-        self._made[backend_id] = backend
-        return backend
+    def _is_disabled(self, backend_id: str) -> bool:
+        above = self._parent is not None and self._parent._is_disabled(backend_id)
+        return above or backend_id in self._disabled
 
     def available(self) -> tuple[str, ...]:
         """The ids of the backends that can be used here; CpuRef last."""
@@ -174,8 +169,12 @@ class BackendRegistry:
         return tuple(sorted(found, key=lambda backend_id: backend_id == "CpuRef"))
 
     def records(self) -> list[BackendRecord]:
-        """One record for each known backend, available or not."""
-        return [self._record(backend_id) for backend_id in self.ids]
+        """One record for each known backend, available or not, and for each that discovery refused."""
+        return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
+
+    def _all_refused(self) -> list[BackendRecord]:
+        above = self._parent._all_refused() if self._parent is not None else []
+        return [*above, *self._refused]
 
     def _record(self, backend_id: str) -> BackendRecord:
         entry = self._entry(backend_id)
@@ -189,26 +188,66 @@ class BackendRegistry:
         )
 
     def discover(self) -> None:
-        """Add the backends that installed packages name in their entry points; one that cannot be added is logged."""
-        found = sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-        for point in found:
-            package = point.dist.name if point.dist is not None else point.value
+        """Add the backends that installed packages name in their entry points.
+
+        This package comes first, the others in alphabetical order. One that cannot be added is logged and recorded.
+        """
+        for package, point in _entry_points():
+            source = f"entry point of {package}"
             try:
-                self._add(BackendId(point.name), _Entry(point.load, f"entry point of {package}"))
+                self._add(BackendId(point.name), _Entry(point.load, source))
             except InterposerError as error:
-                _log.warning("%s", error)
+                self._refused.append(BackendRecord(point.name, False, source, str(error)))
+                _log.warning("entry point %r of %s is skipped: %s", point.name, package, error)
 
 
-def _unusable(backend_id: str, backend: object) -> str | None:
+def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for package in metadata.distributions():
+        try:
+            found.setdefault(package.name, list(package.entry_points.select(group=ENTRY_POINTS)))
+        except Exception as error:
+            _log.warning("the entry points of %s cannot be read: %s", package, error)
+    names = sorted(found, key=lambda name: (name != "interposer", name))
+    return [(name, point) for name in names for point in sorted(found[name], key=lambda point: point.name)]
+
+
+def _made(backend_id: str, entry: _Entry) -> Backend | str:
+    try:
+        backend = entry.load()()
+        reason = _fault(backend_id, backend) or _why_unavailable(backend)
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+    if reason is None:
+        return backend
+    _log.warning("backend %s (%s) is not available: %s", backend_id, entry.source, reason)
+    return reason
+
+
+def _fault(backend_id: str, backend: object) -> str | None:
     if not isinstance(backend, Backend):
         return f"its factory gave {type(backend).__name__}, which is no Backend"
-    if backend.id != backend_id:
-        return f"it calls itself {backend.id!r}"
-    major, minor = backend.api_version
-    if major != API_VERSION[0] or minor > API_VERSION[1]:
-        here = ".".join(map(str, API_VERSION))
-        return f"it needs version {major}.{minor} of the backend interface; this is {here}"
-    return None
+    if getattr(backend, "id", None) != backend_id:
+        return f"it calls itself {getattr(backend, 'id', None)!r}"
+    if not isinstance(backend.capabilities, Capabilities):
+        return f"its capabilities are {backend.capabilities!r}, which is no Capabilities"
+    return _version_fault(backend.api_version)
+
+
+def _version_fault(version: object) -> str | None:
+    match version:
+        case (int(major), int(minor)):
+            fits = major == API_VERSION[0] and minor <= API_VERSION[1]
+            here = ".".join(map(str, API_VERSION))
+            return None if fits else f"it needs version {major}.{minor} of the backend interface; this is {here}"
+    return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"
+
+
+def _why_unavailable(backend: Backend) -> str | None:
+    reason = backend.unavailable()
+    if reason is not None and not isinstance(reason, str):
+        return f"unavailable() gave {reason!r}; expected a reason, or None where the backend works"
+    return reason
 
 
 @cache
@@ -217,6 +256,11 @@ def process_registry() -> BackendRegistry:
     registry = BackendRegistry()
     registry.discover()
     return registry
+
+
+@cache
+def _default_registry(disabled: frozenset[str]) -> BackendRegistry:
+    return BackendRegistry(process_registry(), disabled)
 
 
 class DeviceSpec:
@@ -228,7 +272,7 @@ class DeviceSpec:
     @classmethod
     def default(cls) -> DeviceSpec:
         """The process-wide backends, without those that the environment disables."""
-        return cls(BackendRegistry(process_registry(), disabled_backends()))
+        return cls(_default_registry(disabled_backends()))
 
     @property
     def supported_backends(self) -> tuple[str, ...]:
@@ -242,7 +286,8 @@ class DeviceSpec:
 def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
     """`answer`, if it is of the kind that the interface asks for; else `BackendContractError`."""
     if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
+        wanted = getattr(kind, "__name__", kind)
         raise BackendContractError(
-            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {getattr(kind, '__name__', kind)}", backend=backend
+            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {wanted}", backend=backend
         )
-    return answer
+    return cast("_T", answer)

@@ -18,6 +18,10 @@ class Support:
 
     reasons: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        given: Iterable[object] = self.reasons
+        object.__setattr__(self, "reasons", (given,) if isinstance(given, str) else tuple(map(str, given)))
+
     @classmethod
     def yes(cls) -> Support:
         """The layer can be run."""
@@ -31,7 +35,7 @@ class Support:
     @classmethod
     def of(cls, reasons: Iterable[str]) -> Support:
         """A no where there are reasons, else a yes."""
-        return cls(tuple(reasons))
+        return cls((reasons,) if isinstance(reasons, str) else tuple(reasons))
 
     def __bool__(self) -> bool:
         return not self.reasons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
@@ -64,11 +65,14 @@ class WorkloadFactory:
         return ArrayHandle(info, manager=manager if isinstance(manager, ArenaMemoryManager) else None)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """The handle of a constant, filled once; a factory whose handles are arrays uses the constant in place."""
+        """The handle of a constant, filled once; a factory whose handles are arrays uses the constant in place.
+
+        Constants are no part of the memory plan: a factory whose handles get their memory from the manager overrides
+        this too.
+        """
         if type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle:
             return ArrayHandle(info, array)
         handle = self.create_tensor_handle(info)
-        handle.manage()
         handle.allocate()
         handle.copy_in(array)
         return handle
@@ -83,12 +87,10 @@ class KernelWorkload(Workload):
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map everything, compute, and unmap."""
-        arrays = [None if handle is None else handle.map() for handle in inputs]
-        out = [handle.map() for handle in outputs]
-        self.kernel.call(self.op, arrays, self.info, out, self.prepared)
-        for handle in (*inputs, *outputs):
-            if handle is not None:
-                handle.unmap()
+        with ExitStack() as stack:
+            arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
+            out = [stack.enter_context(handle.mapped()) for handle in outputs]
+            self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
 
 class KernelWorkloadFactory(WorkloadFactory):

@@ -27,8 +27,8 @@ class CopyWorkload(Workload):
         [source], [target] = inputs, outputs
         if source is None:
             raise BackendContractError("there is nothing to copy from")
-        target.copy_in(source.map())
-        source.unmap()
+        with source.mapped() as array:
+            target.copy_in(array)
 
 
 class DebugWorkload(CopyWorkload):
@@ -41,12 +41,11 @@ class DebugWorkload(CopyWorkload):
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Copy, then show the copy."""
         super().execute(inputs, outputs)
-        array = outputs[0].map()
-        if self.callback is not None:
-            self.callback(self.op.watched, self.op.slot, array)
-        else:
-            sys.stdout.write(json.dumps(_described(self.op, array)) + "\n")
-        outputs[0].unmap()
+        with outputs[0].mapped() as array:
+            if self.callback is not None:
+                self.callback(self.op.watched, self.op.slot, array)
+            else:
+                sys.stdout.write(json.dumps(_described(self.op, array)) + "\n")
 
 
 def _described(op: Debug, array: Array) -> dict[str, object]:
