@@ -3,7 +3,7 @@
     python benchmarks/run.py [models] [imports] [--models FOLDER] [--repeat N] [--json FILE]
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
-example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` against
+example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
 `import numpy`, and the first `Network` after it, in processes of their own. Without names, everything is measured.
 """
 
