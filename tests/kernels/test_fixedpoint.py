@@ -15,6 +15,7 @@ from interposer.kernels.fixedpoint import (
     multiply_wide,
     quantize,
     quantize_multiplier,
+    rescale,
     round_half_away,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
@@ -133,3 +134,13 @@ def test_scales_and_zero_points_may_lie_along_an_axis():
     codes = quantize(real, q, DataType.INT8)
     assert codes.tolist() == [[1, 3], [2, 5]]
     assert dequantize(codes, q).tolist() == real.tolist()
+
+
+def test_rescaling_moves_the_zero_point_and_rounds_away_from_zero():
+    codes = rescale(np.array([0, 130, 255], np.uint8), Quantization(0.5, 128), Quantization(2.0, -1), DataType.INT8)
+    assert codes.tolist() == [-33, 0, 31]
+
+
+def test_rescaling_between_equal_scales_keeps_the_codes():
+    q = Quantization(0.5, 3)
+    assert rescale(np.array([-128, 127], np.int8), q, q, DataType.INT8).tolist() == [-128, 127]

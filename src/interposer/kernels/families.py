@@ -1,3 +1,14 @@
 """Imports every family of kernels, so that the reference table is full."""
 
-from interposer.kernels import blocks, control, gather, rearrange, reshape, resize  # noqa: F401
+from interposer.kernels import (  # noqa: F401
+    blocks,
+    control,
+    convolution,
+    gather,
+    matmul,
+    pooling,
+    quantization,
+    rearrange,
+    reshape,
+    resize,
+)

@@ -13,17 +13,19 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from interposer.types import Array, DataType, Quantization
+from interposer.types import UNSIGNED_INTEGERS, Array, DataType, Quantization
 
 __all__ = [
     "FixedPoint",
     "along_axis",
     "clamp_to",
     "dequantize",
+    "limits",
     "multiply_by_quantized_multiplier",
     "multiply_wide",
     "quantize",
     "quantize_multiplier",
+    "rescale",
     "round_half_away",
     "rounding_divide_by_pot",
     "saturating_rounding_doubling_high_mul",
@@ -92,28 +94,33 @@ def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
 
 
 def clamp_to(x: Array, dtype: DataType) -> Array:
-    """The integers as that type, those out of its range as its nearest limit."""
-    limits = np.iinfo(dtype.numpy)
-    return np.clip(x, limits.min, limits.max).astype(dtype.numpy)
+    """Whole numbers as that type, those out of its range as its nearest limit."""
+    clamped: Array = np.clip(x, *limits(dtype)).astype(dtype.numpy)
+    return clamped
 
 
-def round_half_away(x: Array) -> NDArray[np.float64]:
+def limits(dtype: DataType) -> tuple[int, int]:
+    """The least and the largest integer of a type, 4-bit types included."""
+    if dtype in UNSIGNED_INTEGERS:
+        return 0, 2**dtype.bits - 1
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
+
+
+def round_half_away(x: ArrayLike) -> NDArray[np.float64]:
     """The nearest whole numbers, ties away from zero, as C's ``round``; exact for floats of up to 32 bits."""
     x = np.asarray(x, np.float64)
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+    whole: NDArray[np.float64] = np.copysign(np.floor(np.abs(x) + 0.5), x)
+    return whole
 
 
 def quantize(
     real: Array, quantization: Quantization, dtype: DataType, rounding: Callable[[Array], Array] = round_half_away
 ) -> Array:
-    """Stored integers for real numbers: ``round(real / scale) + zero_point`` in float32, clamped; NaN gives zero."""
+    """Stored integers for real numbers: ``round(real / scale) + zero_point`` in float32, clamped; NaN is zero."""
     scale, zero_point = along_axis(quantization, real.ndim)
     with np.errstate(all="ignore"):
         steps = np.asarray(real, np.float32) / scale.astype(np.float32)
-    limits = np.iinfo(dtype.numpy)
-    codes = rounding(np.where(np.isnan(steps), 0, steps)) + zero_point
-    clamped: Array = np.clip(codes, limits.min, limits.max).astype(dtype.numpy)
-    return clamped
+    return clamp_to(rounding(np.where(np.isnan(steps), 0, steps)) + zero_point, dtype)
 
 
 def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
@@ -122,9 +129,20 @@ def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
     return (codes.astype(np.float64) - zero_point) * scale
 
 
-def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Array]:
-    """Scales and zero points as arrays that broadcast with a tensor of this rank."""
+def rescale(codes: Array, source: Quantization, target: Quantization, dtype: DataType) -> Array:
+    """Stored integers of one quantization as those of another one, in fixed-point arithmetic."""
+    if source == target:
+        return clamp_to(codes, dtype)
+    scale, zero_point = along_axis(source, codes.ndim)
+    target_scale, target_zero_point = along_axis(target, codes.ndim)
+    factor = quantize_multiplier(scale / target_scale)
+    return clamp_to(multiply_by_quantized_multiplier(codes - zero_point, factor) + target_zero_point, dtype)
+
+
+def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Ints]:
+    """Scales (as float32 holds them) and zero points as arrays that broadcast with a tensor of this rank."""
     shape = [1] * rank if quantization.per_axis else []
     if quantization.axis is not None:
         shape[quantization.axis] = -1
-    return np.reshape(quantization.scales, shape), np.reshape(quantization.zero_points, shape)
+    scales = np.asarray(quantization.scales, np.float32).astype(np.float64)
+    return scales.reshape(shape), np.asarray(quantization.zero_points, np.int64).reshape(shape)

@@ -1,0 +1,159 @@
+"""What kernels that sum products have in common: types in which sums are exact, and the way back to stored integers.
+
+Sums of products of stored integers are computed in floating point, where BLAS is quick, if no partial sum can leave the
+range in which that type holds every integer; so they are exact, in whatever order they are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.kernels.fixedpoint import (
+    FixedPoint,
+    clamp_to,
+    multiply_by_quantized_multiplier,
+    multiply_wide,
+    quantize_multiplier,
+)
+from interposer.kernels.table import KernelInfo
+from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo
+
+__all__ = ["Plan", "Requantizer", "centered", "exact_type", "float_type", "largest_code", "plan",
+           "summable_types"]  # fmt: skip
+
+NUMBERS: Final = ANY_TYPE - {DataType.BOOL, DataType.STRING}
+EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
+_EXACT: Final = ((np.float32, 2**24), (np.float64, 2**53))
+
+
+def float_type(dtype: DataType) -> np.dtype[Any]:
+    """The type to compute in for unquantized tensors: narrow floats in float32, integers in int64."""
+    if dtype.is_float:
+        return np.dtype(np.float64 if dtype is DataType.FLOAT64 else np.float32)
+    return np.dtype(np.int64)
+
+
+def exact_type(largest_sum: float) -> np.dtype[Any]:
+    """The quickest type in which sums are exact whose absolute parts add up to `largest_sum` at most."""
+    return np.dtype(next((kind for kind, limit in _EXACT if largest_sum < limit), np.int64))
+
+
+def largest_code(info: TensorInfo) -> int:
+    """How far from its zero point a stored integer of the tensor can be."""
+    limits = np.iinfo(info.dtype.numpy)
+    return max(int(limits.max) - info.zero_point, info.zero_point - int(limits.min))
+
+
+def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
+    """Stored integers without their zero point; unquantized numbers as they are."""
+    if not info.zero_point:
+        return codes.astype(dtype, copy=False)
+    without: Array = np.subtract(codes, dtype.type(info.zero_point), dtype=dtype)
+    return without
+
+
+def summable_types(_: object, info: KernelInfo) -> str | None:
+    """The rule for kernels with input, weights and perhaps bias: which types may meet."""
+    return _quantized_types(info) if info.quantized else _unquantized_types(info)
+
+
+def _unquantized_types(info: KernelInfo) -> str | None:
+    types = sorted({str(tensor.dtype) for tensor in (*info.inputs, *info.outputs) if tensor is not None})
+    if len(types) > 1:
+        return f"the tensors are {' and '.join(types)}; takes one type for all of them"
+    if info.input.dtype not in NUMBERS:
+        return f"input is {types[0]}; takes {sorted(map(str, NUMBERS))}"
+    return None
+
+
+def _quantized_types(info: KernelInfo) -> str | None:
+    x, weights, output = info.input, info.at(1), info.output
+    if not (weights.is_quantized and output.is_quantized):
+        return "input is quantized, but weights or output are not"
+    if x.dtype is not output.dtype or x.dtype not in EIGHT_BITS | {DataType.INT16}:
+        return f"input is {x.dtype} and output {output.dtype}; takes int8, uint8 or int16 for both"
+    if weights.dtype not in EIGHT_BITS:
+        return f"weights are {weights.dtype}; takes int8 or uint8 with quantized input"
+    if any(tensor.quantization and tensor.quantization.per_axis for tensor in (x, output)):
+        return "input or output is quantized along an axis; takes one scale for each"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Requantizer:
+    """Turns sums of products of stored integers into stored integers of the result, as TFLite's reference does.
+
+    Sums of 8-bit activations have 32 bits, of 16-bit activations 64. The last axis are the channels.
+    """
+
+    factor: FixedPoint
+    zero_point: int
+    dtype: DataType
+    bias: Array | None = None
+
+    @classmethod
+    def of(
+        cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None = None, *, single: bool
+    ) -> Requantizer:
+        """`single`: the product of the scales of input and weights is rounded to float32, as TFLite does in places."""
+        q = weights.quantization or Quantization(1.0)
+        scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
+        products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
+        factor = quantize_multiplier(products.astype(np.float64) / np.float32(output.scale).astype(np.float64))
+        return cls(factor, output.zero_point, output.dtype, bias)
+
+    def __call__(self, sums: Array) -> Array:
+        """Add the bias, scale, round, add the zero point, clamp."""
+        scaled = self._wide(sums) if self.dtype is DataType.INT16 else self._narrow(sums)
+        scaled += self.zero_point
+        return clamp_to(scaled, self.dtype)
+
+    def _narrow(self, sums: Array) -> Array:
+        if sums.dtype != np.float32:
+            sums = sums.astype(np.int64)
+        sums = sums.astype(np.int32)
+        if self.bias is not None:
+            sums += self.bias.astype(np.int32)
+        return multiply_by_quantized_multiplier(sums, self.factor)
+
+    def _wide(self, sums: Array) -> Array:
+        sums = sums.astype(np.int64)
+        if self.bias is not None:
+            sums += self.bias
+        return multiply_wide(sums, self.factor)
+
+
+class Plan(NamedTuple):
+    """What a kernel makes of its weights and bias once: weights to multiply with, and what is to be done with the sums.
+
+    The weights have no zero point any more, and the type in which to compute.
+    """
+
+    weights: Array
+    finish: Callable[[Array], Array]
+
+
+def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, *, single: bool) -> Plan:
+    """The plan for weights whose output channels lie along `axis`; `single` as for `Requantizer.of`."""
+    x = info.input
+    if not x.is_quantized:
+        dtype = float_type(x.dtype)
+        return Plan(weights.astype(dtype), _Offset(None if bias is None else bias.astype(dtype)))
+    codes = centered(weights, info.at(1), np.dtype(np.int64))
+    parts = np.abs(codes).sum(axis=tuple(i for i in range(codes.ndim) if i != axis))
+    dtype = exact_type(parts.max(initial=0) * largest_code(x))
+    return Plan(codes.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, single=single))
+
+
+@dataclass(frozen=True, slots=True)
+class _Offset:
+    """Adds the bias, if there is one."""
+
+    bias: Array | None
+
+    def __call__(self, sums: Array) -> Array:
+        return sums if self.bias is None else sums + self.bias

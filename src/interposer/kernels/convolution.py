@@ -1,0 +1,137 @@
+"""Convolutions: a view of the image gives every place of the window, and BLAS or shifted products sum over it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.kernels.accumulation import Plan, centered, plan, summable_types
+from interposer.kernels.layout import to_nhwc
+from interposer.kernels.places import places
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.window import Window
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+BLOCK: Final = 1 << 16
+"""How many elements are worked on at a time, so that they stay in the cache."""
+
+Windows = tuple[Window, Window]
+WithWeights = Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d
+
+
+def _slide(x: Array, windows: Windows, out: Array, compute: Callable[[Array], Array]) -> None:
+    """Fill `out` (N, OH, OW, O) with what `compute` makes of the places of the window, block by block."""
+    under = places(x, windows)
+    for block in _blocks(out.shape, max(int(np.prod(under.shape[3:])), out.shape[3])):
+        out[block] = compute(under[block])
+
+
+def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, slice]]:
+    """Images and rows to be worked on together."""
+    images, rows, width, _ = shape
+    row_size = max(1, width * place_size)
+    some_rows = max(1, min(rows, BLOCK // row_size))
+    some_images = max(1, BLOCK // (row_size * max(1, rows)))
+    for image, row in itertools.product(range(0, images, some_images), range(0, rows, some_rows)):
+        yield slice(image, image + some_images), slice(row, row + some_rows)
+
+
+def _correlate(under: Array, weights: Array, groups: int) -> Array:
+    """Sum the products of all places (N, H, W, KH, KW, I) with weights (O, KH, KW, I / groups): a matrix product."""
+    n, height, width, *window, c = under.shape
+    columns = np.moveaxis(under.reshape(n, height, width, *window, groups, c // groups), 5, 0)
+    filters = weights.reshape(groups, weights.shape[0] // groups, -1)
+    sums = columns.reshape(groups, n * height * width, filters.shape[2]) @ filters.swapaxes(1, 2)
+    return np.moveaxis(sums, 0, 1).reshape(n, height, width, weights.shape[0])
+
+
+def _correlate_channels(under: Array, weights: Array) -> Array:
+    """Sum the products of all places (N, H, W, KH, KW, C) with weights (KH, KW, C), each channel by itself."""
+    sums = np.zeros(under.shape[:3] + under.shape[5:], under.dtype)
+    product = np.empty_like(sums)
+    for i, j in np.ndindex(weights.shape[:2]):
+        np.multiply(under[:, :, :, i, j], weights[i, j], out=product)
+        sums += product
+    return sums
+
+
+def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tuple[int, ...]) -> Array:
+    """Add every cell of `x` times weights (O / groups, KH, KW, I) to where it falls in an image of that shape."""
+    (rows, columns), (n, height, width, c) = windows, x.shape
+    high, wide = (height - 1) * rows.stride + 1, (width - 1) * columns.stride + 1
+    canvas_height = max(high - 1 + rows.reach, rows.pad_before + shape[1])
+    canvas_width = max(wide - 1 + columns.reach, columns.pad_before + shape[2])
+    canvas = np.zeros((n, canvas_height, canvas_width, shape[3]), x.dtype)
+    parts = x.reshape(n, height, width, groups, 1, c // groups)
+    filters = np.moveaxis(weights.reshape(*weights.shape[:3], groups, c // groups), 0, -1)
+    for i, j in np.ndindex(weights.shape[1:3]):
+        top, left = i * rows.dilation, j * columns.dilation
+        products = (parts @ filters[i, j]).reshape(n, height, width, shape[3])
+        canvas[:, top : top + high : rows.stride, left : left + wide : columns.stride] += products
+    return canvas[:, rows.pad_before :, columns.pad_before :][:, : shape[1], : shape[2]]
+
+
+@kernel(Convolution2d, when=summable_types)
+def convolution(
+    op: Convolution2d, x: Array, weights: Array, bias: Array | None, *,
+    info: KernelInfo, out: Array, prepared: Plan | None,
+) -> None:  # fmt: skip
+    """A matrix product for every block of places."""
+    w, finish = prepared or _plan(op, info, weights, bias)
+    image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
+    _slide(image, op.windows(*w.shape[1:3]), target, lambda under: finish(_correlate(under, w, op.groups)))
+
+
+@kernel(DepthwiseConvolution2d, when=summable_types)
+def depthwise_convolution(
+    op: DepthwiseConvolution2d, x: Array, weights: Array, bias: Array | None, *,
+    info: KernelInfo, out: Array, prepared: Plan | None,
+) -> None:  # fmt: skip
+    """Each channel is repeated as often as it has windows of weights."""
+    (w,), finish = prepared or _plan(op, info, weights, bias)
+    image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
+    times = target.shape[3] // image.shape[3]
+    image = np.repeat(image, times, axis=3) if times > 1 else image
+    _slide(image, op.windows(*w.shape[:2]), target, lambda under: finish(_correlate_channels(under, w)))
+
+
+@kernel(TransposeConvolution2d, when=summable_types)
+def transpose_convolution(
+    op: TransposeConvolution2d, x: Array, weights: Array, bias: Array | None, *,
+    info: KernelInfo, out: Array, prepared: Plan | None,
+) -> None:  # fmt: skip
+    """The products are added where they fall on a canvas, from which the padding is cut off."""
+    w, finish = prepared or _plan(op, info, weights, bias)
+    image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
+    target[...] = finish(_spread(image, w, op.windows(*w.shape[1:3]), op.groups, target.shape))
+
+
+def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array:
+    """The image (N, H, W, C) in the type to compute in; where it is quantized, zero is a real zero."""
+    return to_nhwc(centered(x, info.input, weights.dtype), op.data_layout)
+
+
+def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
+    """Weights are kept as (O, KH, KW, I), those of channels by themselves as (1, KH, KW, C)."""
+    axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
+    made = plan(info, weights, bias, axis, single=info.at(1).dtype is DataType.UINT8)
+    return made if axis else made._replace(weights=np.ascontiguousarray(to_nhwc(made.weights, op.data_layout)))
+
+
+def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:
+    """The plan, where weights and bias are constants."""
+    weights, bias = info.at(1), info.get("bias")
+    if weights.constant is None or (bias is not None and bias.constant is None):
+        return None
+    return _plan(op, info, weights.constant, None if bias is None else bias.constant)
+
+
+for _kernel in (convolution, depthwise_convolution, transpose_convolution):
+    kernel.prepare(_kernel)(_prepared)

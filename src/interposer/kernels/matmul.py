@@ -1,0 +1,107 @@
+"""Products of matrices, with exact sums where they are quantized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from interposer.kernels.accumulation import (
+    EIGHT_BITS,
+    NUMBERS,
+    Plan,
+    Requantizer,
+    centered,
+    exact_type,
+    float_type,
+    largest_code,
+    plan,
+    summable_types,
+)
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.types import FLOATS, Array, DataType
+
+__all__: list[str] = []
+
+
+@kernel(FullyConnected, when=summable_types)
+def fully_connected(
+    op: FullyConnected, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
+) -> Array:
+    """One matrix product; the weights lie as in the file."""
+    w, finish = prepared or _plan(op, info, weights, bias)
+    w = w.T if op.transpose_weight_matrix else w
+    rows = centered(x, info.input, w.dtype).reshape(-1, w.shape[0])
+    return finish(rows @ w).reshape(info.output.shape)
+
+
+def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
+    q = info.at(1).quantization
+    return plan(info, weights, bias, op.output_axis, single=q is not None and not q.per_axis)
+
+
+@kernel.prepare(fully_connected)
+def _prepared(op: FullyConnected, info: KernelInfo) -> Plan | None:
+    """The plan, where weights and bias are constants."""
+    weights, bias = info.at(1), info.get("bias")
+    if weights.constant is None or (bias is not None and bias.constant is None):
+        return None
+    return _plan(op, info, weights.constant, None if bias is None else bias.constant)
+
+
+def _adjoint_of_floats(op: BatchMatMul, info: KernelInfo) -> str | None:
+    if (op.adjoint_x or op.adjoint_y) and info.input.dtype not in FLOATS:
+        return f"a is {info.input.dtype}; takes adjoints of floats only"
+    return None
+
+
+@kernel(BatchMatMul, quantized=False, dtypes=NUMBERS, when=_adjoint_of_floats)
+def batch_matmul(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
+    """Narrow floats are summed in float32 and rounded once."""
+    left, right = _operands(op, a, b, info, float_type(info.input.dtype))
+    return np.asarray(left @ right)
+
+
+def _same_range(op: BatchMatMul, info: KernelInfo) -> str | None:
+    if not (info.at(1).is_quantized and info.output.is_quantized):
+        return "a is quantized, but b or the output is not"
+    if any(t.quantization and t.quantization.per_axis for t in (info.input, info.at(1), info.output)):
+        return "a tensor is quantized along an axis; takes one scale for each"
+    return None
+
+
+@kernel(BatchMatMul, quantized=True, dtypes=EIGHT_BITS | {DataType.INT16}, when=(_same_range, _adjoint_of_floats))
+def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
+    """As floats, with exact sums."""
+    x, y = info.input, info.at(1)
+    largest_sum = largest_code(x) * largest_code(y) * _summed(op, a)
+    left, right = _operands(op, a, b, info, exact_type(largest_sum))
+    return Requantizer.of(x, y, info.output, single=True)(np.asarray(left @ right))
+
+
+def _summed(op: BatchMatMul, a: Array) -> int:
+    """How many products make up one sum."""
+    return int(a.shape[-2 if op.transpose_x and a.ndim > 1 else -1])
+
+
+def _operands(op: BatchMatMul, a: Array, b: Array, info: KernelInfo, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    return (
+        _turned(centered(a, info.input, dtype), op.transpose_x, op.adjoint_x),
+        _turned(centered(b, info.at(1), dtype), op.transpose_y, op.adjoint_y),
+    )
+
+
+def _turned(x: Array, transpose: bool, adjoint: bool) -> Array:
+    x = _adjugate(x) if adjoint else x
+    return x.swapaxes(-1, -2) if transpose and x.ndim > 1 else x
+
+
+def _adjugate(x: Array) -> Array:
+    """Element (j, i) is the determinant of what is left without row i and column j, signs in turns."""
+    size, made = x.shape[-1], np.empty_like(x)
+    for i, j in np.ndindex(size, size):
+        minor = np.delete(np.delete(x, i, axis=-2), j, axis=-1)
+        made[..., j, i] = np.linalg.det(minor.astype(np.float64)) * (-1) ** (i + j)
+    return made

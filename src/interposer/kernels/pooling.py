@@ -1,0 +1,120 @@
+"""Pooling over a view of the image that gives every place of the window."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.kernels.accumulation import NUMBERS, float_type
+from interposer.kernels.fixedpoint import dequantize, quantize, rescale
+from interposer.kernels.layout import from_nhwc, to_nhwc
+from interposer.kernels.places import places
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.window import Window
+from interposer.types import FLOATS, Array, DataType, Quantization
+
+__all__: list[str] = []
+
+MAX, L2 = PoolingAlgorithm.MAX, PoolingAlgorithm.L2
+EIGHT_OR_SIXTEEN_BITS = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
+
+
+def _floats_or_max(op: Pooling2d, info: KernelInfo) -> str | None:
+    if op.pool_type is MAX or info.input.dtype in FLOATS:
+        return None
+    return f"input is {info.input.dtype} and not quantized; takes floats for {op.pool_type.name}"
+
+
+def _one_scale(_: object, info: KernelInfo) -> str | None:
+    if info.output.quantization is None:
+        return "input is quantized, but the output is not"
+    if any(tensor.quantization and tensor.quantization.per_axis for tensor in (info.input, info.output)):
+        return "a tensor is quantized along an axis; takes one scale for each"
+    return None
+
+
+@kernel(Pooling2d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
+def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
+    """Sums are taken in float64 and rounded once."""
+    window = _PoolWindow(op, info)
+    image = to_nhwc(x, op.data_layout).astype(float_type(info.input.dtype), copy=False)
+    pooled = window.largest(image) if op.pool_type is MAX else window.mean(image)
+    return from_nhwc(pooled, op.data_layout)
+
+
+@kernel(Pooling2d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=_one_scale)
+def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
+    """MAX and AVERAGE work on stored integers, as in TFLite, and L2 on real numbers."""
+    window, image = _PoolWindow(op, info), to_nhwc(x, op.data_layout)
+    source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
+    if op.pool_type is L2:
+        pooled = quantize(window.mean(dequantize(image, source)), target, info.output.dtype)
+    else:
+        codes = window.largest(image) if op.pool_type is MAX else window.mean_code(image)
+        pooled = rescale(codes, source, target, info.output.dtype)
+    return from_nhwc(pooled, op.data_layout)
+
+
+class _PoolWindow:
+    """The window of a pooling operator on images of known size; all images are (N, H, W, C)."""
+
+    def __init__(self, op: Pooling2d, info: KernelInfo) -> None:
+        h, w, _ = op.data_layout.axes()
+        before, after = info.input.shape, info.output.shape
+        self.op = op
+        self.zero = info.input.zero_point
+        rows, columns = op.windows(before[h], before[w])
+        self.axes = (rows, before[h], after[h]), (columns, before[w], after[w])
+
+    def over(self, image: Array, padding: float = 0) -> Array:
+        """The places of the window; the padding reaches as far as the last of them."""
+        rows, columns = (_reaching(*axis) for axis in self.axes)
+        return places(image, (rows, columns), padding)
+
+    def area(self, *, padding: bool) -> Array:
+        """How many cells are under the window at each place, (OH, OW, 1): those of the image, or of the padding too."""
+        rows, columns = (_cells(*axis, padding=padding) for axis in self.axes)
+        return np.multiply.outer(rows, columns)[..., np.newaxis]
+
+    def largest(self, image: Array) -> Array:
+        """The largest cell; a stored zero where there is none."""
+        found: Array = np.maximum.reduce(self.over(image, _least(image)), axis=(3, 4))
+        return np.where(self.area(padding=False) > 0, found, image.dtype.type(self.zero))
+
+    def mean(self, image: Array) -> Array:
+        """The mean, or the root of the mean square, of real numbers."""
+        power = 2 if self.op.pool_type is L2 else 1
+        sums = self.over(image.astype(np.float64) ** power).sum(axis=(3, 4))
+        mean: Array = sums / np.maximum(self._counted(), 1)
+        return np.sqrt(mean) if power == 2 else mean
+
+    def mean_code(self, image: Array) -> Array:
+        """The mean of stored integers, rounded half away from zero."""
+        count = self._counted()
+        sums = self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)) + self.zero * count
+        half_up = (np.abs(sums) + count // 2) // np.maximum(count, 1)
+        return np.where(count > 0, np.sign(sums) * half_up, np.int64(self.zero))
+
+    def _counted(self) -> Array:
+        return self.area(padding=self.op.padding_method is PaddingMethod.IGNORE_VALUE)
+
+
+def _reaching(window: Window, extent: int, places: int) -> Window:
+    """The window with padding behind as far as the last of so many places reaches."""
+    end = (places - 1) * window.stride + window.reach
+    return window._replace(pad_after=max(0, end - extent - window.pad_before))
+
+
+def _cells(window: Window, extent: int, places: int, *, padding: bool) -> Array:
+    """How many cells lie under the window at each place along one axis."""
+    first = np.arange(places) * window.stride - window.pad_before
+    cells = first[:, np.newaxis] + np.arange(window.size) * window.dilation
+    low, high = (-window.pad_before, extent + window.pad_after) if padding else (0, extent)
+    counts: Array = np.count_nonzero((cells >= low) & (cells < high), axis=1)
+    return counts
+
+
+def _least(image: Array) -> float:
+    """What no cell is less than."""
+    return int(np.iinfo(image.dtype).min) if image.dtype.kind in "iu" else -np.inf

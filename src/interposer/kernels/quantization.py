@@ -1,0 +1,93 @@
+"""Changing how numbers are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale, round_half_away
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.quantization import (
+    Cast,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    ConvertFp32ToBf16,
+    ConvertFp32ToFp16,
+    Dequantize,
+    FakeQuantization,
+    Quantize,
+    RoundingMethod,
+)
+from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+ROUNDING: Final[Mapping[RoundingMethod, Callable[[Array], Array]]] = {
+    RoundingMethod.HALF_AWAY_FROM_ZERO: round_half_away,
+    RoundingMethod.HALF_TO_EVEN: np.rint,
+}
+
+
+def _declared_scale(_: object, info: KernelInfo) -> str | None:
+    return None if info.output.is_quantized else "the output has no scale; declare it with outputs=[TensorInfo(...)]"
+
+
+@kernel(Quantize, quantized=False, when=_declared_scale)
+def quantize_reals(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
+    """Divides in float32."""
+    return quantize(x, scale_of(info.output), op.dtype, ROUNDING[op.rounding])
+
+
+@kernel(Quantize, quantized=True, when=_declared_scale)
+def requantize(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
+    """Stays in integers."""
+    return rescale(x, scale_of(info.input), scale_of(info.output), op.dtype)
+
+
+@kernel(Dequantize)
+def dequantize_codes(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
+    """Multiplies in float64 and rounds once."""
+    return dequantize(x, scale_of(info.input))
+
+
+def scale_of(info: TensorInfo) -> Quantization:
+    return info.quantization or Quantization(1.0)
+
+
+@kernel(FakeQuantization)
+def fake_quantization(op: FakeQuantization, x: Array) -> Array:
+    """The range is moved in float32, as TFLite does it, so that zero is one of the steps."""
+    first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
+    scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
+    zero = round_half_away(np.clip(first - np.float32(op.min) / scale, first, last)).astype(np.float32)
+    low, high = (first - zero) * scale, (last - zero) * scale
+    steps = round_half_away((np.clip(x.astype(np.float32), low, high) - low) * (np.float32(1) / scale))
+    return steps.astype(np.float32) * scale + low
+
+
+@kernel(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
+def convert(op: ConvertFp16ToFp32, x: Array, *, info: KernelInfo) -> Array:
+    """As IEEE 754 says: to the nearest, half to even."""
+    return x.astype(info.output.dtype.numpy)
+
+
+@kernel(Cast, dtypes=ANY_TYPE - {DataType.STRING})
+def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
+    """NumPy's conversion, but for floats to integers, which it leaves undefined out of range."""
+    if op.dtype is DataType.BOOL:
+        return np.not_equal(x, 0)
+    if info.input.dtype.is_float and op.dtype.is_integer:
+        return _truncated(x.astype(np.float64), op.dtype)
+    return x.astype(op.dtype.numpy)
+
+
+def _truncated(x: Array, dtype: DataType) -> Array:
+    """Cut off towards zero and clamped; NaN is 0."""
+    low, high = limits(dtype)
+    wide = np.uint64 if dtype is DataType.UINT64 else np.int64
+    cut = np.where((x > low) & (x < high), x, 0).astype(wide)
+    clamped: Array = np.where(x >= high, wide(high), np.where(x <= low, wide(low), cut))
+    return clamped.astype(dtype.numpy)

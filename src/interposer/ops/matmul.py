@@ -1,0 +1,120 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, TensorInfo, TensorShape, differ
+
+__all__ = ["BatchMatMul", "FullyConnected"]
+
+
+@op
+class FullyConnected(Op):
+    """Multiply a batch of vectors with a matrix of weights and add a bias.
+
+    Shapes:
+        input: (N, ...), whose elements are taken as rows of I elements; with ``keep_dims`` (..., I)
+        weights: (I, O), with ``transpose_weight_matrix`` (O, I)
+        bias: (O,)
+        output: (rows, O), with ``keep_dims`` (..., O)
+
+    Source:
+        ONNX Gemm-13; TFLite FULLY_CONNECTED; NNAPI FULLY_CONNECTED; Arm NN FullyConnectedDescriptor.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    weights = operand(rank=2)
+    bias = operand(rank=1, optional=True)
+    output = result(dtype_of="input")
+
+    transpose_weight_matrix: bool = attribute(default=False, doc="The weights of one output lie in a row.")
+    keep_dims: bool = attribute(default=False, doc="Keep all axes of the input but the last one.")
+
+    @property
+    def output_axis(self) -> int:
+        """The axis of the weights along which the outputs lie."""
+        return 0 if self.transpose_weight_matrix else 1
+
+    def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
+        size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
+        if self.keep_dims and differ(input.shape[-1], size):
+            yield f"input has rows of {input.shape[-1]} elements, but weights take {size}"
+        if size == 0:
+            yield "weights take rows of 0 elements"
+        elif input.num_elements % size:
+            yield f"input of shape {input.shape} cannot be divided into rows of {size} elements, as weights take them"
+        q = weights.quantization
+        if q is not None and q.axis not in {None, self.output_axis}:
+            yield f"weights are quantized along axis {q.axis}; expected axis {self.output_axis}, that of the outputs"
+        if bias is not None and differ(bias.shape[0], outputs):
+            yield f"bias has {bias.shape[0]} elements; expected {outputs}, one for each output"
+
+    def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
+        size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
+        if self.keep_dims:
+            return TensorInfo((*input.shape[:-1], outputs), input.dtype)
+        return TensorInfo((_rows(input.shape, size), outputs), input.dtype)
+
+
+def _rows(shape: TensorShape, size: int) -> int:
+    """How many rows of `size` elements there are; the first extent is that itself where the others make up a row."""
+    if not shape[1:] or math.prod(shape[1:]) != size:
+        return shape.num_elements // size
+    return shape[0]
+
+
+@op
+class BatchMatMul(Op):
+    """Multiply matrices, which are the last two axes, over a batch; NumPy's ``matmul``.
+
+    Shapes:
+        a: (..., I, K), with ``transpose_x`` (..., K, I), or (K,)
+        b: (..., K, J), with ``transpose_y`` (..., J, K), or (K,)
+        output: (..., I, J), without I or J where that operand has rank 1; batch axes are broadcast
+
+    Adjoint means the adjugate of a square matrix, the transpose of its cofactors, as in Arm NN; TFLite's adjoint is the
+    transpose, as all numbers are real.
+
+    Source:
+        ONNX MatMul-13; TFLite BATCH_MATMUL; NNAPI BATCH_MATMUL; Arm NN BatchMatMulDescriptor.
+    """
+
+    a = operand(rank=(1, MAX_RANK))
+    b = operand(rank=(1, MAX_RANK))
+    output = result(dtype_of="a")
+
+    transpose_x: bool = attribute(default=False, doc="Transpose the matrices of a.")
+    transpose_y: bool = attribute(default=False, doc="Transpose the matrices of b.")
+    adjoint_x: bool = attribute(default=False, doc="Take the adjugates of the matrices of a.")
+    adjoint_y: bool = attribute(default=False, doc="Take the adjugates of the matrices of b.")
+
+    def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+        left, right = self._matrices(a, b)
+        if differ(left[-1], right[-2]):
+            yield f"a {a.shape} has rows of {left[-1]} elements, but b {b.shape} has columns of {right[-2]}"
+        if broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) is None:
+            yield f"the batches of a, {a.shape}, and of b, {b.shape}, cannot be broadcast together"
+        for name, info, wanted in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
+            if wanted and (info.rank < 2 or differ(*info.shape[-2:])):
+                yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
+
+    def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The two shapes as they are multiplied, of rank 2 at least."""
+        return _turned(a.shape, self.transpose_x, (1, *a.shape)), _turned(b.shape, self.transpose_y, (*b.shape, 1))
+
+    def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+        left, right = self._matrices(a, b)
+        batch = broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) or ()
+        rows = left[-2:-1] if a.rank > 1 else ()
+        columns = right[-1:] if b.rank > 1 else ()
+        return TensorInfo((*batch, *rows, *columns), a.dtype)
+
+
+def _turned(shape: TensorShape, transpose: bool, vector: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) == 1:
+        return vector
+    return (*shape[:-2], shape[-1], shape[-2]) if transpose else shape

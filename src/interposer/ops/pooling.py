@@ -1,0 +1,116 @@
+"""Pooling: one number for what lies under a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from interposer.ops.window import Window
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataLayout, Dim, TensorInfo
+
+__all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorithm"]
+
+
+class PoolingAlgorithm(Enum):
+    """What is made of the cells under the window."""
+
+    MAX = "max"
+    AVERAGE = "average"
+    L2 = "l2"
+
+
+class PaddingMethod(Enum):
+    """Whether cells of padding count when averaging: no (EXCLUDE), or as zeros (IGNORE_VALUE)."""
+
+    IGNORE_VALUE = "ignore_value"
+    EXCLUDE = "exclude"
+
+
+class OutputShapeRounding(Enum):
+    """Whether a window that only begins inside of the padded image has a place (CEILING) or not (FLOOR)."""
+
+    FLOOR = "floor"
+    CEILING = "ceiling"
+
+
+@op
+class Pooling2d(Op):
+    """Reduce what lies under a window that slides over an image, each channel by itself.
+
+    MAX takes the largest cell, AVERAGE the mean, L2 the root of the mean square. Padding never wins in MAX, and a
+    window over nothing but padding gives 0. With both strides and both sizes 0, the window is the whole image.
+
+    Shapes (NHWC; NCHW in brackets):
+        input: (N, H, W, C) [(N, C, H, W)]
+        output: (N, OH, OW, C) [(N, C, OH, OW)],
+            where OH = round((H + pads - (pool_height - 1) * dilation - 1) / stride) + 1, OW alike;
+            with CEILING, a last window that would begin behind the image and its leading padding is dropped
+
+    Source:
+        ONNX MaxPool-22, AveragePool-22, GlobalMaxPool-22, GlobalAveragePool-22, LpPool-22; TFLite AVERAGE_POOL_2D,
+        MAX_POOL_2D, L2_POOL_2D; NNAPI AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D; Arm NN Pooling2dDescriptor.
+    """
+
+    input = operand(rank=4)
+    output = result(rank=4, dtype_of="input")
+
+    pool_type: PoolingAlgorithm = attribute(default=PoolingAlgorithm.MAX, doc="What is made of the cells.")
+    pad_left: int = attribute(default=0, ge=0, doc="Cells before the first column.")
+    pad_right: int = attribute(default=0, ge=0, doc="Cells behind the last column.")
+    pad_top: int = attribute(default=0, ge=0, doc="Cells before the first row.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Cells behind the last row.")
+    pool_width: int = attribute(default=0, ge=0, doc="Columns of the window; 0 is all.")
+    pool_height: int = attribute(default=0, ge=0, doc="Rows of the window; 0 is all.")
+    stride_x: int = attribute(default=0, ge=0, doc="Step along the width; 0 in both directions for a single place.")
+    stride_y: int = attribute(default=0, ge=0, doc="Step along the height; 0 in both directions for a single place.")
+    output_shape_rounding: OutputShapeRounding = attribute(
+        default=OutputShapeRounding.FLOOR, doc="Whether a window that only begins inside has a place."
+    )
+    padding_method: PaddingMethod = attribute(default=PaddingMethod.EXCLUDE, doc="Whether padding counts in a mean.")
+    data_layout: DataLayout = attribute(
+        default=DataLayout.NCHW, choices=(DataLayout.NCHW, DataLayout.NHWC), doc="The order of the image's axes."
+    )
+    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the width.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the height.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if (self.stride_x == 0) != (self.stride_y == 0):
+            yield f"stride_x is {self.stride_x} and stride_y {self.stride_y}; expected both or none to be 0"
+        elif self.stride_x and not (self.pool_width and self.pool_height):
+            yield f"the window has height {self.pool_height} and width {self.pool_width}; expected at least 1"
+        else:
+            h, w, _ = self.data_layout.axes()
+            rows, columns = self.windows(input.shape[h], input.shape[w])
+            yield from rows.faults(input.shape[h], "height")
+            yield from columns.faults(input.shape[w], "width")
+
+    def windows(self, height: int, width: int) -> tuple[Window, Window]:
+        """How the window moves over an image of this size."""
+        return (
+            _window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
+            _window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
+        )
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        h, w, _ = self.data_layout.axes()
+        shape = list(input.shape)
+        for axis, window in zip((h, w), self.windows(shape[h], shape[w]), strict=True):
+            shape[axis] = self._places(window, shape[axis])
+        return input.with_shape(shape)
+
+    def _places(self, window: Window, extent: int) -> int:
+        if self.stride_x == 0:
+            return 1
+        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
+            return window.places(extent)
+        room = extent + window.pad_before + window.pad_after - window.reach
+        places = -(-room // window.stride) + 1
+        return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
+
+
+def _window(size: int, extent: int, stride: int, dilation: int, before: int, after: int) -> Window:
+    """The window along one axis; without size it spans the whole extent, without stride it never moves."""
+    if size == 0:
+        return Window(extent, 1, 1, 0, 0)
+    return Window(size, stride or 1, dilation, before, after)

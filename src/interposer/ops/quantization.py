@@ -1,0 +1,195 @@
+"""Operators that change how numbers are stored: quantization, conversion and casting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import FLOATS, QUANTIZABLE, DataType, TensorInfo
+
+__all__ = ["Cast", "ConvertBf16ToFp32", "ConvertFp16ToFp32", "ConvertFp32ToBf16", "ConvertFp32ToFp16", "Dequantize",
+           "FakeQuantization", "Quantize", "RoundingMethod"]  # fmt: skip
+
+
+class RoundingMethod(Enum):
+    """Where a number that lies half-way between two integers goes."""
+
+    HALF_AWAY_FROM_ZERO = "half_away_from_zero"
+    HALF_TO_EVEN = "half_to_even"
+
+
+@op
+class Quantize(Op):
+    """Store real numbers as integers: ``clamp(round(input / scale) + zero_point)``.
+
+    Scale and zero point are those that the output is declared with. Where the input is quantized already, its integers
+    are scaled anew in fixed-point arithmetic.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX QuantizeLinear-23 (which rounds half to even); TFLite QUANTIZE; NNAPI QUANTIZE; Arm NN QuantizeLayer.
+    """
+
+    input = operand()
+    output = result(dtypes=QUANTIZABLE)
+
+    dtype: DataType = attribute(default=DataType.UINT8, choices=tuple(sorted(QUANTIZABLE, key=str)), doc="The type.")
+    rounding: RoundingMethod = attribute(
+        default=RoundingMethod.HALF_AWAY_FROM_ZERO, doc="Where real numbers half-way between two integers go."
+    )
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if not (input.dtype.is_float or input.is_quantized):
+            yield f"input is {input.dtype} and not quantized; expected real numbers"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, self.dtype)
+
+
+@op
+class Dequantize(Op):
+    """The real numbers that stored integers stand for: ``scale * (input - zero_point)``.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX DequantizeLinear-23; TFLite DEQUANTIZE; NNAPI DEQUANTIZE; Arm NN DequantizeLayer.
+    """
+
+    input = operand(dtypes=QUANTIZABLE)
+    output = result(dtypes=FLOATS)
+
+    dtype: DataType = attribute(default=DataType.FLOAT32, choices=tuple(sorted(FLOATS, key=str)), doc="The type.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if not input.is_quantized:
+            yield f"input is {input.dtype} without scale and zero point; expected a quantized tensor"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, self.dtype)
+
+
+@op
+class FakeQuantization(Op):
+    """Round real numbers to those that a quantized tensor could hold, as quantizing and dequantizing would.
+
+    The range is divided into ``2**num_bits - 1`` steps (one less where it is narrow), and moved so that zero is one of
+    them.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        TFLite FAKE_QUANT; Arm NN FakeQuantizationDescriptor (whose reference kernel gives the numbers of the steps).
+    """
+
+    input = operand(dtypes=FLOATS)
+    output = result(like="input")
+
+    min: float = attribute(default=-6.0, doc="The least number.")
+    max: float = attribute(default=6.0, doc="The greatest number.")
+    num_bits: int = attribute(default=8, ge=2, le=16, doc="How many bits the quantized tensor would have.")
+    narrow_range: bool = attribute(default=False, doc="Leave out the least step.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if not self.min <= 0 <= self.max or self.min == self.max:
+            yield f"the range is {self.min:g} to {self.max:g}; expected one around zero"
+
+
+@op
+class Cast(Op):
+    """Convert numbers to another type: stored integers as they are, whatever real numbers they stand for.
+
+    Floats are cut off towards zero and clamped, NaN gives 0; integers keep as many of their lowest bits as there is
+    room for; everything but zero is true.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX Cast-23; TFLite CAST; NNAPI CAST; Arm NN CastLayer.
+    """
+
+    input = operand()
+    output = result()
+
+    dtype: DataType = attribute(doc="The type of the result.")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, self.dtype)
+
+
+@op
+class ConvertFp16ToFp32(Op):
+    """Convert float16 to float32.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        Arm NN ConvertFp16ToFp32Layer.
+    """
+
+    input = operand(dtypes=[DataType.FLOAT16])
+    output = result(dtypes=[DataType.FLOAT32])
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_dtype(DataType.FLOAT32)
+
+
+@op
+class ConvertFp32ToFp16(Op):
+    """Convert float32 to float16, rounding half to even.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        Arm NN ConvertFp32ToFp16Layer.
+    """
+
+    input = operand(dtypes=[DataType.FLOAT32])
+    output = result(dtypes=[DataType.FLOAT16])
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_dtype(DataType.FLOAT16)
+
+
+@op
+class ConvertBf16ToFp32(Op):
+    """Convert bfloat16 to float32.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        Arm NN ConvertBf16ToFp32Layer (to 22.08).
+    """
+
+    input = operand(dtypes=[DataType.BFLOAT16])
+    output = result(dtypes=[DataType.FLOAT32])
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_dtype(DataType.FLOAT32)
+
+
+@op
+class ConvertFp32ToBf16(Op):
+    """Convert float32 to bfloat16, rounding half to even.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        Arm NN ConvertFp32ToBf16Layer (to 22.08).
+    """
+
+    input = operand(dtypes=[DataType.FLOAT32])
+    output = result(dtypes=[DataType.BFLOAT16])
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_dtype(DataType.BFLOAT16)
