@@ -19,6 +19,7 @@ for a variadic one. They see whole infos, constants included, and shapes whose u
 from __future__ import annotations
 
 import inspect
+import reprlib
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,12 +88,13 @@ class Attribute:
 
     def faults(self, value: Any) -> Iterator[str]:
         """What is wrong with a value of the right type."""
-        for item in value if isinstance(value, tuple) else (value,):
-            yield from self._bound_faults(item)
+        yield from self._bound_faults(value)
         if self.choices is not None and value not in self.choices:
             yield f"{self.name} is {value}; expected one of {', '.join(map(str, self.choices))}"
 
     def _bound_faults(self, item: Any) -> Iterator[str]:
+        if isinstance(item, tuple):
+            yield from (fault for part in item for fault in self._bound_faults(part))
         for name, bound in self.bounds.items() if isinstance(item, (int, float)) else ():
             if not _COMPARE[name](item, bound):
                 yield f"{self.name} is {item}; expected {_SIGNS[name]} {bound:g}"
@@ -201,9 +203,13 @@ class Op:
         title, names = type(self).__name__, tuple(self.attributes)
         if len(args) > len(names):
             raise InvalidArgumentError(f"{title} has {len(names)} attributes, but {len(args)} were given")
-        given = dict(zip(names, args, strict=False)) | kwargs
-        for name in given.keys() - set(names):
-            raise InvalidArgumentError(f"{title} has no attribute {name!r}{did_you_mean(name, names)}")
+        given = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in given:
+                raise InvalidArgumentError(f"{title}: {name} is given twice")
+            if name not in names:
+                raise InvalidArgumentError(f"{title} has no attribute {name!r}{did_you_mean(name, names)}")
+        given |= kwargs
         codecs = self.codecs()
         return {name: self._coerced(name, given, codecs[name]) for name in names}
 
@@ -215,7 +221,8 @@ class Op:
         try:
             return codec.coerce(value)
         except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"{type(self).__name__}: {name} must be {codec.title}, not {value!r}") from error
+            shown = reprlib.repr(value)
+            raise InvalidArgumentError(f"{type(self).__name__}: {name} must be {codec.title}, not {shown}") from error
 
     def _attribute_faults(self) -> Iterator[str]:
         for name, declared in self.attributes.items():
@@ -226,7 +233,7 @@ class Op:
     def codecs(cls) -> dict[str, Codec]:
         """How each attribute is checked, written and read; worked out from the annotations on first use."""
         if cls.__dict__.get("_codecs") is None:
-            cls._codecs = {name: codec_of(_hint(cls, name)) for name in cls.attributes}
+            cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
         return cast("dict[str, Codec]", cls._codecs)
 
     @classmethod
@@ -265,7 +272,7 @@ class Op:
     def result_name(self, index: int) -> str:
         """The declared name of an output, numbered where it is variadic."""
         declared = self.results[min(index, len(self.results) - 1)]
-        return f"{declared.name}_{index}" if declared.variadic else declared.name
+        return f"{declared.name}_{index - len(self.results) + 1}" if declared.variadic else declared.name
 
     def check(self, *operands: Any) -> Iterator[str]:
         """Yield faults of the operands beyond ranks and types; called only where those are right."""
@@ -322,17 +329,19 @@ class Op:
     def _dtype_faults(self, arguments: list[Any]) -> Iterator[str]:
         by_name = dict(zip((o.name for o in self.operands), arguments, strict=True))
         for declared in self.operands:
-            other = by_name.get(declared.same_dtype_as or "")
-            first = _flat(other)[0] if _flat(other) else None
-            for info in _flat(by_name[declared.name]):
-                if first is not None and info.dtype is not first.dtype:
-                    wanted = f"{first.dtype}, the type of {declared.same_dtype_as}"
-                    yield f"{declared.name} is {info.dtype}; expected {wanted}"
+            for first in _flat(by_name.get(declared.same_dtype_as or ""))[:1]:
+                for info in _flat(by_name[declared.name]):
+                    if info.dtype is not first.dtype:
+                        wanted = f"{first.dtype}, the type of {declared.same_dtype_as}"
+                        yield f"{declared.name} is {info.dtype}; expected {wanted}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
         """The infos of all results, for operands without violations; None for those that must be declared."""
         found = self.infer(*self.arguments(infos))
-        return found if isinstance(found, tuple) else (found,)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != self.num_results():
+            raise InvalidArgumentError(f"{self.op_name()} infers {len(found)} infos for {self.num_results()} results")
+        return found
 
     def to_plain(self) -> dict[str, Any]:
         """The operator as JSON-compatible data: its name and the attributes that are not at their default."""
@@ -344,14 +353,18 @@ class Op:
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> Op:
         """The operator that `to_plain` described; `InvalidArgumentError` where nothing can be described so."""
+        if not isinstance(plain, Mapping):
+            raise InvalidArgumentError(f"an operator is described by a mapping, not {reprlib.repr(plain)}")
         cls = op_class(str(plain.get("op")))
         codecs, given = cls.codecs(), {name: value for name, value in plain.items() if name != "op"}
         for name in given.keys() - codecs.keys():
             raise InvalidArgumentError(f"{cls.__name__} has no attribute {name!r}{did_you_mean(name, codecs)}")
         try:
             return cls(**{name: codecs[name].from_plain(value) for name, value in given.items()})
-        except (TypeError, ValueError, KeyError) as error:
-            raise InvalidArgumentError(f"{cls.__name__}: {error}") from error
+        except InvalidArgumentError:
+            raise
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise InvalidArgumentError(f"{cls.__name__} cannot be read: {error}") from error
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; use replace({name}=...)")
@@ -377,6 +390,13 @@ class Op:
         return f"{type(self).__name__}({shown})"
 
 
+def _codec(cls: type[Op], name: str) -> Codec:
+    try:
+        return codec_of(_hint(cls, name))
+    except (InvalidArgumentError, NameError, TypeError) as error:
+        raise InvalidArgumentError(f"{cls.__name__}.{name}: {error}") from error
+
+
 def _hint(cls: type, name: str) -> Any:
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
@@ -388,9 +408,7 @@ def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:
 
 
 def _flat(info: Any) -> tuple[TensorInfo, ...]:
-    if isinstance(info, tuple):
-        return info
-    return () if info is None else (info,)
+    return tuple(one for one in (info if isinstance(info, tuple) else (info,)) if one is not None)
 
 
 def _operand_faults(declared: Operand, info: Any) -> Iterator[str]:
@@ -398,7 +416,10 @@ def _operand_faults(declared: Operand, info: Any) -> Iterator[str]:
         if not info and not declared.optional:
             yield f"{declared.name} needs at least one value"
         for index, one in enumerate(info):
-            yield from declared.faults(one, f"{declared.name}[{index}]")
+            if one is not None:
+                yield from declared.faults(one, f"{declared.name}[{index}]")
+            elif not declared.optional:
+                yield f"{declared.name}[{index}] is not connected"
     elif info is not None:
         yield from declared.faults(info, declared.name)
     elif not declared.optional:
@@ -410,15 +431,20 @@ def _like(declared: Result, by_name: Mapping[str, Any]) -> TensorInfo | None:
 
 
 _REGISTRY: Final[dict[str, type[Op]]] = {}
+_RESERVED: Final = frozenset(name for name in dir(Op) if not name.startswith("__")) | {"op"}
 
 
 @overload
 def op(cls: type[_T], /) -> type[_T]: ...
 @overload
-def op(*, executable: bool = True, pure: bool = True, register: bool = True) -> Callable[[type[_T]], type[_T]]: ...
+def op(
+    *, executable: bool | None = None, pure: bool | None = None, register: bool = True
+) -> Callable[[type[_T]], type[_T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(attribute,))
-def op(cls: Any = None, /, *, executable: bool = True, pure: bool = True, register: bool = True) -> Any:
+def op(cls: Any = None, /, *, executable: bool | None = None, pure: bool | None = None, register: bool = True) -> Any:
     """Turn a declaration into an operator and register its name (`register=False` for one that no file will name).
+
+    `executable` and `pure` are True unless they are given here or for an operator that this one derives from.
 
     Raises:
         InvalidArgumentError: a wrong declaration, or a name that is taken.
@@ -428,20 +454,53 @@ def op(cls: Any = None, /, *, executable: bool = True, pure: bool = True, regist
     return _declare(cls, executable, pure, register)
 
 
-def _declare(cls: type[Op], executable: bool, pure: bool, register: bool) -> type[Op]:
-    if not issubclass(cls, Op):
-        raise InvalidArgumentError(f"@op needs a subclass of Op, but {cls.__name__} is not one")
+def _declare(cls: Any, executable: bool | None, pure: bool | None, register: bool) -> Any:
+    if not (isinstance(cls, type) and issubclass(cls, Op)):
+        raise InvalidArgumentError(f"@op needs a subclass of Op, but {getattr(cls, '__name__', cls)} is not one")
     cls.operands = _declared(cls, Operand)
     cls.results = _declared(cls, Result)
     cls.attributes = _declared_attributes(cls)
-    cls.executable, cls.pure = executable, pure
+    cls.executable = cls.executable if executable is None else executable
+    cls.pure = cls.pure if pure is None else pure
     cls.family = cls.__module__.rpartition(".")[2]
+    for fault in _declaration_faults(cls):
+        raise InvalidArgumentError(f"{cls.__name__}: {fault}")
     for name in cls.attributes:
         if name in cls.__dict__:
             delattr(cls, name)
     if register:
         _register(cls)
     return cls
+
+
+def _declaration_faults(cls: type[Op]) -> Iterator[str]:
+    operands = {declared.name: declared for declared in cls.operands}
+    yield from (f"{name!r} is a name that every operator has" for name in _own_names(cls) & _RESERVED)
+    for slots in (cls.operands, cls.results):
+        yield from (f"{slot.name!r} is variadic and must come last" for slot in slots[:-1] if slot.variadic)
+    for name, item in cls.__dict__.items():
+        if isinstance(item, Attribute) and name not in cls.attributes:
+            yield f"the attribute {name!r} has no annotation"
+    for other in (slot.same_dtype_as for slot in cls.operands):
+        if other is not None and other not in operands:
+            yield f"there is no operand {other!r}, whose type another one should have"
+    for other in (slot.like for slot in cls.results):
+        if other is not None and (other not in operands or operands[other].optional):
+            yield f"there is no required operand {other!r}, which a result should be like"
+    yield from (fault for name in ("check", "infer") for fault in _arguments_faults(cls, name))
+
+
+def _own_names(cls: type[Op]) -> set[str]:
+    return {*cls.attributes, *(slot.name for slot in (*cls.operands, *cls.results))}
+
+
+def _arguments_faults(cls: type[Op], name: str) -> Iterator[str]:
+    code = getattr(cls.__dict__.get(name), "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARARGS:
+        return
+    if code.co_argcount != len(cls.operands) + 1:
+        operands = ", ".join(["self", *(declared.name for declared in cls.operands)])
+        yield f"{name} takes {code.co_argcount} arguments; expected {name}({operands})"
 
 
 def _register(cls: type[Op]) -> None:
@@ -455,9 +514,6 @@ def _declared(cls: type[Op], kind: type[Any]) -> tuple[Any, ...]:
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         found.update({name: item for name, item in vars(base).items() if isinstance(item, kind)})
-    for slot in list(found.values())[:-1]:
-        if slot.variadic and kind is Operand:
-            raise InvalidArgumentError(f"{cls.__name__}: the variadic operand {slot.name!r} must come last")
     return tuple(found.values())
 
 
