@@ -40,7 +40,7 @@ class Bindings:
             BindingError: with everything that does not fit.
         """
         faults = _id_faults("input", self.inputs, given)
-        arrays = {key: np.asarray(given[key]) for key in self.inputs if key in given}
+        arrays = {key: _array(self.inputs[key], given[key]) for key in self.inputs if key in given}
         faults += [fault for key, array in arrays.items() for fault in _array_faults("input", self.inputs[key], array)]
         _raise(faults)
         return arrays
@@ -79,12 +79,19 @@ def _listed(known: Mapping[int, Binding]) -> str:
     return ", ".join(f"{one.id} ({one.name})" for one in known.values()) or "none"
 
 
-def _id_faults(kind: str, known: Mapping[int, Binding], given: Mapping[int, Any]) -> list[str]:
+def _id_faults(kind: str, known: Mapping[int, Binding], given: object) -> list[str]:
     if not isinstance(given, Mapping):
-        return [f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}"]
+        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}")
     missing = [f"no tensor was given for {kind} {one.id} ({one.name})" for one in known.values() if one.id not in given]
     extra = [f"no {kind} has the binding id {key!r}; there are {_listed(known)}" for key in given if key not in known]
     return missing + extra
+
+
+def _array(binding: Binding, given: object) -> Array:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise BindingError(f"input {binding.id} ({binding.name}) cannot be made into an array: {error}") from error
 
 
 def _array_faults(kind: str, binding: Binding, array: Array) -> Iterator[str]:

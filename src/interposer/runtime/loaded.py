@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,17 +12,18 @@ import numpy as np
 
 from interposer.backend import Backend, MemoryManager, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
 from interposer.backend.registry import checked
-from interposer.errors import ExecutionError, InterposerError, LoadError
+from interposer.errors import BackendContractError, ExecutionError, InterposerError, LoadError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant, Input, Output
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.workloads import DebugCallback, DebugWorkload, runtime_workload
-from interposer.types import Array
+from interposer.types import Array, TensorInfo
 
 __all__ = ["LoadedNetwork"]
 
 _T = TypeVar("_T")
+_log = logging.getLogger("interposer.runtime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class LoadedNetwork:
         self.optimized = optimized
         self.bindings = Bindings(optimized)
         self._lock = threading.Lock()
-        self._acquired = False
+        self._acquired: set[str] = set()
+        self._released = False
         self._managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
         self._handles: dict[Value, TensorHandle] = {}
@@ -63,12 +66,12 @@ class LoadedNetwork:
             options = self.optimized.model_options.get(backend_id, {})
             try:
                 manager = backend.create_memory_manager()
+                if manager is not None:
+                    self._managers[backend_id] = checked(manager, MemoryManager, "create_memory_manager", backend_id)
                 factory = backend.create_workload_factory(manager, options)
                 self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
             except Exception as error:
                 raise LoadError(f"backend {backend_id} could not make its workload factory: {_said(error)}") from error
-            if manager is not None:
-                self._managers[backend_id] = checked(manager, MemoryManager, "create_memory_manager", backend_id)
 
     def _make_handles(self, order: Iterable[Layer]) -> None:
         for layer in order:
@@ -81,8 +84,11 @@ class LoadedNetwork:
             raise LoadError(
                 f"the tensor {value.name!r} of shape {info.shape} has unknown extents; give the inputs' shapes"
             )
-        factory = self._factories[str(layer.backend)]
-        return _guarded(layer, "got no tensor handle", lambda: factory.create_tensor_handle(info.with_constant(None)))
+        backend, plain = str(layer.backend), info.with_constant(None)
+        make = self._factories[backend].create_tensor_handle
+        return _guarded(
+            layer, "got no tensor handle", lambda: _handle(make(plain), plain, "create_tensor_handle", backend)
+        )
 
     def _step(self, layer: Layer) -> _Step:
         factory = self._factories[str(layer.backend)]
@@ -98,39 +104,37 @@ class LoadedNetwork:
     def _input_handle(self, layer: Layer, value: Value) -> TensorHandle:
         if not value.is_constant:
             return self._handles[value]
-        key = (value, str(layer.backend))
-        if key not in self._constants:
-            array, factory = _constant(value), self._factories[key[1]]
-            self._constants[key] = _guarded(
-                layer, "got no constant", lambda: factory.create_constant_handle(value.known, array)
+        backend, info = str(layer.backend), value.known
+        if (value, backend) not in self._constants:
+            array, make = _constant(value), self._factories[backend].create_constant_handle
+            self._constants[value, backend] = _guarded(
+                layer, "got no constant", lambda: _handle(make(info, array), info, "create_constant_handle", backend)
             )
-        return self._constants[key]
+        return self._constants[value, backend]
 
     def _plan_memory(self, order: list[Layer]) -> None:
-        position = {layer.guid: index for index, layer in enumerate(order)}
-        last = {value: max((position[use.layer.guid] for use in value.uses), default=-1) for value in self._handles}
-        for layer in order:
-            if isinstance(layer.op, Input):
-                _guarded(layer, "got no memory", self._handles[layer.output].manage)
-        for index, layer in enumerate(order):
-            self._live(layer, index, last)
+        """Tell every handle, in running order, when its tensor begins to live and when it was read for the last time.
 
-    def _live(self, layer: Layer, index: int, last: Mapping[Value, int]) -> None:
-        if isinstance(layer.op, Constant | Output):
-            return
-        if not isinstance(layer.op, Input):
-            for value in layer.outputs:
-                _guarded(layer, "got no memory", self._handles[value].manage)
-        ending = [value for value in dict.fromkeys((*layer.values, *layer.outputs)) if not value.is_constant]
-        for value in ending:
-            used_later = last[value] > index or (isinstance(layer.op, Input) and last[value] >= 0)
-            if not used_later:
-                _guarded(layer, "got no memory", self._handles[value].allocate)
+        At moment 0 the network's inputs are filled, at 1 the first layer runs, and after the last one outputs are read.
+        """
+        moment = {layer.guid: number for number, layer in enumerate(order, 1)}
+        moment |= {layer.guid: len(order) + 1 for layer in self.optimized.outputs}
+        begins: list[list[Value]] = [[] for _ in range(len(order) + 2)]
+        ends: list[list[Value]] = [[] for _ in begins]
+        for value in self._handles:
+            made = moment[value.producer.guid]
+            begins[0 if isinstance(value.producer.op, Input) else made].append(value)
+            ends[max((moment[use.layer.guid] for use in value.uses), default=made)].append(value)
+        for beginning, ending in zip(begins, ends, strict=True):
+            for value in beginning:
+                _guarded(value.producer, "got no memory", self._handles[value].manage)
+            for value in ending:
+                _guarded(value.producer, "got no memory", self._handles[value].allocate)
 
     @property
     def acquired(self) -> bool:
-        """True while the network holds memory for its tensors."""
-        return self._acquired
+        """True while a backend holds memory for the network's tensors."""
+        return bool(self._acquired)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
@@ -144,8 +148,14 @@ class LoadedNetwork:
                 step.workload.callback = callback
 
     def run(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> None:
-        """Run once, from checked inputs into checked outputs."""
+        """Run once, from checked inputs into checked outputs.
+
+        Raises:
+            ExecutionError: a backend got no memory, a workload failed, or the network was released meanwhile.
+        """
         with self._lock, np.errstate(all="ignore"):
+            if self._released:
+                raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
             self._acquire()
             for layer in self.optimized.inputs:
                 array = inputs[_binding(layer)]
@@ -163,20 +173,32 @@ class LoadedNetwork:
             _guarded_run(layer, "could not give its data", lambda: self._handles[value].copy_out(target))
 
     def _acquire(self) -> None:
-        if not self._acquired:
-            for backend, manager in self._managers.items():
-                try:
-                    manager.acquire()
-                except Exception as error:
-                    raise ExecutionError(f"backend {backend} got no memory: {_said(error)}", backend=backend) from error
-            self._acquired = True
+        for backend, manager in self._managers.items():
+            if backend in self._acquired:
+                continue
+            try:
+                manager.acquire()
+            except Exception as error:
+                raise ExecutionError(f"backend {backend} got no memory: {_said(error)}", backend=backend) from error
+            self._acquired.add(backend)
 
     def release(self) -> None:
-        """Give the memory back; the next run would acquire it again."""
+        """Give the memory back once no run uses it; the network cannot run any more. A failure is only logged."""
         with self._lock:
-            for manager in self._managers.values() if self._acquired else ():
-                manager.release()
-            self._acquired = False
+            self._released = True
+            while self._acquired:
+                backend = self._acquired.pop()
+                try:
+                    self._managers[backend].release()
+                except Exception as error:
+                    _log.warning("backend %s could not release its memory: %s", backend, _said(error))
+
+
+def _handle(made: object, info: TensorInfo, what: str, backend: str) -> TensorHandle:
+    handle = checked(made, TensorHandle, what, backend)
+    if handle.info != info:
+        raise BackendContractError(f"{what} gave a handle of {handle.info}; expected {info}", backend=backend)
+    return handle
 
 
 def _binding(layer: Layer) -> int:

@@ -71,11 +71,10 @@ class Runtime:
             try:
                 loaded = LoadedNetwork(optimized)
             except BaseException:
-                self._tell_unloaded(network_id, agreed)
+                self._tell("after_unload_network", network_id, agreed)
                 raise
             self._networks[network_id], self._told[network_id] = loaded, agreed
-            for backend, context in agreed.items():
-                self._tell(backend, context.after_load_network, network_id)
+            self._tell("after_load_network", network_id, agreed)
             return network_id
 
     def _contexts_of(self, optimized: OptimizedNetwork) -> dict[str, BackendContext]:
@@ -102,21 +101,16 @@ class Runtime:
         for backend, context in contexts.items():
             refusal = _refusal(context.before_load_network, network_id)
             if refusal is not None:
-                self._tell_unloaded(network_id, agreed)
+                self._tell("after_unload_network", network_id, agreed)
                 raise LoadError(f"network {network_id} is not loaded: the context of backend {backend} {refusal}")
             agreed[backend] = context
         return agreed
 
-    def _tell(self, backend: str, notice: Callable[[int], bool], network_id: NetworkId) -> None:
-        refusal = _refusal(notice, network_id)
-        if refusal is not None:
-            _log.warning(
-                "network %d: the context of backend %s %s in %s", network_id, backend, refusal, notice.__name__
-            )
-
-    def _tell_unloaded(self, network_id: NetworkId, contexts: Mapping[str, BackendContext]) -> None:
+    def _tell(self, what: str, network_id: NetworkId, contexts: Mapping[str, BackendContext]) -> None:
         for backend, context in contexts.items():
-            self._tell(backend, context.after_unload_network, network_id)
+            refusal = _refusal(getattr(context, what), network_id)
+            if refusal is not None:
+                _log.warning("network %d: the context of backend %s %s in %s", network_id, backend, refusal, what)
 
     def unload_network(self, network_id: NetworkId) -> None:
         """Drop a network and its memory; the contexts that were told of its loading are told before and after.
@@ -127,17 +121,17 @@ class Runtime:
         """
         with self._lock:
             loaded = self._loaded(network_id)
-            contexts = self._told[network_id]
-            for backend, context in contexts.items():
+            for backend, context in self._told[network_id].items():
                 refusal = _refusal(context.before_unload_network, network_id)
                 if refusal is not None:
                     raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
             self._drop(network_id, loaded)
-            self._tell_unloaded(network_id, contexts)
 
     def _drop(self, network_id: NetworkId, loaded: LoadedNetwork) -> None:
-        del self._networks[network_id], self._told[network_id]
+        contexts = self._told.pop(network_id)
+        del self._networks[network_id]
         loaded.release()
+        self._tell("after_unload_network", network_id, contexts)
 
     def enqueue_workload(
         self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
