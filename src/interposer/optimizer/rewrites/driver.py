@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from interposer.errors import VerificationError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
+from interposer.ops import Constant
 from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite
 from interposer.schema import Op
 from interposer.types import Dim, TensorInfo
@@ -42,7 +43,7 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
         VerificationError: a rewrite proposed something that does not fit; the graph may be half changed then.
     """
     done = Rewritten()
-    bound = _PER_LAYER * (len(graph) + _PER_LAYER)
+    bound = _PER_LAYER * (len(graph) + 1)
     by_op: dict[type[Op], tuple[Rewrite, ...]] = {}
     while _sweep(graph, rewrites, by_op, done, bound):
         pass
@@ -105,23 +106,27 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     if layer in graph:
         graph.erase(layer)
         gone.append(layer)
-    _remember(maker, stand_ins, gone)
+    _remember(maker.made, stand_ins, gone)
+    maker.name_layers()
     _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
     return [*maker.made, *dict.fromkeys(users)]
 
 
-def _remember(maker: _Maker, stand_ins: Iterable[Value], gone: Iterable[Layer]) -> None:
-    names = tuple(name for layer in reversed(list(gone)) for name in _stood_for(layer))
-    for layer in maker.made:
-        layer.replaced = tuple(dict.fromkeys(names))
-    for kept in dict.fromkeys(value.producer for value in stand_ins):
-        kept.replaced = tuple(dict.fromkeys((*_stood_for(kept), *names))) if kept not in maker.made else kept.replaced
-    maker.name_layers()
+def _remember(made: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
+    """Note the layers that went: with the one that is like them, else with new layers, else with what stands in."""
+    claimed = [new.like for new in made.values()]
+    names = [name for layer in reversed(gone) if layer not in claimed for name in _stood_for(layer)]
+    for layer, new in made.items():
+        layer.replaced = _stood_for(new.like) if new.like else ()
+    fresh = [layer for layer, new in made.items() if not new.like and not isinstance(layer.op, Constant)]
+    for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
+        own = heir.replaced if heir in made else _stood_for(heir)
+        heir.replaced = tuple(dict.fromkeys((*own, *names)))
 
 
 def _stood_for(layer: Layer) -> tuple[str, ...]:
     """The layers of the original network that a layer stands for, itself included if it is one of them."""
-    return layer.replaced or (layer.name,)
+    return layer.replaced or (() if isinstance(layer.op, Constant) else (layer.name,))
 
 
 class _Maker:
@@ -129,12 +134,9 @@ class _Maker:
 
     def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
         self.graph, self.replaced, self.by = graph, replaced, by
+        self.made: dict[Layer, New] = {}
         self._known: dict[int, Layer] = {}
-        self._names: list[tuple[Layer, str]] = []
-
-    @property
-    def made(self) -> list[Layer]:
-        return [layer for layer, _ in self._names]
+        self._names: dict[Layer, str] = {}
 
     def stand_in(self, item: Value | New | None, old: Value) -> Value:
         """The value that takes the place of `old`, checked."""
@@ -158,8 +160,8 @@ class _Maker:
         faults = infer_layer(layer)
         if faults:
             raise VerificationError([f"{new.op!r} does not fit: {fault}" for fault in faults], after=self._title())
-        self._known[id(new)] = layer
-        self._names.append((layer, new.like.name if new.like else new.name or name))
+        self._known[id(new)], self.made[layer] = layer, new
+        self._names[layer] = new.like.name if new.like else new.name or name
         return layer
 
     def _input(self, item: Value | New | None) -> Value | None:
@@ -168,9 +170,10 @@ class _Maker:
         return self._make(item, item.info, f"{item.op.op_name().lower()}-{self.replaced.name}").output
 
     def name_layers(self) -> None:
-        """Give the new layers their names."""
-        for layer, name in self._names:
+        """Give the new layers their names; one that stands for the layer of its own name only need not say so."""
+        for layer, name in self._names.items():
             self.graph.rename(layer, name)
+            layer.replaced = () if layer.replaced == (layer.name,) else layer.replaced
 
     def _title(self) -> str:
         return f"{self.by} on layer {self.replaced}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -36,7 +36,10 @@ __all__ = [
     "scalar",
 ]
 
-_O = TypeVar("_O", bound=Op)
+_O_co = TypeVar("_O_co", bound=Op, covariant=True)
+_A = TypeVar("_A", bound=Op)
+_B = TypeVar("_B", bound=Op)
+_C = TypeVar("_C", bound=Op)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +74,31 @@ class Rewrite:
         return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
 
 
-def rewrite(*ops: type[_O]) -> Callable[[Callable[[_O, Layer], Replacement]], Rewrite]:
+def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
     """Make a rewrite of a function, to be tried on the layers of these operators and of their subclasses."""
 
-    def made(function: Callable[[_O, Layer], Replacement]) -> Rewrite:
+    def made(function: Callable[[Any, Layer], Replacement]) -> Rewrite:
         return Rewrite(function.__name__, ops, function)
 
     return made
 
 
-class Producer(NamedTuple, Generic[_O]):
+class Producer(NamedTuple, Generic[_O_co]):
     """The layer that gives a value, and its operator by type."""
 
-    op: _O
+    op: _O_co
     layer: Layer
 
 
-def above(value: Value | None, *kinds: type[_O]) -> Producer[_O] | None:
+@overload
+def above(value: Value | None, a: type[_A], /) -> Producer[_A] | None: ...
+@overload
+def above(value: Value | None, a: type[_A], b: type[_B], /) -> Producer[_A | _B] | None: ...
+@overload
+def above(value: Value | None, a: type[_A], b: type[_B], c: type[_C], /) -> Producer[_A | _B | _C] | None: ...
+@overload
+def above(value: Value | None, *kinds: type[Op]) -> Producer[Op] | None: ...
+def above(value: Value | None, *kinds: type[Op]) -> Producer[Any] | None:
     """The producer of a value, where it is of one of these kinds."""
     if value is None or not isinstance(value.producer.op, kinds):
         return None
@@ -120,10 +131,10 @@ def scalar(value: Value | None) -> float | None:
     if value is None or not value.is_constant or value.known.num_elements != 1:
         return None
     info = value.known
-    number = np.asarray(value.constant).astype(np.float64).item() if info.dtype.is_float or info.dtype.is_integer else None
-    if number is None or not info.is_quantized:
-        return number
-    return (number - info.zero_point) * info.scale
+    if not (info.dtype.is_float or info.dtype.is_integer):
+        return None
+    number = float(np.asarray(value.constant).astype(np.float64).item())
+    return (number - info.zero_point) * info.scale if info.is_quantized else number
 
 
 def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:

@@ -1,0 +1,187 @@
+"""The passes that do not depend on backends: their order, and what runs them.
+
+A pass is a frozen dataclass with a name and an `apply`. `DEFAULT_PASSES` is the order in which `optimize` runs them.
+What Arm NN calls AddBroadcastReshapeLayer has no place here, as operands of different ranks broadcast by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.verify import verify
+from interposer.ops import Constant, Debug, Output
+from interposer.optimizer.rewrites.batchnorm import BATCH_NORMALIZATIONS
+from interposer.optimizer.rewrites.broadcasts import BROADCASTS
+from interposer.optimizer.rewrites.clamps import CLAMPS
+from interposer.optimizer.rewrites.constants import fold_constants
+from interposer.optimizer.rewrites.conversions import INVERSES, drop_inserted_conversions
+from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites, replace
+from interposer.optimizer.rewrites.identities import IDENTITIES
+from interposer.optimizer.rewrites.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
+from interposer.optimizer.rewrites.pads import PADS
+from interposer.optimizer.rewrites.pattern import Rewrite
+from interposer.optimizer.rewrites.siblings import equal_layers
+
+__all__ = [
+    "DEFAULT_PASSES",
+    "INVERSE_CONVERSIONS",
+    "DropDeadLayers",
+    "Pass",
+    "PassRecord",
+    "RewritePass",
+    "SquashEqualLayers",
+    "insert_debug_layers",
+    "run_passes",
+]
+
+_log = logging.getLogger("interposer.optimizer")
+
+
+class Pass(Protocol):
+    """Something that changes a graph for the better, without changing what it computes."""
+
+    @property
+    def name(self) -> str:
+        """What the pass is called in records and messages."""
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Change the graph; tells how often it did what."""
+
+
+@dataclass(frozen=True)
+class RewritePass:
+    """Rewrites that are applied together until none finds anything."""
+
+    name: str
+    rewrites: tuple[Rewrite, ...]
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Apply the rewrites."""
+        return apply_rewrites(graph, self.rewrites)
+
+
+@dataclass(frozen=True)
+class SquashEqualLayers:
+    """Makes one layer of equal layers on equal inputs, constants among them."""
+
+    name: str = "squash equal layers"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Replace every layer that has an equal one before it."""
+        pairs = list(equal_layers(graph))
+        for layer, outputs in pairs:
+            replace(graph, layer, outputs, by=equal_layers.__name__)
+        return Rewritten(Counter({equal_layers.__name__: len(pairs)}))
+
+
+@dataclass(frozen=True)
+class DropDeadLayers:
+    """Removes what nothing depends on."""
+
+    name: str = "drop dead layers"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Remove the layers."""
+        return Rewritten(Counter({"erase_dead": len(graph.erase_dead())}))
+
+
+_MOVES: Final = (fold_constants, *IDENTITIES, *TRANSPOSES)
+
+DEFAULT_PASSES: Final[Sequence[Pass]] = (
+    DropDeadLayers(),
+    RewritePass("fold constants", (fold_constants, *IDENTITIES)),
+    SquashEqualLayers(),
+    RewritePass("join conversions", INVERSES),
+    RewritePass("join clamps", CLAMPS),
+    RewritePass("drop broadcasts", BROADCASTS),
+    RewritePass("join transposes", _MOVES),
+    RewritePass("fold pads", PADS),
+    RewritePass("fold batch normalizations", BATCH_NORMALIZATIONS),
+    RewritePass("join reshapes", (transpose_as_reshape, *RESHAPES, *_MOVES)),
+    SquashEqualLayers("squash layers that became equal"),
+)
+"""What `optimize` runs, in this order."""
+
+INVERSE_CONVERSIONS: Final[Sequence[Pass]] = (
+    RewritePass("drop inverse conversions", (drop_inserted_conversions, *INVERSES)),
+)
+"""What `optimize` runs after assignment, which may have inserted conversions in pairs."""
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did: how often each of its rewrites was applied, and how many layers there were and are.
+
+    `finished` is False where it was stopped because it came to no end.
+    """
+
+    name: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    layers_before: int = 0
+    layers_after: int = 0
+    finished: bool = True
+
+    @property
+    def changed(self) -> bool:
+        """True where it did anything."""
+        return any(self.counts.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "pass": self.name,
+            "counts": dict(self.counts),
+            "layers_before": self.layers_before,
+            "layers_after": self.layers_after,
+            "finished": self.finished,
+        }
+
+    def __str__(self) -> str:
+        done = ", ".join(f"{count} x {name}" for name, count in self.counts.items() if count)
+        return f"{self.name}: {self.layers_before} -> {self.layers_after} layers ({done or 'nothing to do'})"
+
+
+def run_passes(graph: Graph, passes: Iterable[Pass]) -> list[PassRecord]:
+    """Run passes on a graph and on the regions of its layers, and verify the graph after every one.
+
+    Raises:
+        VerificationError: a pass broke the graph; names it and what is broken.
+    """
+    records = []
+    for one in passes:
+        before = len(graph)
+        done = _apply(one, graph)
+        record = PassRecord(one.name, {k: n for k, n in done.counts.items() if n}, before, len(graph), done.finished)
+        if record.changed:
+            verify(graph, after=f"the pass {one.name!r}")
+            _log.info("%s", record)
+        records.append(record)
+    return records
+
+
+def _apply(one: Pass, graph: Graph) -> Rewritten:
+    done = one.apply(graph)
+    for region in (region for layer in graph for region in layer.regions):
+        inner = _apply(one, region)
+        done = Rewritten(done.counts + inner.counts, done.finished and inner.finished)
+    return done
+
+
+def insert_debug_layers(graph: Graph) -> list[Layer]:
+    """Put a Debug layer after every output of every layer but Output, Debug and Constant; returns them."""
+    watched = [layer for layer in graph.topological() if not isinstance(layer.op, Output | Debug | Constant)]
+    return [_watch(graph, value) for layer in watched for value in layer.outputs]
+
+
+def _watch(graph: Graph, value: Value) -> Layer:
+    watched = value.producer
+    debug = graph.add(Debug(watched.name, value.index), [value], name=f"DebugLayerAfter{watched.name}")
+    infer_layer(debug)
+    graph.replace_uses(value, debug.output, lambda use: use.layer is not debug)
+    return debug

@@ -1,0 +1,255 @@
+"""Floating-point types: a whole network in half precision, or one layer back in float32 where a backend lacks that.
+
+Both float16 and bfloat16 are for the whole network: conversions stand behind the inputs and before the outputs, which
+keep their type, and around layers that cannot do without float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.report import Message
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops import (
+    Constant,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    ConvertFp32ToBf16,
+    ConvertFp32ToFp16,
+    Input,
+    Output,
+)
+from interposer.optimizer.rewrites.conversions import INSERTED, INVERSES
+from interposer.optimizer.rewrites.driver import apply_rewrites
+from interposer.schema import Op
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["convert_layer_to_fp32", "has_half_types", "in_fp32", "reduce_precision"]
+
+FP32: Final = DataType.FLOAT32
+
+
+class Half(NamedTuple):
+    """A half-precision type: the layers that convert to it and from it, and its name in theirs."""
+
+    narrow: type[Op]
+    widen: type[Op]
+    title: str
+
+
+_HALVES: Final = {
+    DataType.FLOAT16: Half(ConvertFp32ToFp16, ConvertFp16ToFp32, "fp16"),
+    DataType.BFLOAT16: Half(ConvertFp32ToBf16, ConvertBf16ToFp32, "bf16"),
+}
+_TO_FP32: Final[Mapping[DataType, DataType]] = dict.fromkeys(_HALVES, FP32)
+_CONVERSIONS: Final = (ConvertFp32ToFp16, ConvertFp16ToFp32, ConvertFp32ToBf16, ConvertBf16ToFp32)
+
+
+# --- a whole network in half precision --------------------------------------------------------------------------------
+
+
+def reduce_precision(graph: Graph, dtype: DataType) -> list[Message]:
+    """Compute in `dtype`, FLOAT16 or BFLOAT16, what the graph computes in float32; inputs and outputs keep their type.
+
+    A layer stays in float32 where its operator wants that, where it has regions, and where one of its constants would
+    overflow to infinity; of the last kind the messages tell.
+
+    Raises:
+        InvalidArgumentError: another type.
+    """
+    if dtype not in _HALVES:
+        raise InvalidArgumentError(f"precision can be reduced to float16 or bfloat16, not to {dtype}")
+    reducer = _Reducer(graph, dtype)
+    order = graph.topological()
+    for layer in order:
+        reducer.visit(layer)
+    graph.erase_dead(layer for layer in order if isinstance(layer.op, Constant))
+    apply_rewrites(graph, INVERSES)
+    return reducer.messages
+
+
+class _Reducer:
+    """Reduces layers in running order; a value that another layer wants in the other type is converted once."""
+
+    def __init__(self, graph: Graph, dtype: DataType) -> None:
+        self.graph, self.dtype = graph, dtype
+        self.messages: list[Message] = []
+        self._narrow: dict[Value, Value] = {}
+        self._wide: dict[Value, Value] = {}
+        self._reduced: set[Value] = set()
+
+    def visit(self, layer: Layer) -> None:
+        """Reduce one layer, or give it the float32 that it needs."""
+        if isinstance(layer.op, Input | Constant):
+            return
+        if not any(info.dtype is FP32 for info in (*_infos(layer), *layer.output_infos)) and not self._took(layer):
+            return
+        op = self._reduced_op(layer)
+        for position, value in enumerate(layer.inputs):
+            if value is not None:
+                taken = self._widened(value, layer, position) if op is None else self._narrowed(value)
+                self.graph.set_input(layer, position, taken)
+        if op is not None:
+            _change_type(layer, op, {FP32: self.dtype})
+            self._reduced |= {value for value in layer.outputs if value.known.dtype is self.dtype}
+
+    def _took(self, layer: Layer) -> bool:
+        return any(value in self._reduced for value in layer.values)
+
+    def _reduced_op(self, layer: Layer) -> Op | None:
+        """The operator in half precision; None where the layer has to stay in float32."""
+        if isinstance(layer.op, Output) or not layer.op.executable or layer.regions:
+            return None
+        reduced = _retyped(layer, {FP32: self.dtype})
+        too_big = reduced and next((value for value in layer.values if self._overflows(value)), None)
+        if too_big:
+            text = f"layer {layer} stays in float32: its constant {too_big.name!r} is beyond the range of {self.dtype}"
+            self.messages.append(Message("warning", text))
+        return None if too_big else reduced
+
+    def _overflows(self, value: Value) -> bool:
+        if not value.is_constant or value.known.dtype is not FP32 or value in self._narrow:
+            return False
+        array = np.asarray(value.constant)
+        return bool((np.isinf(_cast(array, self.dtype)) & np.isfinite(array)).any())
+
+    def _narrowed(self, value: Value) -> Value:
+        if value.known.dtype is not FP32:
+            return value
+        if value not in self._narrow:
+            self._narrow[value] = _convert(self.graph, value, self.dtype, value.index, value.producer.name)
+        return self._narrow[value]
+
+    def _widened(self, value: Value, user: Layer, position: int) -> Value:
+        if value not in self._reduced:
+            return value
+        if value not in self._wide:
+            self._wide[value] = _convert(self.graph, value, FP32, position, user.name)
+        return self._wide[value]
+
+
+# --- one layer in float32 ---------------------------------------------------------------------------------------------
+
+
+def has_half_types(layer: Layer) -> bool:
+    """True where a layer takes or gives half-precision tensors and could do the same in float32."""
+    halves = any(info.dtype in _HALVES for info in (*_infos(layer), *layer.output_infos))
+    if not halves or layer.regions or isinstance(layer.op, _CONVERSIONS):
+        return False
+    return _retyped(layer, _TO_FP32) is not None
+
+
+def in_fp32(layer: Layer) -> SubgraphView:
+    """A view of a copy of the layer in float32, in a graph of its own, to ask backends about.
+
+    Raises:
+        InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
+    """
+    op = _retyped(layer, _TO_FP32)
+    if op is None:
+        raise InvalidArgumentError(f"layer {layer} cannot compute in float32")
+    graph = Graph(layer.name)
+    inputs = [None if value is None else _outside(graph, value) for value in layer.inputs]
+    outputs = [_with_types(info, _TO_FP32) for info in layer.output_infos]
+    copy = graph.add(op, inputs, name=layer.name, outputs=outputs, source=layer.source)
+    infer_layer(copy)
+    return SubgraphView(graph, [copy])
+
+
+def _outside(graph: Graph, value: Value) -> Value:
+    info = _with_types(value.known, _TO_FP32)
+    if value.is_constant:
+        return graph.constant(_cast(np.asarray(value.constant), info.dtype), like=info, name=value.name)
+    source = graph.add(Input(len(graph)), name=value.name, outputs=[info])
+    infer_layer(source)
+    return source.output
+
+
+def convert_layer_to_fp32(graph: Graph, layer: Layer) -> list[Layer]:
+    """Let a layer compute in float32 what it computes in half precision, converting before and behind it.
+
+    Returns the conversions, which need a backend yet; constants are converted at once.
+
+    Raises:
+        InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
+    """
+    op = _retyped(layer, _TO_FP32)
+    if op is None:
+        raise InvalidArgumentError(f"layer {layer} cannot compute in float32")
+    made: dict[Value, Value] = {}
+    halves = [(i, value) for i, value in enumerate(layer.inputs) if value and value.known.dtype in _HALVES]
+    for position, value in halves:
+        if value not in made:
+            made[value] = _convert(graph, value, FP32, position, layer.name)
+        graph.set_input(layer, position, made[value])
+    types = [value.known.dtype for value in layer.outputs]
+    _change_type(layer, op, _TO_FP32)
+    for value, dtype in zip(layer.outputs, types, strict=True):
+        if dtype in _HALVES and value.known.dtype is FP32:
+            made[value] = _convert_uses(graph, value, dtype)
+    graph.erase_dead(value.producer for _, value in halves if value.is_constant)
+    return [value.producer for value in made.values() if not value.is_constant]
+
+
+def _convert_uses(graph: Graph, value: Value, dtype: DataType) -> Value:
+    converted = _convert(graph, value, dtype, value.index, value.producer.name)
+    graph.replace_uses(value, converted, lambda use: use.layer is not converted.producer)
+    return converted
+
+
+# --- what both need ---------------------------------------------------------------------------------------------------
+
+
+def _infos(layer: Layer) -> tuple[TensorInfo, ...]:
+    return tuple(value.known for value in layer.values)
+
+
+def _with_types(info: TensorInfo, types: Mapping[DataType, DataType]) -> TensorInfo:
+    return info.with_dtype(types[info.dtype]) if info.dtype in types else info
+
+
+def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
+    """The layer's operator with all its types changed; None where it does not work on tensors of the other types."""
+    values = layer.op.attribute_values()
+    changes = {name: types[value] for name, value in values.items() if isinstance(value, DataType) and value in types}
+    try:
+        op = layer.op.replace(**changes) if changes else layer.op
+    except InvalidArgumentError:
+        return None
+    infos = [None if value is None else _with_types(value.known, types) for value in layer.inputs]
+    return None if op.violations(*infos) else op
+
+
+def _change_type(layer: Layer, op: Op, types: Mapping[DataType, DataType]) -> None:
+    """Set a layer's operator, and its outputs' infos as far as they follow from the inputs'."""
+    layer.op = op
+    inferred = op.infer_infos(*layer.input_infos)
+    for value, info in zip(layer.outputs, inferred, strict=True):
+        if value.declared is not None and (info is None or info.dtype is not value.declared.dtype):
+            value.declared = _with_types(value.declared, types)
+    infer_layer(layer)
+
+
+def _cast(array: Array, dtype: DataType) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        return array.astype(dtype.numpy)
+
+
+def _convert(graph: Graph, value: Value, dtype: DataType, slot: int, name: str) -> Value:
+    """The value in another type: a constant at once, anything else by a layer of conversion."""
+    info = value.known
+    if value.is_constant:
+        return graph.constant(_cast(np.asarray(value.constant), dtype), name=value.name)
+    widening = dtype is FP32
+    half = _HALVES[info.dtype if widening else dtype]
+    title = f"convert_{half.title}_to_fp32" if widening else f"convert_fp32_to_{half.title}"
+    op = half.widen() if widening else half.narrow()
+    layer = graph.add(op, [value], name=f"{title}-{slot}-{name}", source=INSERTED)
+    infer_layer(layer)
+    return layer.output

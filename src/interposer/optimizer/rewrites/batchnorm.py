@@ -1,0 +1,69 @@
+"""Batch normalization that becomes part of the convolution before it.
+
+This rounds in another order: results agree within ordinary float tolerance, not to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops import BatchNormalization, Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.optimizer.rewrites.pattern import New, Producer, Replacement, above, constant, rewrite
+from interposer.types import Array, DataType
+
+__all__ = ["BATCH_NORMALIZATIONS"]
+
+_FLOATS: Final = frozenset({DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64, DataType.BFLOAT16})
+Convolution: TypeAlias = Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d
+
+
+@rewrite(BatchNormalization)
+def fold_batch_normalization(op: BatchNormalization, layer: Layer) -> Replacement:
+    """A BatchNormalization that alone uses a convolution is another weight and bias of the convolution."""
+    found = above(layer.inputs[0], Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+    if found is None or not _can_fold(found, op, layer):
+        return None
+    image, weights, *rest = found.layer.values
+    made = _folded(found.op, weights, rest[0] if rest else None, op, layer)
+    if not all(np.isfinite(array).all() for array in made):
+        return None
+    names = (weights.name, rest[0].name if rest else f"bias-{found.layer.name}")
+    constants = [constant(array, name=name) for array, name in zip(made, names, strict=True)]
+    return New(found.op, [image, *constants], like=found.layer)
+
+
+def _can_fold(found: Producer[Convolution], op: BatchNormalization, layer: Layer) -> bool:
+    parameters = (*found.layer.values[1:], *layer.values[1:])
+    same_channels = op.data_layout.channels_last == found.op.data_layout.channels_last
+    grouped = isinstance(found.op, TransposeConvolution2d) and found.op.groups > 1
+    return (
+        same_channels
+        and not grouped
+        and len(found.layer.output.uses) == 1
+        and layer.output.known == found.layer.output.known
+        and all(value.is_constant and value.known.dtype in _FLOATS for value in parameters)
+    )
+
+
+def _folded(
+    convolution: Convolution, weights: Value, bias: Value | None, op: BatchNormalization, layer: Layer
+) -> tuple[Array, Array]:
+    """The new weights and bias, computed in double precision."""
+    with np.errstate(all="ignore"):
+        mean, variance, beta, gamma = (_doubles(value) for value in layer.values[1:])
+        scale = gamma / np.sqrt(variance + op.eps)
+        shift = beta + ((0 if bias is None else _doubles(bias)) - mean) * scale
+        by_channel = scale if isinstance(convolution, DepthwiseConvolution2d) else scale.reshape(-1, 1, 1, 1)
+        scaled = np.asarray(weights.constant, np.float64) * by_channel
+        return scaled.astype(weights.known.dtype.numpy), shift.astype((bias or weights).known.dtype.numpy)
+
+
+def _doubles(value: Value) -> NDArray[np.float64]:
+    return np.asarray(value.constant, np.float64).reshape(-1)
+
+
+BATCH_NORMALIZATIONS: Final = (fold_batch_normalization,)

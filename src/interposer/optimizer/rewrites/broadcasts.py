@@ -1,0 +1,32 @@
+"""Broadcasting that the operators do by themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops import BroadcastTo, Comparison, ElementwiseBinary, LogicalBinary, Prelu, Where
+from interposer.optimizer.rewrites.pattern import New, Replacement, above, gives, keeps_codes, rewrite
+from interposer.schema import Op
+
+__all__ = ["BROADCASTS"]
+
+
+@rewrite(ElementwiseBinary, Comparison, LogicalBinary, Where, Prelu)
+def drop_broadcast(op: Op, layer: Layer) -> Replacement:
+    """An elementwise layer does without a BroadcastTo where its own broadcasting gives the same shape."""
+    for position, value in enumerate(layer.values):
+        narrow = [*layer.values]
+        narrow[position] = _before_broadcast(value)
+        info = gives(op, narrow) if narrow[position] is not value else None
+        if info is not None and info.shape == layer.output.known.shape:
+            return New(op, narrow)
+    return None
+
+
+def _before_broadcast(value: Value) -> Value:
+    broadcast = above(value, BroadcastTo)
+    return broadcast.layer.values[0] if broadcast and keeps_codes(broadcast.layer) else value
+
+
+BROADCASTS: Final = (drop_broadcast,)

@@ -1,0 +1,86 @@
+"""Clamps: maximum and minimum with constants, and activations that bound what is bounded already."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops import Activation, ActivationFunction, Maximum, Minimum
+from interposer.optimizer.rewrites.pattern import New, Replacement, above, rewrite, scalar
+
+__all__ = ["CLAMPS"]
+
+
+class Bounds(NamedTuple):
+    """The interval that values are clamped to."""
+
+    low: float
+    high: float
+
+    def clamp(self, value: float) -> float:
+        """The nearest number in the interval."""
+        return min(self.high, max(self.low, value))
+
+    def activation(self) -> Activation | None:
+        """The activation that clamps so; None where none does with finite parameters."""
+        if self.high == math.inf:
+            return Activation(ActivationFunction.RELU) if self.low == 0 else None
+        return Activation(ActivationFunction.BOUNDED_RELU, self.high, self.low) if self.low > -math.inf else None
+
+
+class Limit(NamedTuple):
+    """A value that a layer bounds by a number, on one side."""
+
+    value: Value
+    bound: float
+
+
+@rewrite(Minimum, Maximum)
+def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
+    """Minimum with one number after Maximum with a lower one, or the other way round, is a bounded ReLU."""
+    outer = _limit(layer)
+    below = above(outer.value, Maximum if isinstance(op, Minimum) else Minimum) if outer else None
+    inner = _limit(below.layer) if below else None
+    if outer is None or inner is None:
+        return None
+    bounds = Bounds(inner.bound, outer.bound) if isinstance(op, Minimum) else Bounds(outer.bound, inner.bound)
+    activation = bounds.activation() if bounds.low <= bounds.high else None
+    return None if activation is None else New(activation, [inner.value])
+
+
+def _limit(layer: Layer) -> Limit | None:
+    """What a Minimum or Maximum bounds, and by which number, where nothing else about the tensor changes."""
+    for value, other in (layer.values, reversed(layer.values)):
+        bound, info = scalar(other), value.known
+        alike = layer.output.known == info and other.known.quantization == info.quantization
+        if bound is not None and alike and (info.dtype.is_float or info.is_quantized):
+            return Limit(value, bound)
+    return None
+
+
+@rewrite(Activation)
+def join_clamps(op: Activation, layer: Layer) -> Replacement:
+    """A clamp after a clamp is one; it is the first one where the second bounds no further."""
+    inner = above(layer.inputs[0], Activation)
+    outer_bounds = _bounds(op)
+    inner_bounds = _bounds(inner.op) if inner else None
+    if inner is None or outer_bounds is None or inner_bounds is None:
+        return None
+    if inner.layer.output.known != layer.output.known:
+        return None
+    joined = Bounds(*map(outer_bounds.clamp, inner_bounds))
+    if joined == inner_bounds:
+        return inner.layer.output
+    activation = joined.activation()
+    same = inner.layer.values[0].known == layer.output.known
+    return New(activation, inner.layer.inputs) if activation and same else None
+
+
+def _bounds(op: Activation) -> Bounds | None:
+    if op.function is ActivationFunction.RELU:
+        return Bounds(0, math.inf)
+    return Bounds(op.b, op.a) if op.function is ActivationFunction.BOUNDED_RELU else None
+
+
+CLAMPS: Final = (bound_by_activation, join_clamps)

@@ -1,0 +1,60 @@
+"""What can be computed before running: layers on constants."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from interposer.errors import InterposerError
+from interposer.ir.graph import Layer
+from interposer.kernels import evaluate
+from interposer.ops import Cast, Constant, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize
+from interposer.optimizer.rewrites.pattern import Replacement, constant, rewrite
+from interposer.schema import Op
+from interposer.types import Array
+
+__all__ = ["MAX_GROWTH", "fold_constants"]
+
+_log = logging.getLogger("interposer.optimizer")
+MAX_GROWTH: Final = 1 << 20
+"""Bytes up to which a folded constant may be larger than what it is made of."""
+_RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
+
+
+@rewrite(Op)
+def fold_constants(op: Op, layer: Layer) -> Replacement:
+    """A layer whose inputs are all constant is a constant, unless that would be much larger than its inputs.
+
+    So is a layer whose result shape inference knows. Weights that get another type are folded at any size.
+    """
+    if not op.executable or layer.regions or not _is_small(layer):
+        return None
+    values = _values(layer)
+    if values is None:
+        return None
+    pairs = zip(values, layer.output_infos, strict=True)
+    made = tuple(constant(value, info.quantization) for value, info in pairs)
+    return made[0] if len(made) == 1 else made
+
+
+def _is_small(layer: Layer) -> bool:
+    outputs = layer.output_infos
+    if not outputs or not all(info.is_concrete for info in outputs):
+        return False
+    size = sum(info.num_bytes for info in outputs)
+    given = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
+    return isinstance(layer.op, _RETYPE) or size <= max(MAX_GROWTH, given)
+
+
+def _values(layer: Layer) -> list[Array] | None:
+    known = [value.constant for value in layer.outputs]
+    if all(array is not None for array in known):
+        return [array for array in known if array is not None]
+    if not layer.inputs or not all(isinstance(value.producer.op, Constant) for value in layer.values):
+        return None
+    arrays = [None if value is None else value.constant for value in layer.inputs]
+    try:
+        return evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
+    except InterposerError as error:
+        _log.debug("layer %s is not folded: %s", layer, error)
+        return None

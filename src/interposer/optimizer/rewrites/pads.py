@@ -1,0 +1,111 @@
+"""Pads that the padding of a window takes over."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Convolution2d,
+    DepthwiseConvolution2d,
+    Pad,
+    PaddingMethod,
+    PaddingMode,
+    Pooling2d,
+    PoolingAlgorithm,
+)
+from interposer.optimizer.rewrites.pattern import New, Replacement, above, gives, keeps_codes, rewrite
+from interposer.types import DataLayout
+
+__all__ = ["PADS"]
+
+
+class Border(NamedTuple):
+    """What a Pad adds around an image."""
+
+    image: Value
+    value: float
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+
+def _border(value: Value | None, layout: DataLayout) -> Border | None:
+    """The border that a Pad puts around the image, where it adds one value and nothing along batch and channels."""
+    pad = above(value, Pad)
+    if pad is None or pad.op.padding_mode is not PaddingMode.CONSTANT or not keeps_codes(pad.layer):
+        return None
+    height, width, _ = layout.axes()
+    pads = pad.op.pad_list
+    others = [pair for axis, pair in enumerate(pads) if axis not in (height, width)]
+    if any(map(any, others)):
+        return None
+    return Border(pad.layer.values[0], pad.op.pad_value, *pads[height], *pads[width])
+
+
+@rewrite(Convolution2d, DepthwiseConvolution2d)
+def fold_pad_into_convolution(op: Convolution2d | DepthwiseConvolution2d, layer: Layer) -> Replacement:
+    """A convolution pads with zeros itself; what it pads already is added to."""
+    border = _border(layer.inputs[0], op.data_layout)
+    if border is None or border.value != 0:
+        return None
+    return New(op.replace(**_pads(op, border)), [border.image, *layer.inputs[1:]])
+
+
+def _pads(op: Convolution2d | DepthwiseConvolution2d | Pooling2d, border: Border) -> dict[str, int]:
+    sides = ("top", "bottom", "left", "right")
+    return {f"pad_{side}": getattr(op, f"pad_{side}") + getattr(border, side) for side in sides}
+
+
+@rewrite(Pooling2d)
+def fold_pad_into_pooling(op: Pooling2d, layer: Layer) -> Replacement:
+    """A pooling pads itself: with what never wins a maximum, or with zeros that count in a mean.
+
+    A mean of quantized numbers is left alone, as it may be rounded in another way.
+    """
+    border = _border(layer.inputs[0], op.data_layout)
+    if border is None or not (op.pool_width and op.pool_height):
+        return None
+    pads = _pads(op, border)
+    if op.pool_type is PoolingAlgorithm.MAX:
+        fits, method = _never_wins(op, border, pads), op.padding_method
+    else:
+        fits, method = _counts_as_zero(op, border), PaddingMethod.IGNORE_VALUE
+    padded = op.replace(**pads, padding_method=method)
+    return New(padded, [border.image]) if fits and gives(padded, [border.image]) == layer.output.known else None
+
+
+def _never_wins(op: Pooling2d, border: Border, pads: dict[str, int]) -> bool:
+    """True where every window has a cell of the image, which is not less than the border."""
+    high = max(pads["pad_top"], pads["pad_bottom"]) < op.pool_height
+    wide = max(pads["pad_left"], pads["pad_right"]) < op.pool_width
+    return high and wide and op.dilation_x == op.dilation_y == 1 and border.value <= _least(border.image)
+
+
+def _counts_as_zero(op: Pooling2d, border: Border) -> bool:
+    own = op.pad_top or op.pad_bottom or op.pad_left or op.pad_right
+    same = op.padding_method is PaddingMethod.IGNORE_VALUE or not own
+    return same and border.value == 0 and not border.image.known.is_quantized
+
+
+def _least(value: Value) -> float:
+    """A number that no element is less than."""
+    info = value.known
+    least = -math.inf
+    if info.is_quantized:
+        least = (np.iinfo(info.dtype.numpy).min - info.zero_point) * info.scale
+    activation = above(value, Activation)
+    if activation is None:
+        return least
+    bounds = {ActivationFunction.RELU: 0.0, ActivationFunction.SIGMOID: 0.0}
+    bounds[ActivationFunction.BOUNDED_RELU] = activation.op.b
+    return max(least, bounds.get(activation.op.function, least))
+
+
+PADS: Final = (fold_pad_into_convolution, fold_pad_into_pooling)

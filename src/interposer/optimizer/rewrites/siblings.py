@@ -1,0 +1,56 @@
+"""Equal layers on equal inputs, constants among them, are one layer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops import Constant, Input, Output, PreCompiled, StandIn
+from interposer.types import Array
+
+__all__ = ["equal_layers"]
+
+
+def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
+    """Every layer that computes what an earlier one does, with the outputs of the earlier one; changes nothing.
+
+    The earlier ones are kept themselves, so that the pairs can be applied in any order.
+    """
+    order = graph.topological()
+    alike = Counter(_look(layer) for layer in order if isinstance(layer.op, Constant))
+    same: dict[Value, Value] = {}
+    first: dict[Hashable, Layer] = {}
+    for layer in order:
+        if not _may_be_shared(layer) or alike.get(_look(layer)) == 1:
+            continue
+        kept = first.setdefault(_key(layer, same), layer)
+        if kept is not layer:
+            same.update(zip(layer.outputs, kept.outputs, strict=True))
+            yield layer, kept.outputs
+
+
+def _may_be_shared(layer: Layer) -> bool:
+    if not layer.op.pure or isinstance(layer.op, Input | Output | StandIn | PreCompiled):
+        return False
+    return bool(layer.outputs) and not layer.regions
+
+
+def _look(layer: Layer) -> Hashable:
+    """What equal constants have in common and can be told at once."""
+    return layer.output.info if isinstance(layer.op, Constant) else None
+
+
+def _key(layer: Layer, same: Mapping[Value, Value]) -> Hashable:
+    infos, place = layer.output_infos, (layer.hint, layer.backend)
+    if isinstance(layer.op, Constant):
+        return (infos, place, _digest(layer.op.value))
+    inputs = tuple(None if value is None else same.get(value, value) for value in layer.inputs)
+    return (layer.op, infos, place, inputs)
+
+
+def _digest(array: Array) -> Hashable:
+    if array.dtype.kind == "O":
+        return tuple(array.ravel().tolist())
+    return hashlib.blake2b(array.tobytes()).digest()
