@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Graph, Layer, Value
@@ -75,11 +76,26 @@ class OptimizationViews:
             BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose
                 border differs from the part's.
         """
-        faults = [*self._part_faults(), *(text for one in self.substitutions for text in _border_faults(one))]
+        faults = list(self._kind_faults())
+        faults += () if faults else self._part_faults()
+        faults += () if faults else [text for one in self.substitutions for text in _border_faults(one)]
         if not faults and not quotient_is_acyclic(self.view.graph, [one.part.layers for one in self.substitutions]):
             faults.append("the substituted parts would depend on each other in a cycle")
         if faults:
             raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(faults)}")
+
+    def _kind_faults(self) -> Iterator[str]:
+        for one in self.substitutions:
+            yield from _wrong(one, Substitution, "a substitution")
+            if isinstance(one, Substitution):
+                yield from _wrong(one.part, SubgraphView, "a substituted part")
+                yield from _wrong(one.replacement, Op | Graph, "a replacement")
+                yield from (fault for value in one.inputs or () for fault in _wrong(value, Value, "an input"))
+        for failure in self.failed:
+            yield from _wrong(failure, Failure, "a failure")
+            if isinstance(failure, Failure):
+                yield from _wrong(failure.part, SubgraphView, "a failed part")
+                yield from _wrong(failure.reason, str, "the reason of a failure")
 
     def _part_faults(self) -> Iterator[str]:
         seen: set[int] = set()
@@ -94,12 +110,18 @@ class OptimizationViews:
                 seen.add(layer.guid)
 
 
+def _wrong(given: object, kind: Any, what: str) -> Iterator[str]:
+    if not isinstance(given, kind):
+        wanted = " or ".join(one.__name__ for one in getattr(kind, "__args__", (kind,)))
+        yield f"{what} is {given!r}; expected {wanted}"
+
+
 def _border_faults(substitution: Substitution) -> Iterator[str]:
     wanted = len(substitution.part.outputs)
     allowed = set(substitution.part.operands)
     for value in substitution.entering:
         if value not in allowed:
-            yield f"the value {value.name} does not come into the part"
+            yield f"the value {value.name!r} does not come into the part"
     if isinstance(substitution.replacement, Graph):
         yield from _count_faults(substitution, substitution.replacement)
     elif substitution.replacement.num_results() != wanted:
@@ -113,3 +135,6 @@ def _count_faults(substitution: Substitution, graph: Graph) -> Iterable[str]:
         yield f"the replacement has {len(graph.inputs)} inputs, but the part has {inputs}"
     if len(graph.outputs) != outputs:
         yield f"the replacement has {len(graph.outputs)} outputs, but the part has {outputs}"
+    yield from (
+        f"output {layer.name!r} of the replacement is not connected" for layer in graph.outputs if not layer.values
+    )

@@ -9,6 +9,7 @@ from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.registry import checked
 from interposer.errors import BackendContractError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer
+from interposer.ir.optimized import AbsentBackend
 from interposer.ir.report import Message, Placement, Refusal
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
 from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32
@@ -34,22 +35,27 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
     except Exception as error:
         _log.warning("backend %s could not say what it supports", backend.id, exc_info=True)
         return [Support.no(f"asking it raised {type(error).__name__}: {error}")] * len(view)
-    if any(not isinstance(one, Support) for one in checked(answer, list, "query", backend.id)):
+    verdicts: list[Support] = checked(answer, list, "query", backend.id)
+    for verdict in verdicts:
+        checked(verdict, Support, "query", backend.id)
+    if len(verdicts) != len(view):
         raise BackendContractError(
-            f"{backend.id}: query gave something other than a list of Support", backend=backend.id
+            f"query of backend {backend.id!r} gave {len(verdicts)} verdicts for {len(view)} layers", backend=backend.id
         )
-    if len(answer) != len(view):
-        raise BackendContractError(
-            f"{backend.id}: query gave {len(answer)} verdicts for {len(view)} layers", backend=backend.id
-        )
-    return answer
+    return verdicts
 
 
 class Assigner:
     """Assigns the layers of one graph, and keeps what was said: `refusals`, `messages` and `placements`."""
 
-    def __init__(self, graph: Graph, backends: Sequence[Backend], options: Mapping[str, Options]) -> None:
-        self.graph, self.backends, self._options = graph, tuple(backends), options
+    def __init__(
+        self,
+        graph: Graph,
+        backends: Sequence[Backend],
+        options: Mapping[str, Options],
+        absent: Iterable[AbsentBackend] = (),
+    ) -> None:
+        self.graph, self.backends, self._options, self._absent = graph, tuple(backends), options, tuple(absent)
         self._refusals: dict[tuple[int, str], Refusal] = {}
         self.messages: list[Message] = []
         self.placements: dict[str, Placement] = {}
@@ -78,7 +84,7 @@ class Assigner:
             for backend in self.backends:
                 remaining = self._offer(backend, remaining, remaining, added)
             if remaining:
-                raise _unsupported(remaining, self.refusals, [backend.id for backend in self.backends])
+                raise self._unsupported(remaining)
             remaining = added
 
     def refuse(self, backend: Backend, layers: Iterable[Layer], reason: str) -> None:
@@ -131,6 +137,18 @@ class Assigner:
         self.messages.append(Message(level, text, refusals))
         _log.info("%s", text)
 
+    def _unsupported(self, layers: Sequence[Layer]) -> UnsupportedLayerError:
+        said: dict[str, list[Refusal]] = {layer.name: [] for layer in layers}
+        for refusal in self.refusals:
+            if refusal.layer in said:
+                said[refusal.layer].append(refusal)
+        ids: list[str] = [backend.id for backend in self.backends]
+        texts = [_paragraph(layer, said[layer.name], ids) for layer in layers]
+        head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
+        absent = [f"  {one.id} is absent: {one.reason}" for one in self._absent]
+        kept = [refusal for found in said.values() for refusal in found]
+        return UnsupportedLayerError("\n".join(head + texts + absent), kept)
+
     def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
         """A function that asks a backend about all layers of `snapshot`, once, when it is first called for it."""
         known: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -150,17 +168,6 @@ class Assigner:
 def _types(infos: Iterable[object]) -> str:
     names = dict.fromkeys(str(getattr(info, "dtype", "nothing")) for info in infos if info is not None)
     return "+".join(names) or "nothing"
-
-
-def _unsupported(layers: Sequence[Layer], refusals: Iterable[Refusal], backends: list[str]) -> UnsupportedLayerError:
-    said: dict[str, list[Refusal]] = {layer.name: [] for layer in layers}
-    for refusal in refusals:
-        if refusal.layer in said:
-            said[refusal.layer].append(refusal)
-    texts = [_paragraph(layer, said[layer.name], backends) for layer in layers]
-    head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
-    kept = [refusal for found in said.values() for refusal in found]
-    return UnsupportedLayerError("\n".join(head + texts), kept)
 
 
 def _paragraph(layer: Layer, refusals: Iterable[Refusal], backends: list[str]) -> str:

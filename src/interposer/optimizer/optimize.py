@@ -10,7 +10,7 @@ from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
-from interposer.ir.report import Message
+from interposer.ir.report import Message, Placement
 from interposer.ir.verify import verify
 from interposer.optimizer.assign import Assigner, is_placed_by_a_backend
 from interposer.optimizer.handles import insert_copies
@@ -47,9 +47,10 @@ def optimize(
     options = options or OptimizerOptions()
     chosen, absent = choose_backends(backends, device_spec or DeviceSpec.default())
     ids = tuple(backend.id for backend in chosen)
-    graph = _prepared(network, options, ids)
-    assigner = Assigner(graph, chosen, options.model_options)
+    graph, messages = _prepared(network, options, ids)
+    assigner = Assigner(graph, chosen, options.model_options, absent)
     assigner.messages += [Message("warning", f"backend {one.id!r} is skipped: {one.reason}") for one in absent]
+    assigner.messages += messages
     assigner.assign(filter(is_placed_by_a_backend, graph.topological()))
     run_passes(graph, INVERSE_CONVERSIONS)
     verify(graph, after="assignment")
@@ -63,7 +64,7 @@ def optimize(
     return OptimizedNetwork(
         graph=graph,
         preferences=ids,
-        placements=tuple(assigner.placements.values()),
+        placements=_placements(assigner, snapshot),
         refusals=assigner.refusals,
         messages=tuple(assigner.messages),
         copies=tuple(copies),
@@ -74,19 +75,25 @@ def optimize(
     )
 
 
-def _prepared(network: Network, options: OptimizerOptions, ids: tuple[str, ...]) -> Graph:
+def _placements(assigner: Assigner, snapshot: Graph) -> tuple[Placement, ...]:
+    """Those of the layers that are still there; conversions may have been placed and have gone since."""
+    names = {layer.name for graph in (snapshot, assigner.graph) for layer in graph}
+    return tuple(one for one in assigner.placements.values() if one.layer in names)
+
+
+def _prepared(network: Network, options: OptimizerOptions, ids: tuple[str, ...]) -> tuple[Graph, list[Message]]:
     network.validate()
-    graph = network.graph.clone()
+    graph, messages = network.graph.clone(), list[Message]()
     _set_hints(graph, options.hints, ids)
     infer_graph(graph)
     if options.rewrite:
         run_passes(graph, DEFAULT_PASSES)
     if options.reduce_fp32_to_fp16:
-        reduce_precision(graph, DataType.FLOAT16)
+        messages += reduce_precision(graph, DataType.FLOAT16)
     if options.reduce_fp32_to_bf16:
-        reduce_precision(graph, DataType.BFLOAT16)
+        messages += reduce_precision(graph, DataType.BFLOAT16)
     verify(graph, after="the rewrites")
-    return graph
+    return graph, messages
 
 
 def _set_hints(graph: Graph, hints: Mapping[str, str], ids: tuple[str, ...]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from interposer.backend import Backend, OptimizationViews, SubgraphView, Substitution
 from interposer.backend.registry import checked
-from interposer.errors import BackendContractError
+from interposer.errors import BackendContractError, InterposerError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.subgraph import select
@@ -56,17 +57,31 @@ def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> Optimizati
         _log.warning("backend %s could not optimize a part", backend.id, exc_info=True)
         return OptimizationViews.all_failed(view, f"optimize_subgraph raised {type(error).__name__}: {error}")
     views: OptimizationViews = checked(answer, OptimizationViews, "optimize_subgraph", backend.id)
-    try:
+    if views.view is not view:
+        raise BackendContractError(
+            f"backend {backend.id!r}: optimize_subgraph gave an answer for another view", backend=backend.id
+        )
+    with _blaming(backend):
         views.validate()
-    except BackendContractError as error:
-        raise BackendContractError(f"backend {backend.id!r}: {error}", backend=backend.id) from None
     return views
+
+
+@contextmanager
+def _blaming(backend: Backend) -> Iterator[None]:
+    try:
+        yield
+    except InterposerError as error:
+        raise BackendContractError(f"backend {backend.id!r}: {error}", backend=backend.id) from error
+    except Exception as error:
+        text = f"the answer of optimize_subgraph cannot be read, {type(error).__name__}: {error}"
+        raise BackendContractError(f"backend {backend.id!r}: {text}", backend=backend.id) from error
 
 
 def _apply(assigner: Assigner, backend: Backend, answer: OptimizationViews, offered: set[tuple[int, str]]) -> None:
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
-        made = _substitute(assigner.graph, backend, substitution, stands_for)
+        with _blaming(backend):
+            made = _substitute(assigner.graph, backend, substitution, stands_for)
         offered |= {(layer.guid, backend.id) for layer in made}
         for layer in substitution.part:
             known = assigner.placements[layer.name]
@@ -89,19 +104,25 @@ def _substitute(
         layer.backend = backend.id
         layer.replaced = tuple(one.name for one in part)
     for old, new in zip(part.outputs, outputs, strict=True):
-        _check_same_info(backend, old, new)
+        _check_same_info(old, new)
         graph.replace_uses(old, new, lambda use: use.layer not in part)
         stands_for[old] = new
     for layer in reversed(part.layers):
         graph.erase(layer)
+    if isinstance(substitution.replacement, Op):
+        graph.rename(made[0], _name(substitution))
     return made
+
+
+def _name(substitution: Substitution) -> str:
+    layers, op = substitution.part.layers, substitution.replacement
+    return f"{op.op_name()}:{layers[0].name}" if isinstance(op, PreCompiled) else layers[-1].name
 
 
 def _layer_in_place(
     graph: Graph, op: Op, entering: list[Value], part: SubgraphView
 ) -> tuple[list[Layer], tuple[Value, ...]]:
-    name = f"{op.op_name()}:{part.layers[0].name}" if isinstance(op, PreCompiled) else part.layers[-1].name
-    layer = graph.add(op, entering, name=name, outputs=[value.info for value in part.outputs])
+    layer = graph.add(op, entering, outputs=[value.info for value in part.outputs])
     faults = infer_layer(layer)
     if faults:
         raise BackendContractError(f"the substitution {op!r} does not fit: {'; '.join(faults)}")
@@ -120,8 +141,6 @@ def _graph_in_place(graph: Graph, body: Graph, entering: list[Value]) -> tuple[l
     return [one for one in made if is_placed_by_a_backend(one)], tuple(known[one.values[0]] for one in body.outputs)
 
 
-def _check_same_info(backend: Backend, old: Value, new: Value) -> None:
+def _check_same_info(old: Value, new: Value) -> None:
     if old.known != new.known:
-        raise BackendContractError(
-            f"backend {backend.id!r} replaced the tensor {old.name!r}, {old.info}, by {new.info}", backend=backend.id
-        )
+        raise BackendContractError(f"the tensor {old.name!r}, {old.info}, is replaced by {new.info}")
