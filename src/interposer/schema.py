@@ -29,7 +29,19 @@ from interposer.codec import Codec, codec_of
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.types import DataType, TensorInfo
 
-__all__ = ["Attribute", "Op", "Operand", "Result", "attribute", "op", "op_class", "operand", "registered_ops", "result"]
+__all__ = [
+    "Attribute",
+    "Op",
+    "Operand",
+    "Result",
+    "annotation",
+    "attribute",
+    "op",
+    "op_class",
+    "operand",
+    "registered_ops",
+    "result",
+]
 
 _MISSING: Final = object()
 _T = TypeVar("_T")
@@ -392,12 +404,13 @@ class Op:
 
 def _codec(cls: type[Op], name: str) -> Codec:
     try:
-        return codec_of(_hint(cls, name))
+        return codec_of(annotation(cls, name))
     except (InvalidArgumentError, NameError, TypeError) as error:
         raise InvalidArgumentError(f"{cls.__name__}.{name}: {error}") from error
 
 
-def _hint(cls: type, name: str) -> Any:
+def annotation(cls: type[Op], name: str) -> Any:
+    """The type that an operator's attribute is annotated with."""
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
     return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint

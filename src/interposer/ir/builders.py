@@ -1,9 +1,1085 @@
-"""Methods that add one layer each. Generated from the operators' declarations; do not edit."""
+"""Methods that add one layer each. Written by tools/generate.py from the operators' declarations; do not edit."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.blocks import (
+    BatchToSpaceNd,
+    ChannelShuffle,
+    DepthToSpace,
+    DepthToSpaceMode,
+    SpaceToBatchNd,
+    SpaceToDepth,
+)
+from interposer.ops.control import Debug, MemCopy, MemImport, Merge, PreCompiled, StandIn, Switch
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Prelu,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.normalization import (
+    BatchNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LayerNormalization,
+    Normalization,
+    NormalizationAlgorithmChannel,
+    NormalizationAlgorithmMethod,
+)
+from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.quantization import (
+    Cast,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    ConvertFp32ToBf16,
+    ConvertFp32ToFp16,
+    Dequantize,
+    FakeQuantization,
+    Quantize,
+    RoundingMethod,
+)
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    Permute,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.types import DataLayout, DataType
+
+if TYPE_CHECKING:
+    from interposer.ir.graph import Layer, Value
+    from interposer.schema import Op
+    from interposer.types import TensorInfo
 
 __all__ = ["Builders"]
 
 
-class Builders:
-    """A method for every operator."""
+class Builders(ABC):
+    """A method for every operator: operands by position, None for one that is absent, and attributes by name."""
+
+    @abstractmethod
+    def add_layer(
+        self,
+        op: Op,
+        *values: Value | Layer | None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+        source: str = "",
+    ) -> Layer:
+        """Add a layer that runs `op` on `values`."""
+
+    def add_activation_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        function: ActivationFunction = ActivationFunction.SIGMOID,
+        a: float = 0.0,
+        b: float = 0.0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Apply a function to every element; `a` and `b` are the function's parameters."""
+        op = Activation(function=function, a=a, b=b)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_log_softmax_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        beta: float = 1.0,
+        axis: int = -1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The logarithm of `Softmax`: beta * x - log(sum of exp(beta * x))."""
+        op = LogSoftmax(beta=beta, axis=axis)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_softmax_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        beta: float = 1.0,
+        axis: int = -1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Turn scores into probabilities along an axis: exp(beta * x) / sum of exp(beta * x)."""
+        op = Softmax(beta=beta, axis=axis)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_batch_to_space_nd_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        block_shape: tuple[int, ...] = (1, 1),
+        crops: tuple[tuple[int, int], ...] = ((0, 0), (0, 0)),
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Move blocks out of the batch back into the image axes and crop these: the inverse of `SpaceToBatchNd`."""
+        op = BatchToSpaceNd(block_shape=block_shape, crops=crops, data_layout=data_layout)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_channel_shuffle_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        num_groups: int,
+        axis: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Deal the elements of an axis out: seen as (groups, members), the axis is read members first."""
+        op = ChannelShuffle(num_groups=num_groups, axis=axis)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_depth_to_space_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        block_size: int,
+        data_layout: DataLayout = DataLayout.NHWC,
+        mode: DepthToSpaceMode = DepthToSpaceMode.DCR,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Move blocks of channels into the height and width of an image."""
+        op = DepthToSpace(block_size=block_size, data_layout=data_layout, mode=mode)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_space_to_batch_nd_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        block_shape: tuple[int, ...] = (1, 1),
+        pad_list: tuple[tuple[int, int], ...] = ((0, 0), (0, 0)),
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pad the image axes with zeros and move blocks of them into the batch."""
+        op = SpaceToBatchNd(block_shape=block_shape, pad_list=pad_list, data_layout=data_layout)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_space_to_depth_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        block_size: int,
+        data_layout: DataLayout = DataLayout.NHWC,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Move blocks of the height and width of an image into its channels."""
+        op = SpaceToDepth(block_size=block_size, data_layout=data_layout)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_debug_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        watched: str = "",
+        slot: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pass a tensor on and show it: to the registered callback, or as a line of JSON on standard output."""
+        op = Debug(watched=watched, slot=slot)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_mem_copy_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Copy a tensor from the memory of one backend to that of another; the optimizer inserts it."""
+        return self.add_layer(MemCopy(), input, name=name, outputs=outputs)
+
+    def add_mem_import_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Let a backend use the memory of another one in place; the optimizer inserts it."""
+        return self.add_layer(MemImport(), input, name=name, outputs=outputs)
+
+    def add_merge_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pass on whichever input is there; where both are, they must have the same shape and the first is taken."""
+        return self.add_layer(Merge(), a, b, name=name, outputs=outputs)
+
+    def add_pre_compiled_layer(
+        self,
+        *inputs: Value | Layer | None,
+        num_outputs: int = 1,
+        object: Any = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A part of the network that a backend has compiled."""
+        op = PreCompiled(num_outputs=num_outputs, object=object)
+        return self.add_layer(op, *inputs, name=name, outputs=outputs)
+
+    def add_stand_in_layer(
+        self,
+        *inputs: Value | Layer | None,
+        num_outputs: int = 1,
+        description: str = "",
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Hold the place of an operator that a front end does not know; it can be looked at, not run."""
+        op = StandIn(num_outputs=num_outputs, description=description)
+        return self.add_layer(op, *inputs, name=name, outputs=outputs)
+
+    def add_switch_layer(
+        self,
+        data: Value | Layer | None,
+        condition: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Give the data to both outputs; which of them is live is told by the condition."""
+        return self.add_layer(Switch(), data, condition, name=name, outputs=outputs)
+
+    def add_convolution2d_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        *,
+        pad_left: int = 0,
+        pad_right: int = 0,
+        pad_top: int = 0,
+        pad_bottom: int = 0,
+        stride_x: int = 1,
+        stride_y: int = 1,
+        dilation_x: int = 1,
+        dilation_y: int = 1,
+        data_layout: DataLayout = DataLayout.NCHW,
+        groups: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Correlate an image with weights."""
+        op = Convolution2d(
+            pad_left=pad_left,
+            pad_right=pad_right,
+            pad_top=pad_top,
+            pad_bottom=pad_bottom,
+            stride_x=stride_x,
+            stride_y=stride_y,
+            dilation_x=dilation_x,
+            dilation_y=dilation_y,
+            data_layout=data_layout,
+            groups=groups,
+        )
+        return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
+
+    def add_depthwise_convolution2d_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        *,
+        pad_left: int = 0,
+        pad_right: int = 0,
+        pad_top: int = 0,
+        pad_bottom: int = 0,
+        stride_x: int = 1,
+        stride_y: int = 1,
+        dilation_x: int = 1,
+        dilation_y: int = 1,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Correlate every channel of an image by itself with M windows of weights."""
+        op = DepthwiseConvolution2d(
+            pad_left=pad_left,
+            pad_right=pad_right,
+            pad_top=pad_top,
+            pad_bottom=pad_bottom,
+            stride_x=stride_x,
+            stride_y=stride_y,
+            dilation_x=dilation_x,
+            dilation_y=dilation_y,
+            data_layout=data_layout,
+        )
+        return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
+
+    def add_transpose_convolution2d_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        *,
+        pad_left: int = 0,
+        pad_right: int = 0,
+        pad_top: int = 0,
+        pad_bottom: int = 0,
+        stride_x: int = 1,
+        stride_y: int = 1,
+        dilation_x: int = 1,
+        dilation_y: int = 1,
+        data_layout: DataLayout = DataLayout.NCHW,
+        groups: int = 1,
+        output_shape: tuple[int, ...] | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Spread every cell of an image over a window of the output, weighted: the gradient of a convolution."""
+        op = TransposeConvolution2d(
+            pad_left=pad_left,
+            pad_right=pad_right,
+            pad_top=pad_top,
+            pad_bottom=pad_bottom,
+            stride_x=stride_x,
+            stride_y=stride_y,
+            dilation_x=dilation_x,
+            dilation_y=dilation_y,
+            data_layout=data_layout,
+            groups=groups,
+            output_shape=output_shape,
+        )
+        return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
+
+    def add_addition_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Add two tensors."""
+        return self.add_layer(Addition(), a, b, name=name, outputs=outputs)
+
+    def add_comparison_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        operation: ComparisonOperation = ComparisonOperation.EQUAL,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Compare two tensors, element by element; quantized ones by the real numbers that they stand for."""
+        op = Comparison(operation=operation)
+        return self.add_layer(op, a, b, name=name, outputs=outputs)
+
+    def add_division_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Divide a by b; integers truncate towards zero, and give 0 where b is 0."""
+        return self.add_layer(Division(), a, b, name=name, outputs=outputs)
+
+    def add_elementwise_binary_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        operation: BinaryOperation = BinaryOperation.ADD,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Compute an operation on two tensors, element by element."""
+        op = ElementwiseBinary(operation=operation)
+        return self.add_layer(op, a, b, name=name, outputs=outputs)
+
+    def add_elementwise_unary_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        operation: UnaryOperation = UnaryOperation.ABS,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Compute an operation on every element of a tensor."""
+        op = ElementwiseUnary(operation=operation)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_floor_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Round every element down to a whole number."""
+        return self.add_layer(Floor(), input, name=name, outputs=outputs)
+
+    def add_logical_binary_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        operation: LogicalBinaryOperation = LogicalBinaryOperation.LOGICAL_AND,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Join two tensors of truth values, element by element."""
+        op = LogicalBinary(operation=operation)
+        return self.add_layer(op, a, b, name=name, outputs=outputs)
+
+    def add_maximum_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Take the greater of two elements; NaN if either is."""
+        return self.add_layer(Maximum(), a, b, name=name, outputs=outputs)
+
+    def add_minimum_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Take the smaller of two elements; NaN if either is."""
+        return self.add_layer(Minimum(), a, b, name=name, outputs=outputs)
+
+    def add_multiplication_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Multiply two tensors, element by element."""
+        return self.add_layer(Multiplication(), a, b, name=name, outputs=outputs)
+
+    def add_prelu_layer(
+        self,
+        input: Value | Layer | None,
+        alpha: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Multiply the negative elements by a slope that is a tensor: x where x >= 0, else alpha * x."""
+        return self.add_layer(Prelu(), input, alpha, name=name, outputs=outputs)
+
+    def add_subtraction_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Subtract b from a."""
+        return self.add_layer(Subtraction(), a, b, name=name, outputs=outputs)
+
+    def add_where_layer(
+        self,
+        condition: Value | Layer | None,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Choose an element of a where the condition is true, of b where it is not."""
+        return self.add_layer(Where(), condition, a, b, name=name, outputs=outputs)
+
+    def add_gather_layer(
+        self,
+        params: Value | Layer | None,
+        indices: Value | Layer | None,
+        *,
+        axis: int = 0,
+        batch_dims: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pick slices of a tensor along an axis: ``params[..., indices, ...]``."""
+        op = Gather(axis=axis, batch_dims=batch_dims)
+        return self.add_layer(op, params, indices, name=name, outputs=outputs)
+
+    def add_gather_nd_layer(
+        self,
+        params: Value | Layer | None,
+        indices: Value | Layer | None,
+        *,
+        batch_dims: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pick slices of a tensor by tuples of indices, which are the last axis of ``indices``."""
+        op = GatherNd(batch_dims=batch_dims)
+        return self.add_layer(op, params, indices, name=name, outputs=outputs)
+
+    def add_batch_mat_mul_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        transpose_x: bool = False,
+        transpose_y: bool = False,
+        adjoint_x: bool = False,
+        adjoint_y: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Multiply matrices, which are the last two axes, over a batch; NumPy's ``matmul``."""
+        op = BatchMatMul(transpose_x=transpose_x, transpose_y=transpose_y, adjoint_x=adjoint_x, adjoint_y=adjoint_y)
+        return self.add_layer(op, a, b, name=name, outputs=outputs)
+
+    def add_fully_connected_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        *,
+        transpose_weight_matrix: bool = False,
+        keep_dims: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Multiply a batch of vectors with a matrix of weights and add a bias."""
+        op = FullyConnected(transpose_weight_matrix=transpose_weight_matrix, keep_dims=keep_dims)
+        return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
+
+    def add_batch_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        mean: Value | Layer | None,
+        variance: Value | Layer | None,
+        beta: Value | Layer | None,
+        gamma: Value | Layer | None,
+        *,
+        eps: float = 0.0001,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Normalize every channel by a given mean and variance: gamma * (x - mean) / sqrt(variance + eps) + beta."""
+        op = BatchNormalization(eps=eps, data_layout=data_layout)
+        return self.add_layer(op, input, mean, variance, beta, gamma, name=name, outputs=outputs)
+
+    def add_instance_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        gamma: Value | Layer | None = None,
+        beta: Value | Layer | None = None,
+        *,
+        eps: float = 1e-12,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Normalize every channel of every sample by its own mean and variance."""
+        op = InstanceNormalization(eps=eps, data_layout=data_layout)
+        return self.add_layer(op, input, gamma, beta, name=name, outputs=outputs)
+
+    def add_l2_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        eps: float = 1e-12,
+        data_layout: DataLayout = DataLayout.NCHW,
+        axis: int | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Divide by the Euclidean length along an axis: x / sqrt(max(sum of x**2, eps))."""
+        op = L2Normalization(eps=eps, data_layout=data_layout, axis=axis)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_layer_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        gamma: Value | Layer | None = None,
+        beta: Value | Layer | None = None,
+        *,
+        axis: int = -1,
+        eps: float = 1e-05,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Normalize every sample by the mean and variance over all axes from ``axis`` on."""
+        op = LayerNormalization(axis=axis, eps=eps)
+        return self.add_layer(op, input, gamma, beta, name=name, outputs=outputs)
+
+    def add_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        channel_type: NormalizationAlgorithmChannel = NormalizationAlgorithmChannel.ACROSS,
+        method_type: NormalizationAlgorithmMethod = NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS,
+        norm_size: int = 0,
+        alpha: float = 0.0,
+        beta: float = 0.0,
+        k: float = 0.0,
+        data_layout: DataLayout = DataLayout.NCHW,
+        axis: int | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Local response normalization: x / (k + alpha * sum of x**2 over a window)**beta."""
+        op = Normalization(
+            channel_type=channel_type,
+            method_type=method_type,
+            norm_size=norm_size,
+            alpha=alpha,
+            beta=beta,
+            k=k,
+            data_layout=data_layout,
+            axis=axis,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_pooling2d_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        pool_type: PoolingAlgorithm = PoolingAlgorithm.MAX,
+        pad_left: int = 0,
+        pad_right: int = 0,
+        pad_top: int = 0,
+        pad_bottom: int = 0,
+        pool_width: int = 0,
+        pool_height: int = 0,
+        stride_x: int = 0,
+        stride_y: int = 0,
+        output_shape_rounding: OutputShapeRounding = OutputShapeRounding.FLOOR,
+        padding_method: PaddingMethod = PaddingMethod.EXCLUDE,
+        data_layout: DataLayout = DataLayout.NCHW,
+        dilation_x: int = 1,
+        dilation_y: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Reduce what lies under a window that slides over an image, each channel by itself."""
+        op = Pooling2d(
+            pool_type=pool_type,
+            pad_left=pad_left,
+            pad_right=pad_right,
+            pad_top=pad_top,
+            pad_bottom=pad_bottom,
+            pool_width=pool_width,
+            pool_height=pool_height,
+            stride_x=stride_x,
+            stride_y=stride_y,
+            output_shape_rounding=output_shape_rounding,
+            padding_method=padding_method,
+            data_layout=data_layout,
+            dilation_x=dilation_x,
+            dilation_y=dilation_y,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_cast_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        dtype: DataType,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Convert numbers to another type: stored integers as they are, whatever real numbers they stand for."""
+        op = Cast(dtype=dtype)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_convert_bf16_to_fp32_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Convert bfloat16 to float32."""
+        return self.add_layer(ConvertBf16ToFp32(), input, name=name, outputs=outputs)
+
+    def add_convert_fp16_to_fp32_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Convert float16 to float32."""
+        return self.add_layer(ConvertFp16ToFp32(), input, name=name, outputs=outputs)
+
+    def add_convert_fp32_to_bf16_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Convert float32 to bfloat16, rounding half to even."""
+        return self.add_layer(ConvertFp32ToBf16(), input, name=name, outputs=outputs)
+
+    def add_convert_fp32_to_fp16_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Convert float32 to float16, rounding half to even."""
+        return self.add_layer(ConvertFp32ToFp16(), input, name=name, outputs=outputs)
+
+    def add_dequantize_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The real numbers that stored integers stand for: ``scale * (input - zero_point)``."""
+        op = Dequantize(dtype=dtype)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_fake_quantization_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        min: float = -6.0,
+        max: float = 6.0,
+        num_bits: int = 8,
+        narrow_range: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Round real numbers to those that a quantized tensor could hold, as quantizing and dequantizing would."""
+        op = FakeQuantization(min=min, max=max, num_bits=num_bits, narrow_range=narrow_range)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_quantize_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        dtype: DataType = DataType.UINT8,
+        rounding: RoundingMethod = RoundingMethod.HALF_AWAY_FROM_ZERO,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Store real numbers as integers: ``clamp(round(input / scale) + zero_point)``."""
+        op = Quantize(dtype=dtype, rounding=rounding)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_concat_layer(
+        self,
+        *inputs: Value | Layer | None,
+        axis: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Join tensors along an axis."""
+        op = Concat(axis=axis)
+        return self.add_layer(op, *inputs, name=name, outputs=outputs)
+
+    def add_pad_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        pad_list: tuple[tuple[int, int], ...],
+        pad_value: float = 0.0,
+        padding_mode: PaddingMode = PaddingMode.CONSTANT,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Add a border to a tensor."""
+        op = Pad(pad_list=pad_list, pad_value=pad_value, padding_mode=padding_mode)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_permute_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        dim_mappings: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Give the axes another order: axis i of the input becomes axis ``dim_mappings[i]`` of the result."""
+        op = Permute(dim_mappings=dim_mappings)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_reverse_v2_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Turn the order of the elements round along some axes."""
+        op = ReverseV2(axis=axis)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_slice_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        begin: tuple[int, ...],
+        size: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut a box out of a tensor."""
+        op = Slice(begin=begin, size=size)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_splitter_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: int,
+        sizes: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut a tensor along an axis into pieces of given sizes."""
+        op = Splitter(axis=axis, sizes=sizes)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_stack_layer(
+        self,
+        *inputs: Value | Layer | None,
+        axis: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Join tensors of one shape along a new axis."""
+        op = Stack(axis=axis)
+        return self.add_layer(op, *inputs, name=name, outputs=outputs)
+
+    def add_strided_slice_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        begin: tuple[int, ...],
+        end: tuple[int, ...],
+        stride: tuple[int, ...],
+        begin_mask: int = 0,
+        end_mask: int = 0,
+        shrink_axis_mask: int = 0,
+        ellipsis_mask: int = 0,
+        new_axis_mask: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut a box with steps out of a tensor, as Python's ``x[begin:end:stride, ...]`` does."""
+        op = StridedSlice(
+            begin=begin,
+            end=end,
+            stride=stride,
+            begin_mask=begin_mask,
+            end_mask=end_mask,
+            shrink_axis_mask=shrink_axis_mask,
+            ellipsis_mask=ellipsis_mask,
+            new_axis_mask=new_axis_mask,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_tile_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        multiples: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Repeat a tensor along its axes."""
+        op = Tile(multiples=multiples)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_transpose_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        permutation: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Give the axes another order: axis i of the result is axis ``permutation[i]`` of the input."""
+        op = Transpose(permutation=permutation)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_arg_min_max_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        function: ArgMinMaxFunction = ArgMinMaxFunction.MIN,
+        axis: int = -1,
+        keep_dims: bool = False,
+        dtype: DataType = DataType.INT32,
+        select_last_index: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The index, along an axis, of the smallest or greatest element; of equal ones the first."""
+        op = ArgMinMax(
+            function=function, axis=axis, keep_dims=keep_dims, dtype=dtype, select_last_index=select_last_index
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_mean_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: tuple[int, ...] = (),
+        keep_dims: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The arithmetic mean over axes."""
+        op = Mean(axis=axis, keep_dims=keep_dims)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_reduce_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: tuple[int, ...] = (),
+        keep_dims: bool = False,
+        operation: ReduceOperation = ReduceOperation.SUM,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Take the elements along axes together."""
+        op = Reduce(axis=axis, keep_dims=keep_dims, operation=operation)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_broadcast_to_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        shape: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Repeat a tensor along its axes of extent 1, and along new axes in front, until it has a shape."""
+        op = BroadcastTo(shape=shape)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_fill_layer(
+        self,
+        dims: Value | Layer | None,
+        *,
+        value: float = 0.0,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A tensor of a shape that is given as a tensor, filled with one value."""
+        op = Fill(value=value, dtype=dtype)
+        return self.add_layer(op, dims, name=name, outputs=outputs)
+
+    def add_rank_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The number of axes of a tensor, as a scalar."""
+        return self.add_layer(Rank(), input, name=name, outputs=outputs)
+
+    def add_reshape_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        target_shape: tuple[int, ...],
+        copy_zeros: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Give the same elements, in the same order, another shape."""
+        op = Reshape(target_shape=target_shape, copy_zeros=copy_zeros)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_shape_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        dtype: DataType = DataType.INT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The extents of a tensor, as a tensor."""
+        op = Shape(dtype=dtype)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_resize_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        target_width: int,
+        target_height: int,
+        method: ResizeMethod = ResizeMethod.NEAREST_NEIGHBOR,
+        data_layout: DataLayout = DataLayout.NCHW,
+        align_corners: bool = False,
+        half_pixel_centers: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Resample an image to another height and width."""
+        op = Resize(
+            target_width=target_width,
+            target_height=target_height,
+            method=method,
+            data_layout=data_layout,
+            align_corners=align_corners,
+            half_pixel_centers=half_pixel_centers,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
