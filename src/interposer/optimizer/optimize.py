@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from interposer.backend import DeviceSpec
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import InvalidArgumentError, UnknownBackendError, did_you_mean
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -45,7 +45,9 @@ def optimize(
         BackendContractError: a backend broke the rules of the plug-in interface.
     """
     options = options or OptimizerOptions()
-    chosen, absent = choose_backends(backends, device_spec or DeviceSpec.default())
+    device_spec = device_spec or DeviceSpec.default()
+    chosen, absent = choose_backends(backends, device_spec)
+    _check_options(options.model_options, device_spec)
     ids = tuple(backend.id for backend in chosen)
     graph, messages = _prepared(network, options, ids)
     assigner = Assigner(graph, chosen, options.model_options, absent)
@@ -94,6 +96,12 @@ def _prepared(network: Network, options: OptimizerOptions, ids: tuple[str, ...])
         messages += reduce_precision(graph, DataType.BFLOAT16)
     verify(graph, after="the rewrites")
     return graph, messages
+
+
+def _check_options(model_options: Iterable[str], device_spec: DeviceSpec) -> None:
+    for backend in model_options:
+        if backend not in device_spec.registry:
+            raise UnknownBackendError(backend, device_spec.registry.ids)
 
 
 def _set_hints(graph: Graph, hints: Mapping[str, str], ids: tuple[str, ...]) -> None:

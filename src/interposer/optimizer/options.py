@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from interposer.backend import Backend, DeviceSpec, Options
 from interposer.errors import BackendUnavailableError, InvalidArgumentError
@@ -47,19 +48,27 @@ def choose_backends(
     Raises:
         UnknownBackendError: an id that nobody knows.
         BackendUnavailableError: none of the preferred backends is available.
-        InvalidArgumentError: an empty list.
+        InvalidArgumentError: an empty list, or something other than ids.
     """
     registry = device_spec.registry
-    wanted = [preferences] if isinstance(preferences, str) else preferences
-    ids = list(dict.fromkeys(device_spec.supported_backends if wanted is None else wanted))
-    if not ids and wanted is not None:
-        raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
+    ids = _ids(preferences) if preferences is not None else list(device_spec.supported_backends)
     reasons = {backend_id: registry.reason_absent(backend_id) for backend_id in ids}
     absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
     chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)
     if not chosen:
         raise BackendUnavailableError(", ".join(ids) or "any", _none_left(absent, device_spec))
     return chosen, absent
+
+
+def _ids(preferences: Iterable[object]) -> list[str]:
+    wanted = [preferences] if isinstance(preferences, str) or not isinstance(preferences, Iterable) else preferences
+    ids: list[Any] = list(dict.fromkeys(wanted))
+    for one in ids:
+        if not isinstance(one, str):
+            raise InvalidArgumentError(f"backends are named by their ids, such as 'CpuRef', not by {one!r}")
+    if not ids:
+        raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
+    return ids
 
 
 def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:

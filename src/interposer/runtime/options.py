@@ -16,9 +16,13 @@ class CreationOptions:
 
     Args:
         backend_options: for backends by id, options that their contexts are created with.
-        disabled_backends: ids of backends to leave out, beside those that the environment variable
+        disabled_backends: ids of backends to leave out (or one id), beside those that the environment variable
             ``INTERPOSER_DISABLED_BACKENDS`` names.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)
     disabled_backends: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.disabled_backends, str):
+            object.__setattr__(self, "disabled_backends", (self.disabled_backends,))
