@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from interposer.errors import InvalidNetworkError
+from interposer.errors import InvalidArgumentError, InvalidNetworkError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.types import Dim, TensorInfo, TensorShape
 
@@ -20,9 +20,13 @@ def infer_layer(layer: Layer) -> list[str]:
     if faults or any(value.info is None for value in layer.values):
         _forget(layer.outputs)
         return faults
-    inferred = layer.op.infer_infos(*layer.input_infos)
+    try:
+        inferred = layer.op.infer_infos(*layer.input_infos)
+    except InvalidArgumentError as error:
+        _forget(layer.outputs)
+        return [str(error)]
     for value, info in zip(layer.outputs, inferred, strict=True):
-        merged = _merged(info, value.declared)
+        merged = _merged(info, value.declared, _title(value))
         faults += [merged] if isinstance(merged, str) else []
         value.info = None if isinstance(merged, str) else merged
     return faults
@@ -43,21 +47,26 @@ def _forget(values: Iterable[Value]) -> None:
         value.info = None
 
 
-def _merged(inferred: TensorInfo | None, declared: TensorInfo | None) -> TensorInfo | str:
+def _title(value: Value) -> str:
+    return "its output" if len(value.producer.outputs) == 1 else f"its output {value.index}"
+
+
+def _merged(inferred: TensorInfo | None, declared: TensorInfo | None, title: str) -> TensorInfo | str:
     if inferred is None:
-        return (
-            declared
-            or "its output has no tensor info and none can be inferred; declare it with outputs=[TensorInfo(...)]"
-        )
+        hint = "has no tensor info and none can be inferred; declare it with outputs=[TensorInfo(...)]"
+        return declared or f"{title} {hint}"
     if declared is None:
         return inferred
     if declared.dtype is not inferred.dtype:
-        return f"its output is declared as {declared.dtype}, but it gives {inferred.dtype}"
+        return f"{title} is declared as {declared.dtype}, but it gives {inferred.dtype}"
     if not declared.shape.accepts(inferred.shape):
-        return f"its output is declared with shape {declared.shape}, but it gives {inferred.shape}"
+        return f"{title} is declared with shape {declared.shape}, but it gives {inferred.shape}"
     both = zip(inferred.shape, declared.shape, strict=True)
     shape = TensorShape(d if isinstance(i, Dim) else i for i, d in both)
-    return TensorInfo(shape, inferred.dtype, declared.quantization, inferred.constant)
+    try:
+        return TensorInfo(shape, inferred.dtype, declared.quantization, inferred.constant)
+    except InvalidArgumentError as error:
+        return f"{title} cannot be as it is declared: {error}"
 
 
 def infer_graph(graph: Graph) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from interposer.errors import InvalidArgumentError, InvalidNetworkError, VerificationError
 from interposer.ir.builders import Builders
 from interposer.ir.graph import Graph, Layer, Value
@@ -56,7 +54,7 @@ class Network(Builders):
         Raises:
             InvalidArgumentError: too many values, a value of another network, or something that is no value.
         """
-        declared = (outputs,) if isinstance(outputs, TensorInfo) else tuple(outputs or ())
+        declared = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
         if not isinstance(op, Op):
             raise InvalidArgumentError(f"add_layer needs an operator such as Addition(), not {op!r}")
         inputs = [_as_value(value) for value in values]
@@ -77,7 +75,7 @@ class Network(Builders):
         self, value: Any, quantization: Quantization | None = None, name: str | None = None
     ) -> Layer:
         """Add a constant; the array is not copied and must not be changed afterwards."""
-        return self.add_layer(Constant(np.asarray(value), quantization), name=name)
+        return self.add_layer(Constant(value, quantization), name=name)
 
     def connect(self, value: Value | Layer, layer: Layer, operand: int | str = 0) -> None:
         """Connect a value to an operand of a layer, given by its number or its name; infos are inferred anew."""
@@ -86,15 +84,16 @@ class Network(Builders):
         if fault or index < 0:
             raise InvalidArgumentError(fault or f"an operand's number must not be negative, but {index} was given")
         self.graph.set_input(layer, index, _as_value(value))
-        self._infer_again()
+        self._infer_from(layer)
 
-    def _infer_again(self) -> None:
-        try:
-            order = self.graph.topological()
-        except VerificationError:
-            return
-        for layer in order:
-            infer_layer(layer)
+    def _infer_from(self, layer: Layer) -> None:
+        """Infer this layer anew, and of those behind it what that concerns; a cycle is left as it is."""
+        changed: set[Layer] = set()
+        for each in _behind(layer):
+            if each is layer or any(value.producer in changed for value in each.values):
+                before = _known(each)
+                infer_layer(each)
+                changed |= {each} if _known(each) != before else set()
 
     @property
     def inputs(self) -> dict[int, Layer]:
@@ -138,6 +137,33 @@ class Network(Builders):
 
     def __repr__(self) -> str:
         return f"<Network {self.name!r}: {len(self)} layers>"
+
+
+def _known(layer: Layer) -> list[tuple[TensorInfo | None, int]]:
+    return [(value.info, id(value.constant)) for value in layer.outputs]
+
+
+def _behind(layer: Layer) -> list[Layer]:
+    """The layer and all that depend on it, in running order; none where it depends on itself."""
+    order: list[Layer] = []
+    seen = {layer}
+    path = [(layer, iter(_consumers(layer)))]
+    while path:
+        current, consumers = path[-1]
+        following = next(consumers, None)
+        if following is None:
+            order.append(current)
+            path.pop()
+        elif following is layer:
+            return []
+        elif following not in seen:
+            seen.add(following)
+            path.append((following, iter(_consumers(following))))
+    return order[::-1]
+
+
+def _consumers(layer: Layer) -> list[Layer]:
+    return [use.layer for value in layer.outputs for use in value.uses]
 
 
 def _border_faults(graph: Graph) -> Iterator[str]:
