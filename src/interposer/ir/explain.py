@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Verdict"]
 
 COULD: Final = "could, ranked lower"
+_TITLES: Final = ("layer", "operator", "backend", "runs in", "stands also for", "refused by")
+_ALWAYS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Explanation:
     copies: tuple[Copy, ...]
     absent: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    """Those of the notes that tell more than refusals."""
 
     @classmethod
     def of(cls, optimized: OptimizedNetwork) -> Explanation:
@@ -51,6 +55,7 @@ class Explanation:
             optimized.copies,
             tuple((one.id, one.reason) for one in optimized.absent),
             tuple(map(str, optimized.messages)),
+            tuple(one.text for one in optimized.messages if not one.refusals),
         )
 
     def counts(self) -> dict[str, int]:
@@ -73,32 +78,77 @@ class Explanation:
             "messages": list(self.notes),
         }
 
-    def lines(self) -> Iterator[str]:
-        """The explanation as lines of text: a summary, the table, the copies, and who was absent."""
-        shares = ", ".join(f"{backend} {count}" for backend, count in self.counts().items())
-        yield f"network {self.network!r}: {len(self.rows)} layers ({shares})"
-        yield from self._table()
-        for copy in self.copies:
-            yield f"copy of {copy.value!r} ({copy.info}): {copy.source} -> {copy.target}"
-        for backend, reason in self.absent:
-            yield f"{backend} is absent: {reason}"
+    def refusals(self) -> dict[Verdict, Counter[str]]:
+        """Every no that was given, once, with the operators it was given for; in order of preference."""
+        found: dict[Verdict, Counter[str]] = {}
+        for placement, verdicts in self.rows:
+            for verdict in filter(_is_refusal, verdicts):
+                found.setdefault(verdict, Counter())[placement.kind] += 1
+        return dict(sorted(found.items(), key=lambda item: self.preferences.index(item[0].backend)))
 
-    def _table(self) -> Iterator[str]:
-        cells = [("layer", "operator", "backend", "runs in", "the others")]
-        cells += [_cells(placement, verdicts) for placement, verdicts in self.rows]
-        widths = [max(len(row[column]) for row in cells) for column in range(4)]
-        for row in cells:
-            padded = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False))
-            yield f"  {padded}  {row[4]}".rstrip()
+    def table(self) -> list[tuple[str, ...]]:
+        """A row for every layer under a row of titles. Numbers in brackets are those that `summary` gives to reasons.
+
+        Columns that would be empty are left out.
+        """
+        numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
+        cells = [_TITLES, *(_cells(placement, verdicts, numbers) for placement, verdicts in self.rows)]
+        kept = [column for column in range(len(_TITLES)) if column < _ALWAYS or any(row[column] for row in cells[1:])]
+        return [tuple(row[column] for column in kept) for row in cells]
+
+    def summary(self) -> Iterator[str]:
+        """What there is to say of the whole, then of each backend with its refusals, then the copies, line by line."""
+        placed, copied = _counted(len(self.rows), "layer"), _counted(len(self.copies), "copy", "copies")
+        yield f"network {self.network!r}: {placed}, {copied} between backends"
+        for backend, count in self.counts().items():
+            yield from self._standing(backend, count)
+        yield from self._crossings()
+        for remark in self.remarks:
+            yield f"  {remark}"
+
+    def _standing(self, backend: str, count: int) -> Iterator[str]:
+        others = [verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend]
+        refused = sum(map(_is_refusal, others))
+        parts = [_counted(count, "layer")]
+        parts += [f"refuses {refused}"] if refused else []
+        parts += [f"could run {len(others) - refused} more"] if len(others) > refused else []
+        yield f"  {backend}: {', '.join(parts)}"
+        for number, (verdict, kinds) in enumerate(self.refusals().items(), 1):
+            if verdict.backend == backend:
+                named = ", ".join(f"{kind} ({times})" for kind, times in kinds.most_common())
+                yield f"    [{number}] {named}: {'; '.join(verdict.reasons)}"
+
+    def _crossings(self) -> Iterator[str]:
+        for source, target in dict.fromkeys((copy.source, copy.target) for copy in self.copies):
+            copies = [copy for copy in self.copies if (copy.source, copy.target) == (source, target)]
+            size = sum(int(copy.info.num_bytes) for copy in copies)
+            yield f"  copied from {source} to {target} ({size:,} bytes): {', '.join(copy.value for copy in copies)}"
+
+    def lines(self) -> Iterator[str]:
+        """The explanation as lines of text: the summary, and the table of layers."""
+        yield from self.summary()
+        rows = self.table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield f"  {'  '.join(map(str.ljust, row, widths))}".rstrip()
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
 
-def _cells(placement: Placement, verdicts: tuple[Verdict, ...]) -> tuple[str, str, str, str, str]:
+def _is_refusal(verdict: Verdict) -> bool:
+    return bool(verdict.reasons)
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def _cells(placement: Placement, verdicts: tuple[Verdict, ...], numbers: Mapping[Verdict, int]) -> tuple[str, ...]:
     inside = "" if placement.runs_in == placement.layer else placement.runs_in
-    others = " | ".join(map(str, verdicts))
-    return placement.layer, placement.kind, placement.backend, inside, others
+    refused = ", ".join(f"{one.backend} [{numbers[one]}]" for one in filter(_is_refusal, verdicts))
+    merged = ", ".join(name for name in placement.replaced if name != placement.layer)
+    return placement.layer, placement.kind, placement.backend, inside, merged, refused
 
 
 def _verdicts(

@@ -78,9 +78,9 @@ def optimize(
 
 
 def _placements(assigner: Assigner, snapshot: Graph) -> tuple[Placement, ...]:
-    """Those of the layers that are still there; conversions may have been placed and have gone since."""
-    names = {layer.name for graph in (snapshot, assigner.graph) for layer in graph}
-    return tuple(one for one in assigner.placements.values() if one.layer in names)
+    """Those of the layers that are still there, in order; conversions may have been placed and have gone since."""
+    names = dict.fromkeys(layer.name for graph in (snapshot, assigner.graph) for layer in graph.topological())
+    return tuple(assigner.placements[name] for name in names if name in assigner.placements)
 
 
 def _prepared(network: Network, options: OptimizerOptions, ids: tuple[str, ...]) -> tuple[Graph, list[Message]]:

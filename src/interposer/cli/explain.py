@@ -1,0 +1,48 @@
+"""``interposer explain``: which backend gets which layer, and why the others do not."""
+
+from __future__ import annotations
+
+import argparse
+
+from interposer.cli.network import add_network_arguments, open_model
+from interposer.cli.tables import Table, say, show, write_json
+from interposer.errors import InvalidArgumentError
+from interposer.ir.explain import Explanation
+from interposer.session import Model
+
+__all__ = ["configure", "execute"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_network_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Divide the network among the backends without running it, and print the explanation."""
+    with open_model(args) as model:
+        _require_shapes(model)
+        explanation = model.explain()
+    if args.json:
+        write_json(explanation.to_dict())
+    else:
+        _print(explanation)
+
+
+def _require_shapes(model: Model) -> None:
+    unknown = {name: info for name, info in model.inputs.items() if not info.is_concrete}
+    if unknown:
+        inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
+        example = f"--shape {next(iter(unknown))}={'x'.join(['1'] * next(iter(unknown.values())).rank)}"
+        raise InvalidArgumentError(
+            f"the shapes of these inputs are not all known: {inputs}; give them, as in {example}"
+        )
+
+
+def _print(explanation: Explanation) -> None:
+    for line in explanation.summary():
+        say(line)
+    print()
+    titles, *rows = explanation.table()
+    show(Table(titles, rows))

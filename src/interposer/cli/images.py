@@ -1,0 +1,171 @@
+"""Pictures as inputs: the one place that reads images."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError, MissingDependencyError
+from interposer.types import UNKNOWN, Array, DataLayout, DataType, Dim, TensorInfo
+
+__all__ = ["Preprocessing", "read_image"]
+
+MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+"""Pillow's name of the colours that an input with so many channels takes."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How the codes 0 to 255 of a picture become an input: ``(code - mean) / std``, for all channels or for each.
+
+    Without `mean` and `std` an integer input takes the codes as they are (int8: less 128), a float input code / 255.
+    """
+
+    layout: DataLayout | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocessing) -> Array:
+    """A picture as the input `name`: resized (bilinear) to its height and width, in its colours and of its type.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+        InvalidArgumentError: no picture, a broken or absurdly large one, or an input that a picture does not fit.
+        OSError: the file cannot be opened.
+    """
+    label = f"input {name!r} {info}"
+    place = _place(label, info, preprocessing.layout)
+    codes = _pixels(path, place)
+    values = _values(label, codes, info, preprocessing)
+    if not place.channels_last:
+        values = values.transpose(2, 0, 1)
+    return np.ascontiguousarray(values.reshape(values.shape if info.rank == 3 else (1, *values.shape)))
+
+
+# --- where a picture goes in an input ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    height: int
+    width: int
+    channels: int
+    channels_last: bool
+
+
+def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
+    if info.rank not in (3, 4):
+        raise InvalidArgumentError(f"{label} is no image, which has rank 3 or 4; give its values in a .npy file")
+    if info.rank == 4 and info.shape[0] not in (1, UNKNOWN) and not isinstance(info.shape[0], Dim):
+        raise InvalidArgumentError(f"{label} takes {info.shape[0]} images at once; give them in a .npy file")
+    extents = info.shape[-3:]
+    last = layout.channels_last if layout is not None else _is_channels_last(label, extents)
+    height, width, channels = extents if last else (*extents[1:], extents[0])
+    if channels not in MODES:
+        raise InvalidArgumentError(
+            f"{label} has {channels} channels as {'NHWC' if last else 'NCHW'}; an image has 1, 3 or 4"
+        )
+    return _Place(height, width, channels, last)
+
+
+def _is_channels_last(label: str, extents: Sequence[int]) -> bool:
+    first, last = extents[0] in MODES, extents[-1] in MODES
+    if first and last:
+        raise InvalidArgumentError(f"{label} can be NHWC or NCHW; say which with --layout")
+    if not first and not last:
+        raise InvalidArgumentError(
+            f"{label} has neither 1, 3 nor 4 channels, first or last; if that is because its extents are not known, "
+            "give them with --shape, and else its values in a .npy file"
+        )
+    return last
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _pixels(path: str, place: _Place) -> Array:
+    """The picture's codes as [height, width, channels]."""
+    pillow = _pillow()
+    with open(path, "rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", pillow.DecompressionBombWarning)
+        try:
+            picture = _resized(pillow, pillow.open(file), place)
+        except Exception as error:  # decoders raise whatever comes to pass
+            _refuse(pillow, path, error)
+    return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, place.channels)
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise MissingDependencyError("pillow", "images", "reading images") from error
+    return Image
+
+
+def _resized(pillow: ModuleType, picture: Any, place: _Place) -> Any:
+    coloured = picture.convert(MODES[place.channels])
+    width = coloured.width if isinstance(place.width, Dim) else place.width
+    height = coloured.height if isinstance(place.height, Dim) else place.height
+    return coloured.resize((width, height), pillow.Resampling.BILINEAR)
+
+
+def _refuse(pillow: ModuleType, path: str, error: Exception) -> NoReturn:
+    if isinstance(error, pillow.UnidentifiedImageError):
+        message = (
+            "this is no image that Pillow knows, nor a .npy or .npz file; name a file of bare numbers .bin or .raw"
+        )
+    elif isinstance(error, pillow.DecompressionBombWarning | pillow.DecompressionBombError):
+        message = f"the image has more than {pillow.MAX_IMAGE_PIXELS:,} pixels, which no network needs; scale it down"
+    else:
+        message = f"the image is broken: {str(error) or type(error).__name__}"
+    raise InvalidArgumentError(f"{path}: {message}") from error
+
+
+# --- from codes to values ---------------------------------------------------------------------------------------------
+
+
+def _values(label: str, codes: Array, info: TensorInfo, preprocessing: Preprocessing) -> Array:
+    asked = bool(preprocessing.mean or preprocessing.std)
+    if info.dtype.is_float:
+        return _real(label, codes, preprocessing, 255.0 if not asked else 1.0).astype(info.dtype.numpy)
+    if asked and info.quantization is not None:
+        return _quantized(_real(label, codes, preprocessing, 1.0), info)
+    if asked:
+        raise InvalidArgumentError(f"{label} takes bare integers; --mean and --std are for real and quantized numbers")
+    if info.dtype not in _FROM_CODES:
+        raise InvalidArgumentError(f"{label} is {info.dtype}; an image is uint8, int8 or floats; give a .npy file")
+    return _FROM_CODES[info.dtype](codes)
+
+
+_FROM_CODES: Final[dict[DataType, Callable[[Array], Array]]] = {
+    DataType.UINT8: lambda codes: codes,
+    DataType.INT8: lambda codes: (codes.astype(np.int16) - 128).astype(np.int8),
+}
+
+
+def _real(label: str, codes: Array, preprocessing: Preprocessing, std: float) -> Array:
+    mean = _each_channel(label, codes, "--mean", preprocessing.mean or (0.0,))
+    spread = _each_channel(label, codes, "--std", preprocessing.std or (std,))
+    return ((codes - mean) / spread).astype(np.float32)
+
+
+def _each_channel(label: str, codes: Array, option: str, given: tuple[float, ...]) -> Array:
+    channels = codes.shape[-1]
+    if len(given) not in (1, channels):
+        raise InvalidArgumentError(f"{option} has {len(given)} numbers; {label} takes 1 or {channels}")
+    return np.array(given, np.float64)
+
+
+def _quantized(real: Array, info: TensorInfo) -> Array:
+    limits = np.iinfo(info.dtype.numpy)
+    stored = np.rint(real / info.scale) + info.zero_point
+    found: Array = np.clip(stored, limits.min, limits.max).astype(info.dtype.numpy)
+    return found

@@ -1,0 +1,118 @@
+"""``--input``: from files to the arrays that a network takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from interposer.cli.images import Preprocessing, read_image
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.types import Array, TensorInfo
+
+__all__ = ["read_inputs"]
+
+Infos = Mapping[str, TensorInfo]
+_NPY: Final = b"\x93NUMPY"
+_NPZ: Final = (b"PK\x03\x04", b"PK\x05\x06")
+_RAW: Final = (".bin", ".raw")
+
+
+def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing) -> dict[str, Array]:
+    """The arrays for a network's inputs, from ``name=path`` and from bare paths, which stand for the others in order.
+
+    Raises:
+        InvalidArgumentError: too much is given, too little, or what does not fit.
+        OSError: a file cannot be opened.
+    """
+    named = [_split(text, infos) for text in given]
+    taken = {name for name, _ in named}
+    free = [name for name in infos if name not in taken]
+    found: dict[str, Array] = {}
+    for name, path in named:
+        for key, array in _read(name, path, infos, free, preprocessing).items():
+            if key in found:
+                raise InvalidArgumentError(f"{path}: input {key!r} is given already")
+            found[key] = array
+    missing = [f"{name!r} {info}" for name, info in infos.items() if name not in found]
+    if missing:
+        raise InvalidArgumentError("\n  - ".join(["no --input gives these inputs of the network:", *missing]))
+    return found
+
+
+def _split(text: str, infos: Infos) -> tuple[str | None, str]:
+    for name in sorted(infos, key=len, reverse=True):
+        if text.startswith(f"{name}="):
+            return name, text[len(name) + 1 :]
+    name, separator, _ = text.partition("=")
+    if separator and not Path(text).exists():
+        raise InvalidArgumentError(_no_such_input(name, infos))
+    return None, text
+
+
+def _no_such_input(name: str, infos: Infos) -> str:
+    return f"the network has no input {name!r}{did_you_mean(name, infos)} (it has: {', '.join(infos)})"
+
+
+def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocessing: Preprocessing) -> dict[str, Array]:
+    with open(path, "rb") as file:
+        head = file.read(8)
+    if head.startswith(_NPZ):
+        return _from_archive(name, path, infos, free)
+    name = name or _next(free, path, infos)
+    if head.startswith(_NPY):
+        return {name: _loaded(path)[""]}
+    if Path(path).suffix.lower() in _RAW:
+        return {name: _from_numbers(path, name, infos[name])}
+    return {name: read_image(path, name, infos[name], preprocessing)}
+
+
+def _next(free: list[str], path: str, infos: Infos) -> str:
+    if not free:
+        raise InvalidArgumentError(f"{path}: the network has no input left for this (it has: {', '.join(infos)})")
+    return free.pop(0)
+
+
+def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) -> dict[str, Array]:
+    """The arrays of an archive by their names; the name of a sole one, or of one that is asked for, is free."""
+    arrays = _loaded(path)
+    if name in arrays:
+        return {name: arrays[name]}
+    if len(arrays) == 1:
+        [(key, array)] = arrays.items()
+        return {name or (key if key in infos else _next(free, path, infos)): array}
+    if name is not None:
+        raise InvalidArgumentError(f"{path}: there is no array {name!r} (there are: {', '.join(arrays) or 'none'})")
+    for key in arrays:
+        if key not in infos:
+            raise InvalidArgumentError(f"{path}: {_no_such_input(key, infos)}")
+    return arrays
+
+
+def _loaded(path: str) -> dict[str, Array]:
+    """The arrays of a .npz file by name, or the one of a .npy file under no name."""
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": np.array(loaded)}
+        with loaded:
+            return {key: np.lib.format.read_array(loaded.zip.open(f"{key}.npy"), allow_pickle=False) for key in loaded}
+    except Exception as error:  # NumPy and zipfile raise whatever damage leads to
+        raise InvalidArgumentError(
+            f"{path}: the arrays cannot be read: {str(error) or type(error).__name__}"
+        ) from error
+
+
+def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
+    """The bare numbers of a file, in the machine's byte order."""
+    label = f"input {name!r} {info}"
+    if not info.is_concrete:
+        raise InvalidArgumentError(f"{path}: {label} has a shape that is not known; give it with --shape")
+    if info.dtype.numpy.kind == "O":
+        raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
+    size = Path(path).stat().st_size
+    if size != info.num_bytes:
+        raise InvalidArgumentError(f"{path}: the file has {size:,} bytes, but {label} takes {info.num_bytes:,}")
+    return np.fromfile(path, info.dtype.numpy).reshape(tuple(info.shape))

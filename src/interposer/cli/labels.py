@@ -1,0 +1,45 @@
+"""Files of labels: one for each class, a line each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from interposer.errors import InvalidArgumentError
+
+__all__ = ["Labels", "check_count", "read_labels"]
+
+Labels = dict[int, str]
+_NUMBERED: Final = re.compile(r"\s*(\d{1,9})(?:\s*[:,]\s*|\s+)(\S.*)")
+
+
+def read_labels(path: str) -> Labels:
+    """The labels of a file by class, counted from zero: a line each, or lines that all start with their number.
+
+    Raises:
+        InvalidArgumentError: the file is no text, is empty, or gives a number twice.
+        OSError: it cannot be read.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"{path}: labels must be a text file in UTF-8, a label on each line") from error
+    if lines == [""]:
+        raise InvalidArgumentError(f"{path}: there are no labels in this file")
+    numbered = [_NUMBERED.fullmatch(line) for line in lines if line.strip()]
+    pairs = [(int(found[1]), found[2].strip()) for found in numbered if found]
+    if len(pairs) < len(numbered):
+        return {index: line.strip() for index, line in enumerate(lines)}
+    [(number, times)] = Counter(number for number, _ in pairs).most_common(1)
+    if times > 1:
+        raise InvalidArgumentError(f"{path}: {number} is the number of {times} labels")
+    return dict(pairs)
+
+
+def check_count(labels: Labels, classes: int, path: str) -> None:
+    """Raise `InvalidArgumentError` where there are fewer labels than classes."""
+    count = max(labels) + 1
+    if count < classes:
+        raise InvalidArgumentError(f"{path}: {count} labels for {classes} classes; there must be one for each")

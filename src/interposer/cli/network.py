@@ -1,0 +1,79 @@
+"""What the commands that read a network have in common: their arguments, and the model that they make of them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from interposer.cli.tables import printable
+from interposer.session import FORMATS, Limits, Model, load
+
+__all__ = ["add_network_arguments", "backend_ids", "open_model", "report_absent"]
+
+
+def add_network_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the network, its backends, shapes and limits."""
+    parser.add_argument("network", help="the file: .tflite or .onnx")
+    parser.add_argument(
+        "--backends",
+        type=backend_ids,
+        metavar="A,B",
+        help="backends in order of preference (default: all, CpuRef last)",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
+    parser.add_argument(
+        "--shape", type=_shape, action="append", default=[], metavar="NAME=1x3x8",
+        help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
+    )  # fmt: skip
+    limits = Limits()
+    parser.add_argument(
+        "--limit-bytes", type=_limit, metavar="N", default=limits.max_bytes,
+        help="refuse networks that need more memory; with K, M, G or T; 'none' lifts it (default: 16G)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit-operations", type=_limit, metavar="N", default=limits.max_operations,
+        help="refuse networks that need more arithmetic in a run; 'none' lifts it (default: 10^14)",
+    )  # fmt: skip
+
+
+def backend_ids(text: str) -> list[str]:
+    """The ids in a list with commas."""
+    ids = [part.strip() for part in text.split(",") if part.strip()]
+    if not ids:
+        raise argparse.ArgumentTypeError("expected ids of backends with commas between them")
+    return ids
+
+
+def _shape(text: str) -> tuple[str, int | list[int]]:
+    name, _, extents = text.rpartition("=")
+    if not name or not re.fullmatch(r"\d+([x,]\d+)*,?", extents):
+        raise argparse.ArgumentTypeError(f"expected NAME=1x3x8 or NAME=1, not {text!r}")
+    numbers = [int(part) for part in re.split("[x,]", extents) if part]
+    return name, numbers[0] if extents.isdigit() else numbers
+
+
+def _limit(text: str) -> int | None:
+    if text.lower() == "none":
+        return None
+    found = re.fullmatch(r"(\d+)([KMGT]?)", text, re.IGNORECASE)
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected a number, a number with K, M, G or T, or 'none', not {text!r}")
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+
+
+def open_model(args: argparse.Namespace) -> Model:
+    """The model that the arguments ask for."""
+    return load(
+        args.network,
+        args.backends,
+        format=args.format,
+        limits=Limits(args.limit_bytes, args.limit_operations),
+        shapes=dict(args.shape) or None,
+    )
+
+
+def report_absent(model: Model) -> None:
+    """Say on standard error which of the backends that were asked for are not available."""
+    for one in model.optimized.absent:
+        print(printable(f"interposer: backend {one.id!r} is skipped: {one.reason}"), file=sys.stderr)

@@ -1,0 +1,212 @@
+"""``interposer ops``: the catalogue of operators, one of them, or those that a backend has kernels for."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Collection, Iterable
+from typing import Any, Final, TypeAlias
+
+import interposer.ops  # noqa: F401 - declares the operators
+from interposer.cli.tables import Table, say, show, without_empty_columns, write_json
+from interposer.kernels.table import Kernel, KernelTable
+from interposer.schema import Op, Operand, Result, op_class, registered_ops
+from interposer.session import default_runtime
+from interposer.types import ANY_TYPE, FLOATS, INTEGERS, SIGNED_INTEGERS, UNSIGNED_INTEGERS, DataType
+
+__all__ = ["configure", "execute"]
+
+Slot: TypeAlias = Operand | Result
+_SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("operator", nargs="?", help="describe this operator")
+    what.add_argument("--backend", metavar="ID", help="list the kernels of this backend, and the types they take")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Print operators or kernels."""
+    if args.backend is not None:
+        _print_kernels(args.backend, args.json)
+    elif args.operator is not None:
+        _print_operator(op_class(args.operator), args.json)
+    else:
+        _print_catalogue(args.json)
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def _print_catalogue(as_json: bool) -> None:
+    ops = registered_ops().values()
+    if as_json:
+        write_json([_described(op) for op in ops])
+    else:
+        show(Table(("operator", "family", "operands", "attributes"), [_row(op) for op in ops]))
+
+
+def _row(op: type[Op]) -> tuple[str, ...]:
+    attributes = (_defaulted(op, name) for name in op.attributes if not _is_pinned(op, name))
+    return op.op_name(), op.family, ", ".join(map(_marked, op.operands)), ", ".join(attributes)
+
+
+def _marked(slot: Slot) -> str:
+    return f"{slot.name}{'...' if slot.variadic else ''}{'?' if slot.optional else ''}"
+
+
+def _defaulted(op: type[Op], name: str) -> str:
+    if op.attributes[name].required:
+        return name
+    default = _default(op, name)
+    return f"{name}={default if default != '' else repr(default)}"
+
+
+def _is_pinned(op: type[Op], name: str) -> bool:
+    """True where the class says the value already, as Addition does."""
+    choices = op.attributes[name].choices
+    return choices is not None and len(choices) == 1
+
+
+def _default(op: type[Op], name: str) -> Any:
+    codec = op.codecs()[name]
+    return codec.to_plain(codec.coerce(op.attributes[name].default))
+
+
+def _print_operator(op: type[Op], as_json: bool) -> None:
+    if as_json:
+        write_json(_described(op))
+        return
+    print(f"{op.op_name()} ({op.family})\n\n{inspect.getdoc(op)}\n")
+    slots: list[tuple[str, Slot]] = [
+        *(("operand", slot) for slot in op.operands),
+        *(("result", slot) for slot in op.results),
+    ]
+    rows = [(kind, _marked(slot), _rank(slot), _types(slot.dtypes), slot.doc) for kind, slot in slots]
+    rows += [("attribute", _defaulted(op, name), "", _kind(op, name), a.doc) for name, a in op.attributes.items()]
+    show(without_empty_columns(Table(("part", "name", "rank", "type", "about"), rows)))
+
+
+def _rank(slot: Slot) -> str:
+    if slot.rank is None:
+        return ""
+    return "{} to {}".format(*slot.rank) if isinstance(slot.rank, tuple) else str(slot.rank)
+
+
+def _kind(op: type[Op], name: str) -> str:
+    declared, codec = op.attributes[name], op.codecs()[name]
+    if declared.choices is not None:
+        return f"one of {', '.join(str(codec.to_plain(choice)) for choice in declared.choices)}"
+    bounds = [f"{_SIGNS[bound]} {limit:g}" for bound, limit in declared.bounds.items()]
+    return " ".join([codec.title, *bounds])
+
+
+def _described(op: type[Op]) -> dict[str, Any]:
+    return {
+        "op": op.op_name(),
+        "family": op.family,
+        "summary": (inspect.getdoc(op) or "").partition("\n")[0],
+        "executable": op.executable,
+        "operands": [_slot(slot) for slot in op.operands],
+        "results": [_slot(slot) for slot in op.results],
+        "attributes": [_attribute(op, name) for name in op.attributes],
+    }
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    return {
+        "name": slot.name,
+        "optional": slot.optional,
+        "variadic": slot.variadic,
+        "rank": list(slot.rank) if isinstance(slot.rank, tuple) else slot.rank,
+        "types": None if slot.dtypes is None else _sorted(slot.dtypes),
+        "about": slot.doc,
+    }
+
+
+def _attribute(op: type[Op], name: str) -> dict[str, Any]:
+    declared = op.attributes[name]
+    default = {} if declared.required else {"default": _default(op, name)}
+    return {"name": name, "type": _kind(op, name), "required": declared.required, **default, "about": declared.doc}
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _print_kernels(backend_id: str, as_json: bool) -> None:
+    table = default_runtime().registry.get(backend_id).kernels
+    kernels = [(op, kernel) for op in _served(table) for kernel in table.kernels(op)]
+    if as_json:
+        write_json([_described_kernel(op, kernel) for op, kernel in kernels])
+    elif kernels:
+        rows = [(op.op_name(), _tensors(kernel), _takes(op, kernel), _conditions(kernel)) for op, kernel in kernels]
+        show(without_empty_columns(Table(("operator", "tensors", "types", "where"), rows)))
+    else:
+        say(f"{backend_id} has no table of kernels, it decides on its own; ask for a network with interposer explain")
+
+
+def _served(table: KernelTable) -> Iterable[type[Op]]:
+    ops = {op.op_name(): op for op in (*registered_ops().values(), *table) if op in table}
+    return (ops[name] for name in sorted(ops))
+
+
+def _tensors(kernel: Kernel) -> str:
+    return "" if kernel.quantized is None else "quantized" if kernel.quantized else "not quantized"
+
+
+def _takes(op: type[Op], kernel: Kernel) -> str:
+    """The types of all tensors, or those named first; where the kernel takes all, those that the operator allows."""
+    allowed = op.operands[0].dtypes if op.operands else None
+    named = [f"{name}: {_types(types)}" for name, types in kernel.types.items() if name != "*"]
+    rest = _types(kernel.types.get("*", allowed))
+    return "; ".join([*named, f"others: {rest}"]) if named else rest
+
+
+def _conditions(kernel: Kernel) -> str:
+    return ", ".join(_rules(kernel))
+
+
+def _rules(kernel: Kernel) -> list[str]:
+    """What the kernel's further conditions are called."""
+    names = (getattr(rule, "__name__", type(rule).__name__) for rule in kernel.rules)
+    return ["a condition" if name == "<lambda>" else name.strip("_").replace("_", " ") for name in names]
+
+
+def _described_kernel(op: type[Op], kernel: Kernel) -> dict[str, Any]:
+    return {
+        "op": op.op_name(),
+        "quantized": kernel.quantized,
+        "types": {name: _sorted(types) for name, types in kernel.types.items()},
+        "conditions": _rules(kernel),
+    }
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def _types(types: Collection[DataType] | None) -> str:
+    """Types in few words: groups by their names."""
+    left, words = set(ANY_TYPE if types is None else types), []
+    for word, group in _GROUPS.items():
+        if group <= left:
+            words.append(word)
+            left -= group
+    return ", ".join([*words, *_sorted(left)])
+
+
+_GROUPS: Final[dict[str, frozenset[DataType]]] = {
+    "any": ANY_TYPE,
+    "numbers": FLOATS | INTEGERS,
+    "floats": FLOATS,
+    "integers": INTEGERS,
+    "signed integers": SIGNED_INTEGERS,
+    "unsigned integers": UNSIGNED_INTEGERS,
+}
+
+
+def _sorted(types: Iterable[DataType]) -> list[str]:
+    order = list(DataType)
+    return [str(one) for one in sorted(types, key=order.index)]

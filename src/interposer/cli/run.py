@@ -1,0 +1,212 @@
+"""``interposer run``: run a network on files, and show what it gives."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.cli.images import Preprocessing
+from interposer.cli.inputs import read_inputs
+from interposer.cli.labels import Labels, check_count, read_labels
+from interposer.cli.network import add_network_arguments, open_model, report_absent
+from interposer.cli.outputs import Ranked, figures, has_classes, save, top
+from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.session import Model
+from interposer.types import Array, DataLayout
+
+__all__ = ["configure", "execute"]
+
+_INPUTS: Final = """\
+inputs:
+  An input is an image (bmp, png, jpg, ...), a .npy file, a .npz file with arrays by the names of the inputs, or
+  a .bin or .raw file of bare numbers. Several inputs are given as NAME=FILE, or in order.
+
+  An image is resized (bilinear) to the height and width of the input, as grey, RGB or RGBA for 1, 3 or 4
+  channels. An input of uint8 takes its codes 0 to 255 as they are, one of int8 takes code - 128, one of floats
+  code / 255. With --mean or --std it is (code - mean) / std, and then quantized for a quantized input; each is
+  one number, or one for each channel:
+    --mean 127.5 --std 127.5                                  from -1 to 1
+    --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375    as networks trained in PyTorch often take it
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_network_arguments(parser)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _INPUTS
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE", help="may be repeated; see below"
+    )
+    parser.add_argument(
+        "--layout", choices=("NHWC", "NCHW"), help="order of an image's axes, where the shape leaves it open"
+    )
+    parser.add_argument("--mean", type=_numbers, default=(), metavar="M", help="subtracted from an image's codes")
+    parser.add_argument("--std", type=_spreads, default=(), metavar="S", help="by which an image's codes are divided")
+    parser.add_argument("--labels", metavar="FILE", help="names of the classes, a line each")
+    parser.add_argument("--top", type=_positive, default=5, metavar="N", help="how many classes to show (default: 5)")
+    parser.add_argument("--output", metavar="NAME", help="which output to show, where there are several")
+    parser.add_argument("--repeat", type=_positive, default=1, metavar="N", help="time N runs after one to warm up")
+    parser.add_argument("--save", metavar="FILE.npz", help="write all outputs to a file")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
+    return int(text)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}") from None
+
+
+def _spreads(text: str) -> tuple[float, ...]:
+    found = _numbers(text)
+    if not all(number > 0 for number in found):
+        raise argparse.ArgumentTypeError(f"expected positive numbers, not {text!r}")
+    return found
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Run the network, save what it gives and print it."""
+    labels = None if args.labels is None else read_labels(args.labels)
+    with open_model(args) as model:
+        _check_output(args.output, model)
+        preprocessing = Preprocessing(DataLayout[args.layout] if args.layout else None, args.mean, args.std)
+        inputs = read_inputs(args.input, model.inputs, preprocessing)
+        outputs, milliseconds = _timed(model, inputs, args.repeat)
+        report_absent(model)
+        result = _result(args, model, outputs, labels, milliseconds)
+    if args.save is not None:
+        save(args.save, outputs)
+    if args.json:
+        write_json(result.to_dict())
+    else:
+        _print(result)
+
+
+def _check_output(name: str | None, model: Model) -> None:
+    if name is not None and name not in model.outputs:
+        known = ", ".join(model.outputs)
+        raise InvalidArgumentError(
+            f"the network has no output {name!r}{did_you_mean(name, model.outputs)} (it has: {known})"
+        )
+
+
+def _timed(model: Model, inputs: dict[str, Array], repeat: int) -> tuple[dict[str, Array], list[float]]:
+    """The outputs of the last run, and the milliseconds of each; what is done but once is not in them."""
+    if repeat > 1 or not all(info.is_concrete for info in model.inputs.values()):
+        model.run(inputs)
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        found = model.run(inputs)
+        times.append((time.perf_counter() - start) * 1e3)
+    return dict(zip(model.outputs, found, strict=True)), times
+
+
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Result:
+    top: list[Ranked]
+    outputs: list[dict[str, Any]]
+    optimized: OptimizedNetwork
+    milliseconds: list[float]
+
+    @property
+    def placement(self) -> dict[str, int]:
+        """How many layers each backend has that has any, in order of preference."""
+        counts = Counter(one.backend for one in self.optimized.placements)
+        return {backend: counts[backend] for backend in self.optimized.preferences if counts[backend]}
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.milliseconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "top": [one.to_dict() for one in self.top],
+            "outputs": self.outputs,
+            "placement": self.placement,
+            "copies": len(self.optimized.copies),
+            "absent": [{"id": one.id, "reason": one.reason} for one in self.optimized.absent],
+            "ms": round(self.median, 3),
+            "runs": len(self.milliseconds),
+        }
+
+
+def _result(
+    args: argparse.Namespace, model: Model, outputs: dict[str, Array], labels: Labels | None, milliseconds: list[float]
+) -> _Result:
+    shown = outputs if args.output is None else {args.output: outputs[args.output]}
+    described = [figures(name, array, model.outputs[name]) for name, array in shown.items()]
+    best = _top(args, model, shown, labels)
+    return _Result(best, described, model.optimized, milliseconds)
+
+
+def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels: Labels | None) -> list[Ranked]:
+    name, array = next(iter(shown.items()))
+    if len(shown) > 1 or not has_classes(array):
+        if labels is not None:
+            raise InvalidArgumentError(_why_no_classes(model, shown))
+        return []
+    if labels is not None:
+        check_count(labels, array.size, args.labels)
+    return top(array, model.outputs[name], args.top, labels)
+
+
+def _why_no_classes(model: Model, shown: dict[str, Array]) -> str:
+    if len(shown) > 1:
+        return f"--labels needs one output; choose it with --output ({', '.join(shown)})"
+    [(name, array)] = shown.items()
+    return f"--labels needs a vector of classes, but output {name!r} is {model.outputs[name].with_shape(array.shape)}"
+
+
+def _print(result: _Result) -> None:
+    show(_classes(result.top) if result.top else _outputs(result.outputs))
+    say(_where(result.placement, len(result.optimized.copies)))
+    print(_time(result))
+
+
+def _where(placement: dict[str, int], copies: int) -> str:
+    layers = counted(sum(placement.values()), "layer")
+    if len(placement) == 1 and not copies:
+        return f"{layers} on {next(iter(placement))}"
+    shares = ", ".join(f"{count} on {backend}" for backend, count in placement.items())
+    return f"{layers} ({shares}), {counted(copies, 'copy', 'copies')} between backends"
+
+
+def _time(result: _Result) -> str:
+    runs = result.milliseconds
+    if len(runs) == 1:
+        return f"{runs[0]:.3f} ms"
+    return f"{result.median:.3f} ms (median of {len(runs)} runs, {min(runs):.3f} to {max(runs):.3f})"
+
+
+def _classes(ranked: list[Ranked]) -> Table:
+    rows = [(str(one.index), _figure(one.score), _figure(one.value), one.label or "") for one in ranked]
+    return without_empty_columns(Table(("class", "score", "value", "label"), rows, ("class", "score", "value")))
+
+
+def _outputs(described: list[dict[str, Any]]) -> Table:
+    keys = ("min", "max", "mean")
+    rows = [(one["name"], one["info"], *(_figure(one.get(key)) for key in keys)) for one in described]
+    return Table(("output", "info", *keys), rows, keys)
+
+
+def _figure(number: int | float | None) -> str:
+    if number is None:
+        return ""
+    return f"{number:.5g}" if isinstance(number, float) else str(number)

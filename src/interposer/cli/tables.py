@@ -1,0 +1,91 @@
+"""What commands print: tables, drawn by rich on a terminal and as aligned text anywhere else, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Table", "counted", "plain_lines", "printable", "say", "show", "without_empty_columns", "write_json"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text. `right` names the columns that are aligned to the right, as numbers are."""
+
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Collection[str] = ()
+
+
+def without_empty_columns(table: Table) -> Table:
+    """The table without the columns in which there is nothing."""
+    kept = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
+    rows = [[row[column] for column in kept] for row in table.rows]
+    return Table([table.titles[column] for column in kept], rows, table.right)
+
+
+def show(table: Table) -> None:
+    """Print a table: for people on a terminal if rich is installed, else as `plain_lines`."""
+    if not (sys.stdout.isatty() and _show_rich(table)):
+        for line in plain_lines(table):
+            print(line)
+
+
+def plain_lines(table: Table) -> Iterator[str]:
+    """The table as lines of text, two blanks between columns."""
+    rows = [[printable(cell) for cell in row] for row in (table.titles, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, table.titles, strict=True)
+        yield "  ".join(_aligned(text, width, title in table.right) for text, width, title in cells).rstrip()
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def _show_rich(table: Table) -> bool:
+    try:
+        from rich import box, console, text  # noqa: PLC0415 - optional
+        from rich import table as tables  # noqa: PLC0415
+    except ImportError:
+        return False
+    drawn = tables.Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    for title in table.titles:
+        drawn.add_column(title, justify="right" if title in table.right else "left", overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(text.Text(printable(cell)) for cell in row))
+    console.Console().print(drawn)
+    return True
+
+
+def say(line: str) -> None:
+    """Print a line that may hold texts out of files."""
+    print(printable(line))
+
+
+def printable(text: str) -> str:
+    """The text in one line and without control characters, which could steer a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number with its noun."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def write_json(data: Any) -> None:
+    """Print data as JSON; numbers that JSON lacks (infinities and NaN) as null."""
+    print(json.dumps(_finite(data), indent=2, allow_nan=False))
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(key): _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
