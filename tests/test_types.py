@@ -47,7 +47,7 @@ def test_arm_nns_names_are_aliases_of_the_storage_types():
     assert DataType.Boolean is DataType.BOOL
 
 
-@pytest.mark.parametrize("data_type", ANY_TYPE, ids=str)
+@pytest.mark.parametrize("data_type", sorted(ANY_TYPE, key=str), ids=str)
 def test_a_data_type_is_found_by_its_numpy_dtype_its_name_and_its_value(data_type):
     assert DataType.of(data_type.numpy) is data_type
     assert DataType.of(data_type.name) is data_type
