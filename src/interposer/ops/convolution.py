@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from interposer.ops.window import Window
 from interposer.schema import Op, attribute, op, operand, result
@@ -38,6 +38,13 @@ class _Windowed(Op):
         """The shape of an image in this operator's layout."""
         last = self.data_layout.channels_last
         return TensorShape((batch, height, width, channels) if last else (batch, channels, height, width))
+
+
+def _products(inputs: Sequence[TensorInfo | None], sums: int, axis: int) -> int:
+    """Two operations for every product: each of `sums` is over the weights of one channel, found along `axis`."""
+    weights = inputs[1]
+    assert weights is not None
+    return 2 * sums * (int(weights.num_elements) // max(1, weights.shape[axis]))
 
 
 def _window_faults(windows: tuple[Window, Window], height: int, width: int) -> Iterator[str]:
@@ -91,6 +98,9 @@ class Convolution2d(_Windowed):
         height, width = rows.places(input.shape[h]), columns.places(input.shape[w])
         return TensorInfo(self.image_shape(input.shape[0], height, width, weights.shape[0]), input.dtype)
 
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _products(inputs, int(outputs[0].num_elements), axis=0)
+
 
 @op
 class DepthwiseConvolution2d(_Windowed):
@@ -127,6 +137,9 @@ class DepthwiseConvolution2d(_Windowed):
         rows, columns = self.windows(*weights.shape[1:3])
         height, width = rows.places(input.shape[h]), columns.places(input.shape[w])
         return TensorInfo(self.image_shape(input.shape[0], height, width, weights.shape[3]), input.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _products(inputs, int(outputs[0].num_elements), axis=3)
 
 
 @op
@@ -193,3 +206,8 @@ class TransposeConvolution2d(_Windowed):
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
         natural = self._natural_shape(input, weights)
         return TensorInfo(natural if self.output_shape is None else self.output_shape, input.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        first = inputs[0]
+        assert first is not None
+        return _products(inputs, int(first.num_elements), axis=3 if self.data_layout.channels_last else 1)

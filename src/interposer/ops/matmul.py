@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from interposer.ops.axes import broadcast_shapes
 from interposer.schema import Op, attribute, op, operand, result
@@ -59,6 +59,9 @@ class FullyConnected(Op):
             return TensorInfo((*input.shape[:-1], outputs), input.dtype)
         return TensorInfo((_rows(input.shape, size), outputs), input.dtype)
 
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return 2 * int(outputs[0].num_elements) * (inputs[1].shape[1 - self.output_axis] if inputs[1] else 0)
+
 
 def _rows(shape: TensorShape, size: int) -> int:
     """How many rows of `size` elements there are; the first extent is that itself where the others make up a row."""
@@ -105,6 +108,12 @@ class BatchMatMul(Op):
     def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The two shapes as they are multiplied, of rank 2 at least."""
         return _turned(a.shape, self.transpose_x, (1, *a.shape)), _turned(b.shape, self.transpose_y, (*b.shape, 1))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        [a, b] = inputs
+        assert a is not None
+        assert b is not None
+        return 2 * int(outputs[0].num_elements) * self._matrices(a, b)[0][-1]
 
     def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
         left, right = self._matrices(a, b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from interposer.ops.window import Window
@@ -98,6 +98,12 @@ class Pooling2d(Op):
         for axis, window in zip((h, w), self.windows(shape[h], shape[w]), strict=True):
             shape[axis] = self._places(window, shape[axis])
         return input.with_shape(shape)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        shape = inputs[0].shape if inputs[0] else ()
+        h, w, _ = self.data_layout.axes()
+        rows, columns = self.windows(shape[h], shape[w])
+        return int(outputs[0].num_elements) * rows.size * columns.size
 
     def _places(self, window: Window, extent: int) -> int:
         if self.stride_x == 0:
