@@ -1,0 +1,265 @@
+"""Assignment, substitution and re-assignment: who gets what, what is said, and that nothing is computed differently."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
+from interposer.backend import (
+    Backend,
+    Failure,
+    KernelTable,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Substitution,
+)
+from interposer.errors import BackendUnavailableError, InvalidArgumentError, InvalidNetworkError, UnsupportedLayerError
+from interposer.ir.graph import Graph
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    ConvertFp16ToFp32,
+    ConvertFp32ToFp16,
+    Input,
+    Multiplication,
+    Output,
+)
+from interposer.types import Array, DataType
+from tests.devices import Device, Sums
+
+INFO = TensorInfo((2, 3))
+X = np.float32([[-1, 2, -3], [4, -5, 6]])
+conversions = KernelTable()
+
+
+@conversions(ConvertFp16ToFp32, ConvertFp32ToFp16)
+def convert(op: object, x: Array) -> Array:
+    return x
+
+
+class Converter(Backend):
+    """Converts between float16 and float32, and does nothing else."""
+
+    id: ClassVar = "Converter"
+    kernels: ClassVar = conversions
+
+
+class Picky(Sums):
+    """Takes every sum and product, and gives back what it was told to when it sees the part."""
+
+    id: ClassVar = "Picky"
+    gives_back: ClassVar[frozenset[str]] = frozenset()
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        unwanted = [layer for layer in view if layer.name in self.gives_back]
+        failed = [Failure(view.part([layer]), "it does not fit into the scratchpad") for layer in unwanted]
+        return OptimizationViews(view, failed=failed)
+
+
+class Doubler(Sums):
+    """Replaces every Addition of a value to itself by a graph that multiplies it by a constant 2."""
+
+    id: ClassVar = "Doubler"
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        doubled = [layer for layer in view if isinstance(layer.op, Addition) and len(set(layer.values)) == 1]
+        found = [Substitution(view.part([layer]), twice(layer.output.known)) for layer in doubled]
+        return OptimizationViews(view, substitutions=found)
+
+
+def twice(info: TensorInfo) -> Graph:
+    graph = Graph("twice")
+    x = graph.add(Input(0), outputs=[info]).output
+    x.info = info
+    product = graph.add(Multiplication(), [x, graph.constant(np.float32(2))], name="product")
+    graph.add(Output(0), [product.output])
+    return graph
+
+
+def chain(dtype: DataType = DataType.FLOAT32) -> Network:
+    """x + x, times x, plus x."""
+    network = Network("chain")
+    x = network.add_input_layer(0, TensorInfo((2, 3), dtype), name="x")
+    first = network.add_addition_layer(x, x, name="first")
+    second = network.add_multiplication_layer(first, x, name="second")
+    third = network.add_addition_layer(second, x, name="third")
+    network.add_output_layer(0, third, name="y")
+    return network
+
+
+def runtime_with(*backends: type[Backend]) -> Runtime:
+    runtime = Runtime()
+    for backend in backends:
+        runtime.registry.register(backend.id, backend)
+    return runtime
+
+
+def placed(optimized: OptimizedNetwork) -> dict[str, str]:
+    return {one.layer: one.backend for one in optimized.placements}
+
+
+def result_of(runtime: Runtime, optimized: OptimizedNetwork, x: Array = X) -> Array:
+    return runtime.enqueue_workload(runtime.load_network(optimized), {0: x})[0]
+
+
+def test_every_layer_goes_to_the_first_backend_that_takes_it() -> None:
+    runtime = runtime_with(Sums, Device)
+    optimized = optimize(chain(), ["Device", "Sums"], runtime.device_spec)
+    assert placed(optimized) == {"first": "Sums", "second": "Sums", "third": "Sums"}
+    assert [str(one) for one in optimized.refusals][:1] == ["Device refuses 'first' (Addition): no kernel for Addition"]
+    assert "WARNING: Device refuses layer 'first' (Addition), float32 to float32: no kernel for Addition" in [
+        str(message) for message in optimized.messages
+    ]
+
+
+def test_a_layer_that_nobody_takes_is_named_with_its_tensors_and_all_that_was_said() -> None:
+    runtime = runtime_with(Sums, Device)
+    network = Network("odd")
+    x = network.add_input_layer(0, INFO, name="x")
+    odd = network.add_layer(Activation(ActivationFunction.TANH), x, name="odd", source="node 'Tanh_3'")
+    network.add_output_layer(0, odd)
+    with pytest.raises(UnsupportedLayerError) as caught:
+        optimize(network, ["Sums", "Device"], runtime.device_spec)
+    assert str(caught.value) == (
+        "no backend in ['Sums', 'Device'] can run layer 'odd' (Activation)\n"
+        "  input: float32[2, 3]\n"
+        "  Sums says: no kernel for Activation\n"
+        "  Device says: TANH is not RELU\n"
+        "  imported from node 'Tanh_3'"
+    )
+    assert [(one.layer, one.backend) for one in caught.value.refusals] == [("odd", "Sums"), ("odd", "Device")]
+
+
+def test_all_layers_that_nobody_takes_are_named_at_once() -> None:
+    runtime = runtime_with(Device)
+    with pytest.raises(UnsupportedLayerError) as caught:
+        optimize(chain(), ["Device"], runtime.device_spec)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "3 layers cannot be run"
+    assert sum(line.startswith("no backend in ['Device'] can run layer") for line in lines) == 3
+
+
+def test_a_hint_goes_before_the_order_of_preference() -> None:
+    runtime = runtime_with(Sums, Picky)
+    options = OptimizerOptions(hints={"second": "Picky"})
+    optimized = optimize(chain(), ["Sums", "Picky"], runtime.device_spec, options)
+    assert placed(optimized) == {"first": "Sums", "second": "Picky", "third": "Sums"}
+    np.testing.assert_array_equal(result_of(runtime, optimized), (X + X) * X + X)
+
+
+def test_a_hint_for_a_backend_that_is_not_in_use_is_refused() -> None:
+    runtime = runtime_with(Sums)
+    with pytest.raises(InvalidArgumentError, match="names backend 'Sumz'; did you mean 'Sums'?"):
+        optimize(chain(), ["Sums"], runtime.device_spec, OptimizerOptions(hints={"second": "Sumz"}))
+
+
+def test_what_a_backend_gives_back_goes_to_the_next_one_and_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Picky, "gives_back", frozenset({"second"}))
+    runtime = runtime_with(Sums, Picky)
+    optimized = optimize(chain(), ["Picky", "Sums"], runtime.device_spec)
+    assert placed(optimized) == {"first": "Picky", "second": "Sums", "third": "Picky"}
+    [refusal] = optimized.refusals
+    assert (refusal.stage, refusal.reasons) == ("optimize", ("it does not fit into the scratchpad",))
+    np.testing.assert_array_equal(result_of(runtime, optimized), (X + X) * X + X)
+    rows = {row["layer"]: row["others"] for row in optimized.explain().to_dict()["layers"]}
+    assert rows["second"] == {"Picky": ["it does not fit into the scratchpad"]}
+    assert rows["first"] == {"Sums": ["could, ranked lower"]}
+
+
+def test_what_nobody_else_takes_is_an_error_that_says_who_gave_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Picky, "gives_back", frozenset({"second"}))
+    runtime = runtime_with(Device, Picky)
+    with pytest.raises(UnsupportedLayerError, match="Picky says: it does not fit into the scratchpad"):
+        optimize(chain(), ["Picky", "Device"], runtime.device_spec)
+
+
+def test_a_part_is_replaced_by_a_graph_of_layers() -> None:
+    runtime = runtime_with(Doubler)
+    optimized = optimize(chain(), ["Doubler"], runtime.device_spec)
+    kinds = [layer.kind for layer in optimized.graph.topological() if layer.op.executable]
+    assert kinds == ["Multiplication", "Multiplication", "Addition"]
+    assert optimized.graph.layer("product").replaced == ("first",)
+    np.testing.assert_array_equal(result_of(runtime, optimized), (X + X) * X + X)
+
+
+def test_a_layer_whose_half_type_a_backend_lacks_runs_there_in_float32() -> None:
+    runtime = runtime_with(Sums, Converter)
+    optimized = optimize(chain(DataType.FLOAT16), ["Sums", "Converter"], runtime.device_spec)
+    assert {placed(optimized)[name] for name in ("first", "second", "third")} == {"Sums"}
+    assert any("runs in float32 on Sums" in str(message) for message in optimized.messages)
+    found = result_of(runtime, optimized, X.astype(np.float16))
+    assert found.dtype == np.float16
+    np.testing.assert_array_equal(found, ((X + X) * X + X).astype(np.float16))
+
+
+def test_a_network_is_computed_in_float16_where_that_is_asked_for() -> None:
+    runtime = runtime_with()
+    options = OptimizerOptions(reduce_fp32_to_fp16=True)
+    optimized = optimize(chain(), ["CpuRef"], runtime.device_spec, options)
+    types = {str(layer.output.known.dtype) for layer in optimized.graph if isinstance(layer.op, Addition)}
+    assert types == {"float16"}
+    found = result_of(runtime, optimized)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, (X + X) * X + X, rtol=2**-9)
+
+
+def test_both_reductions_at_once_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="exclude each other"):
+        OptimizerOptions(reduce_fp32_to_fp16=True, reduce_fp32_to_bf16=True)
+
+
+def test_a_network_with_faults_is_refused_with_all_of_them() -> None:
+    network = Network("faulty")
+    x = network.add_input_layer(0, INFO)
+    network.add_layer(Addition(), x, name="half")
+    network.add_layer(Addition(), x, network.add_constant_layer(np.float32([1, 2])), name="odd")
+    with pytest.raises(InvalidNetworkError) as caught:
+        optimize(network, ["CpuRef"])
+    assert len(caught.value.faults) == 3
+    assert caught.value.faults[0] == "layer 'half' (Addition): b is not connected"
+    assert caught.value.faults[2] == "it has no output layer"
+
+
+def test_the_network_itself_is_not_changed() -> None:
+    network = chain()
+    before = str(network)
+    optimize(network, ["CpuRef"])
+    assert str(network) == before
+
+
+def test_no_backends_and_only_absent_ones_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="no backends were given"):
+        optimize(chain(), [])
+    runtime = Runtime()
+    runtime.registry.register("Sums", Sums)
+
+    class Away(Sums):
+        id: ClassVar = "Away"
+
+        @classmethod
+        def unavailable(cls) -> str | None:
+            return "the driver is not installed"
+
+    runtime.registry.register("Away", Away)
+    with pytest.raises(BackendUnavailableError, match="Away: the driver is not installed"):
+        optimize(chain(), ["Away"], runtime.device_spec)
+    optimized = optimize(chain(), ["Away", "Sums"], runtime.device_spec)
+    assert [(one.id, one.reason) for one in optimized.absent] == [("Away", "the driver is not installed")]
+    assert optimized.preferences == ("Sums",)
+
+
+def test_model_options_reach_the_backend_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Options] = []
+    monkeypatch.setattr(
+        Picky, "optimize_subgraph", lambda self, view, options: seen.append(options) or OptimizationViews(view)
+    )
+    runtime = runtime_with(Picky)
+    options = OptimizerOptions(model_options={"Picky": {"FastMathEnabled": True}})
+    optimize(chain(), ["Picky"], runtime.device_spec, options)
+    assert seen == [{"FastMathEnabled": True}]
