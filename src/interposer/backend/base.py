@@ -63,7 +63,8 @@ class Backend:
     `create_memory_manager` too. Every method may be called from any thread, one at a time.
     """
 
-    id: ClassVar[BackendId]
+    id: ClassVar[str]
+    """A `BackendId`; a text that a subclass gives becomes one."""
     kernels: ClassVar[KernelTable] = KernelTable()
     capabilities: ClassVar[Capabilities] = Capabilities()
     api_version: ClassVar[tuple[int, int]] = API_VERSION

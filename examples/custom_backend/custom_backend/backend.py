@@ -1,0 +1,63 @@
+"""The backend itself: it says who it is, and makes everything else."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from custom_backend.compiler import compiled
+from custom_backend.context import CustomBackendContext
+from custom_backend.memory import CustomMemoryManager
+from custom_backend.support import CustomLayerSupport
+from custom_backend.workloads import CustomWorkloadFactory
+from interposer.backend import (
+    Backend,
+    BackendContext,
+    BackendId,
+    Capabilities,
+    LayerSupport,
+    MemoryManager,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Substitution,
+    WorkloadFactory,
+)
+from interposer.ops import PreCompiled
+
+
+class CustomBackend(Backend):
+    """Runs additions of float32 tensors."""
+
+    id: ClassVar = BackendId("Custom")
+    version: ClassVar = "1.0.0"
+    capabilities: ClassVar = Capabilities(NonConstWeights=False, ConstantTensorsAsInputs=True)
+
+    def __init__(self) -> None:
+        # A backend needs to remember nothing; this one does so that its tests can look at what it made.
+        self.contexts: list[CustomBackendContext] = []
+        self.memory_managers: list[CustomMemoryManager] = []
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        """Says yes to additions."""
+        return CustomLayerSupport()
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        """Compile every layer by itself; a real compiler would take the whole view."""
+        parts = [view.part([layer]) for layer in view]
+        compiled_layers = [PreCompiled(num_outputs=len(part.outputs), object=compiled(part)) for part in parts]
+        substitutions = [Substitution(part, op) for part, op in zip(parts, compiled_layers, strict=True)]
+        return OptimizationViews(view, substitutions=substitutions)
+
+    def create_memory_manager(self) -> MemoryManager:
+        """A manager for the tensors of one network."""
+        self.memory_managers.append(CustomMemoryManager())
+        return self.memory_managers[-1]
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        """A factory for the workloads and the handles of one network, with the manager from above."""
+        return CustomWorkloadFactory(memory_manager)
+
+    def create_backend_context(self, options: Options) -> BackendContext:
+        """What a runtime tells of the networks that it loads."""
+        self.contexts.append(CustomBackendContext(options))
+        return self.contexts[-1]

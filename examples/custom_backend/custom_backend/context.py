@@ -1,0 +1,35 @@
+"""What the backend is told of loading and unloading."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from interposer.backend import BackendContext, Options
+
+
+class CustomBackendContext(BackendContext):
+    """Counts what it is told. A device would be opened and closed here, for example."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = dict(options)
+        self.calls: Counter[str] = Counter()
+
+    def before_load_network(self, network_id: int) -> bool:
+        """False would prevent the loading."""
+        self.calls["before_load_network"] += 1
+        return True
+
+    def after_load_network(self, network_id: int) -> bool:
+        """The network can run now."""
+        self.calls["after_load_network"] += 1
+        return True
+
+    def before_unload_network(self, network_id: int) -> bool:
+        """False would prevent the unloading."""
+        self.calls["before_unload_network"] += 1
+        return True
+
+    def after_unload_network(self, network_id: int) -> bool:
+        """Nothing of the network is left."""
+        self.calls["after_unload_network"] += 1
+        return True
