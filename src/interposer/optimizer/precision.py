@@ -25,8 +25,9 @@ from interposer.ops import (
     Input,
     Output,
 )
-from interposer.optimizer.rewrites.conversions import INSERTED, INVERSES
+from interposer.optimizer.rewrites.conversions import INVERSES
 from interposer.optimizer.rewrites.driver import apply_rewrites
+from interposer.optimizer.rewrites.pattern import INSERTED
 from interposer.schema import Op
 from interposer.types import Array, DataType, TensorInfo
 

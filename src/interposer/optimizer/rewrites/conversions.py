@@ -13,14 +13,12 @@ from interposer.ops import (
     Dequantize,
     Quantize,
 )
-from interposer.optimizer.rewrites.pattern import Replacement, above, rewrite
+from interposer.optimizer.rewrites.pattern import INSERTED, Replacement, above, rewrite
 from interposer.schema import Op
 from interposer.types import DataType
 
-__all__ = ["INSERTED", "INVERSES", "drop_inserted_conversions"]
+__all__ = ["INVERSES", "drop_inserted_conversions"]
 
-INSERTED: Final = "inserted to convert between types"
-"""The `Layer.source` of conversions that the optimizer inserted."""
 _WIDER: Final[dict[type[Op], type[Op]]] = {ConvertFp32ToFp16: ConvertFp16ToFp32, ConvertFp32ToBf16: ConvertBf16ToFp32}
 _NARROWER: Final = {wider: narrower for narrower, wider in _WIDER.items()}
 _EXACT_SCALES: Final = (1e-30, 1e30)

@@ -17,7 +17,7 @@ from interposer.errors import VerificationError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ops import Constant
-from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite
+from interposer.optimizer.rewrites.pattern import INSERTED, New, Replacement, Rewrite
 from interposer.schema import Op
 from interposer.types import Dim, TensorInfo
 
@@ -106,8 +106,8 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     if layer in graph:
         graph.erase(layer)
         gone.append(layer)
-    _remember(maker.made, stand_ins, gone)
     maker.name_layers()
+    _remember(maker.made, stand_ins, gone)
     _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
     return [*maker.made, *dict.fromkeys(users)]
 
@@ -117,16 +117,23 @@ def _remember(made: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Seque
     claimed = [new.like for new in made.values()]
     names = [name for layer in reversed(gone) if layer not in claimed for name in _stood_for(layer)]
     for layer, new in made.items():
-        layer.replaced = _stood_for(new.like) if new.like else ()
+        _note(layer, _stood_for(new.like) if new.like else ())
     fresh = [layer for layer, new in made.items() if not new.like and not isinstance(layer.op, Constant)]
     for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
-        own = heir.replaced if heir in made else _stood_for(heir)
-        heir.replaced = tuple(dict.fromkeys((*own, *names)))
+        own = () if heir in made and not made[heir].like else _stood_for(heir)
+        _note(heir, dict.fromkeys((*own, *names)))
+
+
+def _note(layer: Layer, names: Iterable[str]) -> None:
+    """What a layer stands for; one that stands for itself only need not say so."""
+    found = tuple(names)
+    layer.replaced = () if found == (layer.name,) and not isinstance(layer.op, Constant) else found
 
 
 def _stood_for(layer: Layer) -> tuple[str, ...]:
-    """The layers of the original network that a layer stands for, itself included if it is one of them."""
-    return layer.replaced or (() if isinstance(layer.op, Constant) else (layer.name,))
+    """The layers of the original network that a layer stands for, itself included unless it is a constant."""
+    original = not isinstance(layer.op, Constant) and layer.source != INSERTED
+    return layer.replaced or ((layer.name,) if original else ())
 
 
 class _Maker:
@@ -170,10 +177,9 @@ class _Maker:
         return self._make(item, item.info, f"{item.op.op_name().lower()}-{self.replaced.name}").output
 
     def name_layers(self) -> None:
-        """Give the new layers their names; one that stands for the layer of its own name only need not say so."""
+        """Give the new layers their names."""
         for layer, name in self._names.items():
             self.graph.rename(layer, name)
-            layer.replaced = () if layer.replaced == (layer.name,) else layer.replaced
 
     def _title(self) -> str:
         return f"{self.by} on layer {self.replaced}"

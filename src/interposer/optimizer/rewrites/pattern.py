@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from interposer.schema import Op
 from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = [
+    "INSERTED",
     "New",
     "Producer",
     "Replacement",
@@ -36,6 +37,8 @@ __all__ = [
     "scalar",
 ]
 
+INSERTED: Final = "inserted to convert between types"
+"""The `Layer.source` of conversions that the optimizer inserted; they stand for no layer of the original network."""
 _O_co = TypeVar("_O_co", bound=Op, covariant=True)
 _A = TypeVar("_A", bound=Op)
 _B = TypeVar("_B", bound=Op)
