@@ -1,0 +1,156 @@
+"""Activation functions, softmax among them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.elementwise import Maximum, Minimum, Prelu
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {
+    "HardSwish": Activation(ActivationFunction.HARD_SWISH),
+    "Mish": Activation(ActivationFunction.MISH),
+    "Relu": Activation(ActivationFunction.RELU),
+    "Sigmoid": Activation(ActivationFunction.SIGMOID),
+    "Softplus": Activation(ActivationFunction.SOFT_RELU),
+    "Softsign": Activation(ActivationFunction.SOFTSIGN),
+    "Tanh": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
+}
+# The names of the attributes that are a and b, with their defaults.
+_PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
+    "Celu": (ActivationFunction.CELU, {"alpha": 1.0}),
+    "Elu": (ActivationFunction.ELU, {"alpha": 1.0}),
+    "HardSigmoid": (ActivationFunction.HARD_SIGMOID, {"alpha": 0.2, "beta": 0.5}),
+    "LeakyRelu": (ActivationFunction.LEAKY_RELU, {"alpha": 0.01}),
+    "Swish": (ActivationFunction.SWISH, {"alpha": 1.0}),
+    "ThresholdedRelu": (ActivationFunction.THRESHOLDED_RELU, {"alpha": 1.0}),
+}
+
+
+def _function(op: Activation) -> Converter:
+    def convert(node: Node) -> Value:
+        return node.add(op, node.value(0))
+
+    return convert
+
+
+def _parametric(function: ActivationFunction, parameters: dict[str, float]) -> Converter:
+    def convert(node: Node) -> Value:
+        values = [node.number(name, default) for name, default in parameters.items()]
+        return node.add(Activation(function, *values), node.value(0))
+
+    return convert
+
+
+for _name, _op in _FUNCTIONS.items():
+    operator(_name)(_function(_op))
+for _name, (_which, _defaults) in _PARAMETERS.items():
+    operator(_name)(_parametric(_which, _defaults))
+
+
+@operator("Selu")
+def selu_with_short_constants(node: Node) -> Value:
+    """The constants had four digits."""
+    return _selu(node, 1.6732, 1.0507)
+
+
+@operator("Selu", since=6)
+def selu(node: Node) -> Value:
+    """The constants as float32 has them."""
+    return _selu(node, 1.67326319217681884765625, 1.05070102214813232421875)
+
+
+def _selu(node: Node, alpha: float, gamma: float) -> Value:
+    op = Activation(ActivationFunction.SELU, node.number("alpha", alpha), node.number("gamma", gamma))
+    return node.add(op, node.value(0))
+
+
+@operator("Gelu", since=20)
+def gelu(node: Node) -> Value:
+    """Exact, or approximated with tanh."""
+    approximate = node.text("approximate", "none")
+    functions = {"none": ActivationFunction.GELU, "tanh": ActivationFunction.GELU_TANH}
+    if approximate not in functions:
+        raise ParseError(f"approximate is {approximate!r}; expected none or tanh")
+    return node.add(Activation(functions[approximate]), node.value(0))
+
+
+@operator("Clip")
+def clip_by_attributes(node: Node) -> Value:
+    """Bounds were attributes."""
+    low = node.number("min") if node.has_attribute("min") else None
+    high = node.number("max") if node.has_attribute("max") else None
+    return _clipped(node, low, high)
+
+
+@operator("Clip", since=11)
+def clip(node: Node) -> Value:
+    """Bounds are operands; those that are numbers in the model become a bounded ReLU."""
+    low, high = node.optional(1), node.optional(2)
+    fixed = all(bound is None or bound.constant is not None for bound in (low, high))
+    if fixed and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
+        return _clipped(
+            node, *(None if node.optional(i) is None else float(node.array_scalar(i, "bound")) for i in (1, 2))
+        )
+    raised = node.value(0) if low is None else _bounded(node, Maximum(), node.value(0), low, last=high is None)
+    return raised if high is None else _bounded(node, Minimum(), raised, high, last=True)
+
+
+def _bounded(node: Node, op: Maximum | Minimum, value: Value, bound: Value, last: bool) -> Value:
+    return (node.add if last else node.step)(op, value, bound)
+
+
+def _clipped(node: Node, low: float | None, high: float | None) -> Value:
+    x = node.value(0)
+    if low == 0 and high is None:
+        return node.add(Activation(ActivationFunction.RELU), x)
+    if low is not None and high is not None and low <= high and math.isfinite(low) and math.isfinite(high):
+        return node.add(Activation(ActivationFunction.BOUNDED_RELU, a=high, b=low), x)
+    if low is not None:
+        x = _bounded(node, Maximum(), x, node.scalar_like(low, x), last=high is None)
+    return x if high is None else _bounded(node, Minimum(), x, node.scalar_like(high, x), last=True)
+
+
+@operator("PRelu")
+def prelu(node: Node) -> Value:
+    """The slope broadcasts since 7; before, it was one for each channel, or one for all."""
+    x, slope = node.value(0), node.value(1)
+    if node.version < 7 and slope.known.num_elements != 1:
+        slope = reshaped(node, slope, [-1, *[1] * (x.known.rank - 2)])
+    return node.add(Prelu(), x, slope)
+
+
+def _softmax(op: type[Softmax] | type[LogSoftmax]) -> Converter:
+    def convert(node: Node) -> Value:
+        return node.add(op(axis=node.integer("axis", -1)), node.value(0))
+
+    return convert
+
+
+def _flat_softmax(op: type[Softmax] | type[LogSoftmax]) -> Converter:
+    """Before 13, all axes from the given one on were taken for one."""
+
+    def convert(node: Node) -> Value:
+        x, shape = node.value(0), node.info(0).shape
+        axis = checked_axis(node.integer("axis", 1), len(shape)) if len(shape) > 1 else 0
+        if all(dim == 1 for dim in shape[axis + 1 :]):
+            return node.add(op(axis=axis), x)
+        flat = reshaped(node, x, [*shape[:axis], math.prod(shape[axis:])])
+        return final_reshape(node, node.step(op(axis=-1), flat), shape)
+
+    return convert
+
+
+operator("Softmax")(_flat_softmax(Softmax))
+operator("LogSoftmax")(_flat_softmax(LogSoftmax))
+operator("Softmax", since=13)(_softmax(Softmax))
+operator("LogSoftmax", since=13)(_softmax(LogSoftmax))

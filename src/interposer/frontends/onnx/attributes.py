@@ -1,0 +1,106 @@
+"""The attributes of a node, by the type that they must have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.proto import Message
+
+__all__ = ["Attributes"]
+
+_FLOAT, _INT, _STRING, _TENSOR = 1, 2, 3, 4
+_FLOATS, _INTS, _STRINGS = 6, 7, 8
+_TITLES: Final = {
+    _FLOAT: "a number",
+    _INT: "an integer",
+    _STRING: "a text",
+    _TENSOR: "a tensor",
+    _FLOATS: "numbers",
+    _INTS: "integers",
+    _STRINGS: "texts",
+}
+
+
+class Attributes:
+    """Attributes by name. One that is asked for without a default must be there.
+
+    Raises from all methods:
+        ParseError: an attribute is missing, or of another type.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._attributes: dict[str, Message] = {}
+        for message in messages:
+            if message.name in self._attributes:
+                raise ParseError(f"the attribute {message.name!r} is given twice")
+            self._attributes[message.name] = message
+
+    def has_attribute(self, name: str) -> bool:
+        """True where an attribute is given."""
+        return name in self._attributes
+
+    def _attribute(self, name: str, kind: int) -> Message | None:
+        found = self._attributes.get(name)
+        if found is None:
+            return None
+        if found.ref_attr_name:
+            raise ParseError(f"the attribute {name!r} refers to {found.ref_attr_name!r}, but this is no function")
+        if found.type != kind and not (found.type == 0 and kind in (_INTS, _FLOATS, _STRINGS)):
+            raise ParseError(f"the attribute {name!r} is not {_TITLES[kind]}")
+        return found
+
+    def _required(self, name: str) -> NoReturn:
+        raise ParseError(f"it needs the attribute {name!r}")
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer; an attribute without default must be there. So do all of these."""
+        found = self._attribute(name, _INT)
+        if found is not None:
+            return int(found.i)
+        return self._required(name) if default is None else default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An integer that is 0 or not."""
+        return self.integer(name, int(default)) != 0
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A number, rounded to float32 as in the file."""
+        found = self._attribute(name, _FLOAT)
+        if found is not None:
+            return float(found.f)
+        return self._required(name) if default is None else float(np.float32(default))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text."""
+        found = self._attribute(name, _STRING)
+        if found is not None:
+            return str(found.s.decode("utf-8", "replace"))
+        return self._required(name) if default is None else default
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """A list of integers."""
+        found = self._attribute(name, _INTS)
+        if found is not None:
+            return tuple(found.ints)
+        return self._required(name) if default is None else tuple(default)
+
+    def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
+        """A list of numbers."""
+        found = self._attribute(name, _FLOATS)
+        if found is not None:
+            return tuple(found.floats)
+        return self._required(name) if default is None else tuple(default)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts."""
+        found = self._attribute(name, _STRINGS)
+        return self._required(name) if found is None else tuple(s.decode("utf-8", "replace") for s in found.strings)
+
+    def tensor(self, name: str) -> Message:
+        """A tensor's message."""
+        found = self._attribute(name, _TENSOR)
+        return self._required(name) if found is None else found.t

@@ -1,0 +1,131 @@
+"""The inputs of a model: types, shapes, and what the caller says of extents that the model leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import index
+from typing import Final, SupportsIndex, TypeAlias
+
+from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.tensors import data_type
+from interposer.types import MAX_RANK, Dim, TensorInfo, differ
+
+__all__ = ["Bindings", "ShapeArgument"]
+
+ShapeArgument: TypeAlias = "int | Sequence[int | str | None]"
+_LARGEST: Final = 2**31 - 1
+
+
+class Bindings:
+    """What the caller gave as `shapes`: extents by their name, and shapes by the input's name."""
+
+    def __init__(self, shapes: Mapping[str, ShapeArgument]) -> None:
+        self._shapes = {name: _plain(name, given) for name, given in shapes.items()}
+        self._extents: dict[str, int] = {}
+
+    def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
+        """The name and the info of every input.
+
+        Raises:
+            ParseError: an input that is no tensor, or has no shape.
+            InvalidArgumentError: shapes for what the model does not have, or that disagree with the model.
+        """
+        declared = {value.name: _declared(value) for value in inputs}
+        self._check_names(declared)
+        for name, dims in declared.items():
+            self._learn(name, dims)
+        for value in inputs:
+            dims = declared[value.name]
+            given = self._given(value.name)
+            if dims is None and given is None:
+                raise ParseError(
+                    f"it has no shape; give one with shapes={{{value.name!r}: (...)}}", where=_where(value)
+                )
+            shape = [self._bound(dim) for dim in _joined(dims, given)]
+            yield value.name, TensorInfo(shape, _element_type(value))
+
+    def _given(self, name: str) -> tuple[int | str | None, ...] | None:
+        given = self._shapes.get(name)
+        return None if isinstance(given, int) else given
+
+    def _check_names(self, declared: Mapping[str, Sequence[int] | None]) -> None:
+        extents = {dim.name for dims in declared.values() for dim in dims or () if isinstance(dim, Dim) and dim.name}
+        for name, given in self._shapes.items():
+            known = extents if isinstance(given, int) else set(declared)
+            if name not in known:
+                kind = "extent" if isinstance(given, int) else "input"
+                names = ", ".join(sorted(map(str, known))) or "none"
+                raise InvalidArgumentError(
+                    f"shapes: the model has no {kind} {name!r}{did_you_mean(name, map(str, known))} (it has: {names})"
+                )
+            if isinstance(given, int):
+                self._bind(name, given)
+
+    def _learn(self, name: str, dims: Sequence[int] | None) -> None:
+        """Extents whose names stand where the given shape has a number have that value everywhere."""
+        given = self._given(name)
+        if given is None or dims is None:
+            return
+        if len(given) != len(dims):
+            raise InvalidArgumentError(f"shapes: {name!r} has rank {len(dims)} in the model; {given} was given")
+        for axis, (dim, wanted) in enumerate(zip(dims, given, strict=True)):
+            if isinstance(wanted, int) and differ(dim, wanted):
+                raise InvalidArgumentError(f"shapes: {name!r} has extent {dim} along axis {axis}; {wanted} was given")
+            if isinstance(dim, Dim) and dim.name and isinstance(wanted, int):
+                self._bind(dim.name, wanted)
+
+    def _bind(self, name: str, extent: int) -> None:
+        if not 0 <= extent <= _LARGEST:
+            raise InvalidArgumentError(f"shapes: {name!r} is {extent}; expected 0 to {_LARGEST}")
+        if self._extents.setdefault(name, extent) != extent:
+            raise InvalidArgumentError(f"shapes: {name!r} is both {self._extents[name]} and {extent}")
+
+    def _bound(self, dim: int | str | None) -> int | str | None:
+        return self._extents.get(dim.name or "", dim) if isinstance(dim, Dim) else dim
+
+
+def _plain(name: str, given: ShapeArgument) -> int | tuple[int | str | None, ...]:
+    if isinstance(given, SupportsIndex):
+        return index(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidArgumentError(f"shapes: {name!r} is {given!r}; expected a shape, or a number for a named extent")
+    return tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in given)
+
+
+def _joined(dims: Sequence[int] | None, given: Sequence[int | str | None] | None) -> Sequence[int | str | None]:
+    if dims is None or given is None:
+        return dims or given or ()
+    return [wanted if isinstance(wanted, int) else dim for dim, wanted in zip(dims, given, strict=True)]
+
+
+def _where(value: Message) -> str:
+    return f"input {value.name!r}"
+
+
+def _element_type(value: Message) -> str:
+    try:
+        return str(data_type(value.type.tensor_type.elem_type))
+    except ParseError as error:
+        raise ParseError(error.message, where=_where(value)) from error
+
+
+def _declared(value: Message) -> list[int] | None:
+    """The extents that the model declares, None where it declares no rank; open ones are named after the input."""
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ParseError(f"it is {kind or 'of no type'}; only tensors are supported", where=_where(value))
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    dims = value.type.tensor_type.shape.dim
+    if len(dims) > MAX_RANK:
+        raise ParseError(f"it has rank {len(dims)}; ranks 0 to {MAX_RANK} are supported", where=_where(value))
+    return [_extent(value, axis, dim) for axis, dim in enumerate(dims)]
+
+
+def _extent(value: Message, axis: int, dim: Message) -> int:
+    if dim.WhichOneof("value") != "dim_value" or dim.dim_value < 0:
+        return Dim(dim.dim_param or f"{value.name}_{axis}")
+    if dim.dim_value > _LARGEST:
+        raise ParseError(f"it has extent {dim.dim_value} along axis {axis}; at most {_LARGEST} is", where=_where(value))
+    return int(dim.dim_value)

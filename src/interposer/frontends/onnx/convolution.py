@@ -1,0 +1,104 @@
+"""Convolutions; those with one spatial axis are taken for images of height 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import final_reshape
+from interposer.frontends.onnx.windows import Windows, as_image, windows
+from interposer.ir.graph import Value
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.rearrange import Transpose
+from interposer.schema import Op
+from interposer.types import TensorShape
+
+__all__: list[str] = []
+
+
+@operator("Conv")
+def convolution(node: Node) -> Value:
+    """As many groups as channels make it a depthwise one."""
+    found = windows(node, _kernel(node), node.info(0).shape[2:])
+    groups = node.integer("group", 1)
+    x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
+    if groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
+        op: Op = DepthwiseConvolution2d(**found.pads(), **found.steps())
+        weights = node.step(Transpose((1, 2, 3, 0)), weights)
+    else:
+        op = Convolution2d(**found.pads(), **found.steps(), groups=groups)
+    return _finished(node, op, x, weights)
+
+
+def _finished(node: Node, op: Op, x: Value, weights: Value) -> Value:
+    bias = node.optional(2)
+    if node.info(0).rank == 4:
+        return node.add(op, x, weights, bias)
+    image = node.step(op, x, weights, bias)
+    batch, channels, _, width = image.known.shape
+    return final_reshape(node, image, (batch, channels, width))
+
+
+def _kernel(node: Node) -> tuple[int, ...]:
+    """The spatial extents of the weights, with which the attribute has to agree where it is given."""
+    x, shape = node.info(0).shape, node.info(1).shape
+    if len(x) < 3 or len(shape) != len(x):
+        raise ParseError(f"its input has shape {x} and its weights {shape}; expected the same rank, 3 or more")
+    kernel = tuple(shape[2:])
+    given = node.integers("kernel_shape", kernel)
+    if TensorShape(kernel).is_concrete and given != kernel:
+        raise ParseError(f"kernel_shape is {list(given)}, but its weights have shape {shape}")
+    return given
+
+
+@operator("ConvTranspose")
+def transpose_convolution(node: Node) -> Value:
+    """Output padding makes the result larger at its end, where the pads end earlier; so does a given output shape."""
+    image = node.info(0).shape[2:]
+    found = _output_padded(node, windows(node, _kernel(node), image), image)
+    x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
+    weights = node.step(Transpose((1, 0, 2, 3)), weights)
+    pads = {name: max(0, pad) for name, pad in found.pads().items()}
+    groups = node.integer("group", 1)
+    shape = None if min(found.before + found.after) >= 0 else _larger(node, found, weights.known.shape[0] * groups)
+    op = TransposeConvolution2d(**pads, **found.steps(), groups=groups, output_shape=shape)
+    return _finished(node, op, x, weights)
+
+
+def _output_padded(node: Node, found: Windows, image: Sequence[int]) -> Windows:
+    axes = len(image)
+    extra = node.integers("output_padding", [0] * axes)
+    given = node.integers("output_shape", ())
+    if len(extra) != axes or len(given) not in (0, axes, axes + 2) or not all(0 <= n < 2**31 for n in extra + given):
+        raise ParseError(f"output_padding is {list(extra)} and output_shape {list(given)}; it has {axes} spatial axes")
+    extra = (0,) * (2 - axes) + extra
+    if given:
+        found = _pads_for(node, found, (1,) * (2 - axes) + given[-axes:], (1,) * (2 - axes) + tuple(image), extra)
+    elif node.text("auto_pad", "NOTSET") in {"SAME_UPPER", "SAME_LOWER"}:
+        wanted = tuple(n * stride for n, stride in zip((1,) * (2 - axes) + tuple(image), found.strides, strict=True))
+        found = _pads_for(node, found, wanted, (1,) * (2 - axes) + tuple(image), extra)
+    return found._replace(after=tuple(pad - more for pad, more in zip(found.after, extra, strict=True)))
+
+
+def _pads_for(node: Node, found: Windows, wanted: Sequence[int], image: Sequence[int], extra: Sequence[int]) -> Windows:
+    """The pads with which the result has the wanted extents; an odd cell goes where auto_pad says."""
+    upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
+    before, after = [], []
+    for i, extent in enumerate(image):
+        reach = (found.kernel[i] - 1) * found.dilations[i] + 1
+        size = node.known(extent, "input's size")
+        total = (size - 1) * found.strides[i] + extra[i] + reach - wanted[i]
+        before.append(max(0, total // 2 if upper else total - total // 2))
+        after.append(total - before[-1])
+    return found._replace(before=tuple(before), after=tuple(after))
+
+
+def _larger(node: Node, found: Windows, channels: int) -> tuple[int, ...]:
+    """The result's shape where it reaches beyond what the windows cover."""
+    shape = node.concrete(node.info(0).shape, "input")
+    image = shape[2:] if len(shape) == 4 else (1, *shape[2:])
+    columns = zip(image, *found, strict=True)
+    sizes = [(n - 1) * s + (k - 1) * d + 1 - before - after for n, k, s, d, before, after in columns]
+    return (shape[0], channels, *sizes)

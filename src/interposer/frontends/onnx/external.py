@@ -1,0 +1,77 @@
+"""Tensor data in files beside the model: mapped, not read, and only from the model's own folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.proto import Message
+from interposer.types import Array
+
+__all__ = ["ExternalFiles"]
+
+
+class ExternalFiles:
+    """The files that hold data of one model; each is mapped once, read-only, for as long as an array of it lives."""
+
+    def __init__(self, model: Path | None) -> None:
+        self._model = model
+        self._mapped: dict[str, Array] = {}
+
+    def read(self, entries: Iterable[Message], needed: int) -> Array:
+        """The bytes that a tensor's entries (location, offset, length) name, exactly `needed` of them.
+
+        Raises:
+            ParseError: a place outside of the model's folder, no regular file, or fewer bytes than needed.
+        """
+        fields = {entry.key: entry.value for entry in entries}
+        location = fields.get("location", "")
+        offset, length = _number(fields, "offset", 0), _number(fields, "length", needed)
+        if length != needed:
+            raise ParseError(f"external data of {length} bytes; the tensor's type and shape ask for {needed}")
+        data = self._file(location)
+        if offset + length > len(data):
+            raise ParseError(f"the file {location!r} has {len(data)} bytes; the data ends at {offset + length}")
+        return data[offset : offset + length]
+
+    def _file(self, location: str) -> Array:
+        if location not in self._mapped:
+            self._mapped[location] = _mapped(self._resolved(location), location)
+        return self._mapped[location]
+
+    def _resolved(self, location: str) -> Path:
+        """The real path, which may only be in the folder of the model, or of the file that the model links to."""
+        if self._model is None:
+            raise ParseError(f"data lies in the file {location!r} beside the model, which was not given as a path")
+        if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:
+            raise ParseError(f"external data in {location!r}; expected a path relative to the model's folder")
+        folder = Path(os.path.realpath(self._model.parent))
+        own = {folder, Path(os.path.realpath(self._model)).parent}
+        found = Path(os.path.realpath(folder / location))
+        if not any(found.is_relative_to(allowed) for allowed in own):
+            raise ParseError(f"external data in {location!r}, which leads out of the model's folder")
+        return found
+
+
+def _number(fields: dict[str, str], key: str, default: int) -> int:
+    text = fields.get(key, str(default))
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise ParseError(f"external data has the {key} {text!r}; expected a whole number of bytes")
+    return int(text)
+
+
+def _mapped(path: Path, location: str) -> Array:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ParseError(f"external data in {location!r}, which is no regular file")
+        if status.st_size == 0:
+            return np.empty(0, np.uint8)
+        return np.asarray(np.memmap(path, np.uint8, "r"))
+    except OSError as error:
+        raise ParseError(f"the file {location!r} with external data cannot be read: {error.strerror}") from error

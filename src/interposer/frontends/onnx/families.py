@@ -1,0 +1,15 @@
+"""Imports every family of operators, so that the table is full."""
+
+from interposer.frontends.onnx import (  # noqa: F401
+    activation,
+    convolution,
+    elementwise,
+    matmul,
+    normalization,
+    pooling,
+    quantization,
+    rearrange,
+    reduction,
+    reshape,
+    resize,
+)

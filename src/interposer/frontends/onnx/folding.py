@@ -1,0 +1,101 @@
+"""What is known before running: operators on constants, and shapes whose extents are known only by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.errors import InterposerError
+from interposer.ir.graph import Value
+from interposer.kernels import evaluate
+from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
+from interposer.ops.gather import Gather
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat, Slice, Splitter, StridedSlice
+from interposer.ops.reshape import Reshape
+from interposer.schema import Op
+from interposer.types import Array, Dim, TensorInfo
+
+__all__ = ["Folder", "fold_extents"]
+
+_FAMILIES: Final = frozenset({"activation", "blocks", "elementwise", "gather", "rearrange", "reduction", "reshape"})
+_SMALL: Final = 1 << 16
+_ALLOWANCE: Final = 64 << 20
+
+
+class Folder:
+    """Computes operators on constants with the reference kernels, as long as that costs no more than the file itself.
+
+    Families that cost more than they touch (convolutions ...) are left to run time, and so are results that add up to
+    more than the allowance: 64 MiB and four times what the file's own tensors take. What is small is always folded.
+    """
+
+    def __init__(self, file_bytes: int) -> None:
+        self._left = _ALLOWANCE + 4 * file_bytes
+
+    def fold(self, op: Op, values: Sequence[Value | None]) -> list[Array] | None:
+        """The operator's results, or None where it is not to be folded."""
+        if op.family not in _FAMILIES and not isinstance(op, Cast):
+            return None
+        if not values or any(value is not None and value.constant is None for value in values):
+            return None
+        infos: list[TensorInfo | None] = [value.info if value is not None else None for value in values]
+        if op.violations(*infos):
+            return None
+        outputs = [info for info in op.infer_infos(*infos) if info is not None]
+        return self._evaluated(op, infos, outputs) if self._affordable([*infos, *outputs]) else None
+
+    def _affordable(self, infos: Sequence[TensorInfo | None]) -> bool:
+        sizes = [info.num_bytes for info in infos if info is not None]
+        if any(isinstance(size, Dim) for size in sizes):
+            return False
+        cost = sum(sizes)
+        if cost <= _SMALL:
+            return True
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
+
+    def _evaluated(
+        self, op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
+    ) -> list[Array] | None:
+        try:
+            return evaluate(op, [info.constant if info is not None else None for info in infos], infos, outputs)
+        except InterposerError:
+            return None
+
+
+def _elementwise(op: Any, a: Array, b: Array) -> Array:
+    functions: dict[BinaryOperation, Callable[[Any, Any], Any]] = {
+        BinaryOperation.ADD: np.add,
+        BinaryOperation.SUB: np.subtract,
+        BinaryOperation.MUL: np.multiply,
+        BinaryOperation.DIV: np.floor_divide,
+    }
+    known = functions.get(op.operation)
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    return np.array(known(a, b) if known else np.full(shape, Dim()), object)
+
+
+_ON_EXTENTS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
+    Cast: lambda op, x: x,
+    Concat: lambda op, *xs: np.concatenate(xs, op.axis),
+    ElementwiseBinary: _elementwise,
+    Gather: lambda op, x, indices: x.take(indices.astype(np.int64), op.axis),
+    Reshape: lambda op, x: x.reshape(op.target_shape),
+    Slice: lambda op, x: x[tuple(slice(b, b + n) for b, n in zip(op.begin, op.sizes(x.shape), strict=True))],
+    Splitter: lambda op, x: np.split(x, np.cumsum(op.sizes[:-1]), op.axis),
+    StridedSlice: lambda op, x: x[op.index(x.ndim)],
+}
+
+
+def fold_extents(op: Op, operands: Sequence[Array | None]) -> list[Array] | None:
+    """The results of an operator on extents (arrays of integers and `Dim`), or None where it does not keep them."""
+    function = next((_ON_EXTENTS[base] for base in type(op).__mro__ if base in _ON_EXTENTS), None)
+    if function is None or any(operand is None for operand in operands):
+        return None
+    found = function(op, *operands)
+    return [np.asarray(one, object) for one in (found if isinstance(found, list) else [found])]

@@ -1,0 +1,193 @@
+"""Turns the nodes of a graph into layers of a network, one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from interposer.errors import InterposerError, ParseError, UnsupportedOperatorError
+from interposer.frontends.onnx.external import ExternalFiles
+from interposer.frontends.onnx.folding import Folder, fold_extents
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, find
+from interposer.frontends.onnx.tensors import array_of
+from interposer.ir.graph import Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.network import Network
+from interposer.ops.control import Constant
+from interposer.ops.reshape import Shape
+from interposer.schema import Op
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__ = ["Importer"]
+
+
+class Importer:
+    """The state of one import: the network, what every name of the model stands for, and what is not supported."""
+
+    def __init__(self, network: Network, opsets: Mapping[str, int], files: ExternalFiles) -> None:
+        self.network = network
+        self._opsets = opsets
+        self._files = files
+        self._folder = Folder(0)
+        self._values: dict[str, Value] = {}
+        self._arrays: dict[str, Array] = {}
+        self._extents: dict[Value, Array] = {}
+        self._missing: set[str] = set()
+        self._unsupported: Counter[str] = Counter()
+        self._notes: dict[str, str] = {}
+        self._reserved: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+
+    def reserve(self, names: set[str]) -> None:
+        """Keep these names for layers to come: no node gets one of them."""
+        self._reserved = names
+
+    def define_constants(self, tensors: Sequence[Message]) -> None:
+        """Give names their arrays: the initializers."""
+        for tensor in tensors:
+            try:
+                self._arrays[tensor.name] = self.array(tensor)
+            except ParseError as error:
+                raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
+        self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
+
+    def define(self, name: str, value: Value) -> None:
+        """Give a name its value."""
+        self._values[name] = value
+
+    def array(self, tensor: Message) -> Array:
+        """The data of a tensor in the file."""
+        return array_of(tensor, self._files)
+
+    def value(self, name: str) -> Value:
+        """What a name stands for; an array becomes a constant of the network when it is first asked for."""
+        if name not in self._values and name in self._arrays:
+            self._values[name] = self.constant(self._arrays[name], name, f"initializer {name!r}")
+        if name not in self._values:
+            raise ParseError(f"the value {name!r} is not defined")
+        return self._values[name]
+
+    def is_missing(self, name: str) -> bool:
+        """True where a name's value depends on something that is not supported."""
+        return name in self._missing
+
+    def extents(self, value: Value) -> Array | None:
+        """The elements of a tensor of extents, each an integer or a `Dim`; None where nothing is known of them."""
+        if value.constant is not None:
+            return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
+        return self._extents.get(value)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def convert(self, nodes: Sequence[Message]) -> None:
+        """Convert nodes, which must be in running order.
+
+        Raises:
+            ParseError: a node that breaks the format.
+            UnsupportedOperatorError: with everything that is not supported.
+        """
+        for message in nodes:
+            self._convert_node(message, self._node_name(message))
+        if self._unsupported:
+            raise UnsupportedOperatorError(self._unsupported, notes=self._notes)
+
+    def _node_name(self, message: Message) -> str:
+        if message.name:
+            return str(message.name)
+        number = self._numbers[message.op_type]
+        self._numbers[message.op_type] += 1
+        return f"{message.op_type}_{number}"
+
+    def _convert_node(self, message: Message, name: str) -> None:
+        domain = "" if message.domain == "ai.onnx" else message.domain
+        version = self._opsets.get(domain)
+        converter = None if version is None else find(domain, message.op_type, version)
+        try:
+            if version is None or converter is None:
+                raise UnsupportedFormError("")
+            if any(name in self._missing for name in message.input):
+                self._missing.update(message.output)
+                return
+            self._run(converter, Node(self, message, name, version), message.output)
+        except UnsupportedFormError as error:
+            self._refuse(message, name, domain, str(error))
+        except InterposerError as error:
+            text = error.message if isinstance(error, ParseError) else str(error)
+            raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
+
+    def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
+        found = converter(node)
+        results = [found] if isinstance(found, Value) else list(found)
+        results += [None] * (len(outputs) - len(results))
+        for number, (name, value) in enumerate(zip(outputs, results, strict=False)):
+            if name and value is None:
+                raise UnsupportedFormError(f"it gives output number {number}, {name!r}")
+            if name and value is not None:
+                self._values[name] = value
+
+    def _refuse(self, message: Message, name: str, domain: str, reason: str) -> None:
+        title = f"{domain}.{message.op_type}" if domain else message.op_type
+        version = self._opsets.get(domain)
+        opset = f"opset {version}" if version is not None else "whose opset the model does not import"
+        self._unsupported[title] += 1
+        self._notes.setdefault(title, f"{opset}; first as node {name!r}{': ' if reason else ''}{reason}")
+        self._missing.update(output for output in message.output if output)
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
+        """A new constant of the network."""
+        return self.network.add_layer(Constant(array, quantization), name=self._name(name), source=source).output
+
+    def add(
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        name: str,
+        source: str,
+        quantization: Quantization | None = None,
+    ) -> list[Value]:
+        """The outputs of a new layer, or constants in their place where all is known already."""
+        op = op.canonical()
+        folded = self._folder.fold(op, operands)
+        if folded is not None:
+            return [self.constant(array, name, source) for array in folded]
+        declared = self._declared(op, operands, quantization)
+        layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
+        for fault in infer_layer(layer):
+            raise ParseError(fault)
+        self._note_extents(layer)
+        return [self._settled(value) for value in layer.outputs]
+
+    def _declared(
+        self, op: Op, operands: Sequence[Value | None], quantization: Quantization | None
+    ) -> TensorInfo | None:
+        if quantization is None:
+            return None
+        infos = [value.info if value is not None else None for value in operands]
+        for fault in op.violations(*infos):
+            raise ParseError(fault)
+        inferred = op.infer_infos(*infos)[0]
+        return None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)
+
+    def _name(self, wanted: str) -> str:
+        return f"{wanted}/layer" if wanted in self._reserved else wanted
+
+    def _settled(self, value: Value) -> Value:
+        """A value that inference knows already, such as a shape, becomes a constant."""
+        if value.constant is None or value.is_constant:
+            return value
+        return self.constant(value.constant, value.producer.name, value.producer.source)
+
+    def _note_extents(self, layer: Layer) -> None:
+        if isinstance(layer.op, Shape):
+            dims = np.empty(layer.values[0].known.rank, object)
+            dims[:] = layer.values[0].known.shape
+            self._extents[layer.output] = dims
+        elif any(value in self._extents for value in layer.values):
+            found = fold_extents(layer.op, [self.extents(value) for value in layer.values])
+            self._extents.update(zip(layer.outputs, found or (), strict=False))

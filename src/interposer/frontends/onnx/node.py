@@ -1,0 +1,170 @@
+"""One node of the model, as a converter sees it: operands, attributes, and the layers that it becomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.attributes import Attributes
+from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.registry import UnsupportedFormError
+from interposer.ir.graph import Value
+from interposer.ops.quantization import Cast
+from interposer.schema import Op
+from interposer.types import Array, Dim, Quantization, TensorInfo, TensorShape
+
+if TYPE_CHECKING:
+    from interposer.frontends.onnx.importer import Importer
+
+__all__ = ["Node"]
+
+# What moves elements or compares them, and what has scales among its own operands. For anything else, the format says
+# that the elements are just integers.
+_KEEPS_QUANTIZATION: Final = frozenset(
+    {
+        "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather", "GatherND", "GlobalMaxPool", "Identity",
+        "MaxPool", "QLinearConv", "QLinearMatMul", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth", "Split",
+        "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+
+
+class Node(Attributes):
+    """A node that is being converted; `version` is that of the opset its domain is imported with.
+
+    Raises from all methods:
+        ParseError: the node breaks the format: an operand or attribute is missing or of the wrong kind.
+        UnsupportedFormError: it is right, but has a form that is not supported.
+    """
+
+    def __init__(self, importer: Importer, message: Message, name: str, version: int) -> None:
+        super().__init__(message.attribute)
+        self.name, self.version = name, version
+        self.kind: str = message.op_type
+        self._importer = importer
+        self._inputs: tuple[str, ...] = tuple(message.input)
+        self._outputs: tuple[str, ...] = tuple(message.output)
+
+    # --- operands -----------------------------------------------------------------------------------------------------
+
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs are listed, absent ones included."""
+        return len(self._inputs)
+
+    def has(self, index: int) -> bool:
+        """True where an input is given."""
+        return index < len(self._inputs) and bool(self._inputs[index])
+
+    def optional(self, index: int) -> Value | None:
+        """An input, or None where it is absent; without its quantization, where the operator is for plain integers."""
+        if not self.has(index):
+            return None
+        value = self._importer.value(self._inputs[index])
+        if value.known.is_quantized and self.kind not in _KEEPS_QUANTIZATION:
+            return self.step(Cast(value.known.dtype), value)
+        return value
+
+    def value(self, index: int) -> Value:
+        """An input that must be there."""
+        found = self.optional(index)
+        if found is None:
+            raise ParseError(f"it has no input number {index}")
+        return found
+
+    def values(self) -> list[Value]:
+        """All inputs, which must be there."""
+        return [self.value(index) for index in range(max(1, len(self._inputs)))]
+
+    def info(self, index: int) -> TensorInfo:
+        """The info of an input that must be there."""
+        return self.value(index).known
+
+    def array(self, index: int, title: str) -> Array:
+        """The value of an input that must be a constant; `title` says in messages which one it is."""
+        constant = self.value(index).constant
+        if constant is None:
+            raise UnsupportedFormError(f"its {title} is no constant")
+        return constant
+
+    def array_integers(self, index: int, title: str) -> tuple[int, ...]:
+        """The integers of an input that must be a constant of rank 0 or 1."""
+        array = self.array(index, title)
+        if array.ndim > 1 or array.dtype.kind not in "iu":
+            raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected a list of integers")
+        return tuple(array.reshape(-1).tolist())
+
+    def array_scalar(self, index: int, title: str) -> float | int | bool:
+        """The only element of an input that must be a constant number."""
+        array = self.array(index, title)
+        if array.size != 1 or array.dtype.kind == "O":
+            raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected one number")
+        found: float | int | bool = array.astype(float).item() if array.dtype.kind == "V" else array.item()
+        return found
+
+    def extents(self, index: int, title: str) -> tuple[int, ...]:
+        """The extents in an input of rank 1, some of which may be a `Dim`; their number must be known."""
+        known = self._importer.extents(self.value(index))
+        if known is None:
+            raise UnsupportedFormError(f"its {title} is computed from data")
+        return tuple(known.reshape(-1).tolist())
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs are listed, unused ones included."""
+        return len(self._outputs)
+
+    def wants(self, index: int) -> bool:
+        """True where an output has a name, so that somebody may use it."""
+        return index < len(self._outputs) and bool(self._outputs[index])
+
+    def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
+        """The output of a layer that has the node's own name, quantized so where that is said."""
+        return self._importer.add(op, operands, self.name, self.source, quantization)[0]
+
+    def add_many(self, op: Op, *operands: Value | None) -> list[Value]:
+        """The outputs of a layer that has the node's own name."""
+        return self._importer.add(op, operands, self.name, self.source)
+
+    def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
+        """The output of a layer on the way to the node's result, named after node and operator."""
+        return self._importer.add(op, operands, f"{self.name}/{op.op_name()}", self.source, quantization)[0]
+
+    def tensor_array(self, name: str) -> Array:
+        """The data of an attribute that is a tensor."""
+        return self._importer.array(self.tensor(name))
+
+    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
+        """A constant that is part of what the node becomes."""
+        return self._importer.constant(array, f"{self.name}/constant", self.source, quantization)
+
+    def scalar_like(self, value: float, like: Value) -> Value:
+        """A constant scalar of the type of another value."""
+        return self.constant(np.array(value).astype(like.known.dtype.numpy))
+
+    @property
+    def source(self) -> str:
+        """Where the node stands in the model, for messages."""
+        return f"node {self.name!r} ({self.kind})"
+
+    def unsupported(self, reason: str) -> NoReturn:
+        """Refuse the node's form."""
+        raise UnsupportedFormError(reason)
+
+    def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
+        """A shape whose extents must all be known."""
+        if not shape.is_concrete:
+            raise UnsupportedFormError(
+                f"its {title} has the shape {shape}; the named extents must be given with shapes="
+            )
+        return tuple(shape)
+
+    def known(self, extent: int, title: str) -> int:
+        """An extent that must be known."""
+        if isinstance(extent, Dim):
+            raise UnsupportedFormError(f"its {title} is not known; give the input's shape with shapes=")
+        return extent

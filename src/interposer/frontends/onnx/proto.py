@@ -1,0 +1,83 @@
+"""From a path, bytes or an `onnx.ModelProto` to a message of the protocol; the one place that needs the package onnx.
+
+Two encodings are known, told apart by their content: protobuf's binary one, and its text format.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from interposer.errors import InvalidArgumentError, MissingDependencyError, ParseError
+
+__all__ = ["Document", "Message", "Source", "read_model"]
+
+Message: TypeAlias = Any
+"""A protobuf message; the fields' types are the protocol's business."""
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Message"
+
+
+class Document(NamedTuple):
+    """A model and where it came from: None where it was given as bytes or as a message."""
+
+    model: Message
+    path: Path | None
+
+
+def read_model(source: Source) -> Document:
+    """The model that a file or its bytes hold, or that is one already.
+
+    Raises:
+        MissingDependencyError: the package onnx is not installed.
+        ParseError: the file cannot be read, or is no ONNX model.
+        InvalidArgumentError: something that is no source.
+    """
+    if isinstance(source, _onnx().ModelProto):
+        return Document(_checked(source), None)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return Document(_checked(_decoded(bytes(source))), None)
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(f"a model must be a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
+    path = Path(source)
+    return Document(_checked(_decoded(_content(path))), path)
+
+
+def _onnx() -> Any:
+    try:
+        import onnx  # noqa: PLC0415 - optional, and slow to import
+    except ImportError as error:
+        raise MissingDependencyError("onnx", "onnx", "reading ONNX files") from error
+    return onnx
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ParseError(f"the file cannot be read: {error.strerror or error}") from error
+
+
+def _decoded(data: bytes) -> Message:
+    if not data:
+        raise ParseError("the file is empty")
+    encoding = "textproto" if _is_text(data) else "protobuf"
+    try:
+        return _onnx().load_model_from_string(data, format=encoding)
+    except Exception as error:  # protobuf's own errors, which have no common base, and Python's on malformed text
+        text = str(error) or type(error).__name__
+        raise ParseError(f"this is no ONNX model, or it is damaged ({encoding}: {text[:200]})") from error
+
+
+def _is_text(data: bytes) -> bool:
+    """Text names the fields, among the first ones the version; the binary encoding starts with a number."""
+    head = data[:512]
+    return head.lstrip()[:1].isalpha() and (b"ir_version" in head or b"graph {" in head)
+
+
+def _checked(model: Message) -> Message:
+    if not model.HasField("graph"):
+        raise ParseError("this is no ONNX model: it has no graph")
+    if not model.opset_import:
+        raise ParseError("this is no ONNX model: it imports no operator set")
+    return model

@@ -1,0 +1,183 @@
+"""Operators that move elements to other places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import checked_axes, checked_axis
+from interposer.ir.graph import Value
+from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
+from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, StridedSlice, Transpose
+from interposer.types import DataLayout
+
+_PADDING_MODES: Final = {
+    "constant": PaddingMode.CONSTANT,
+    "reflect": PaddingMode.REFLECT,
+    "edge": PaddingMode.EDGE,
+    "wrap": PaddingMode.WRAP,
+}
+_FARTHEST: Final = 2**31 - 1
+
+
+@operator("Transpose")
+def transpose(node: Node) -> Value:
+    """Without a permutation the axes are reversed."""
+    rank = node.info(0).rank
+    return node.add(Transpose(node.integers("perm", range(rank)[::-1])), node.value(0))
+
+
+@operator("Concat")
+def concat(node: Node) -> Value:
+    """Axis 1 where none was given, before 4."""
+    values = node.values()
+    axis = node.integer("axis", 1 if node.version < 4 else None)
+    return values[0] if len(values) == 1 else node.add(Concat(axis), *values)
+
+
+@operator("Split")
+def split(node: Node) -> Sequence[Value]:
+    """Sizes as an attribute or, at first and since 13, as an operand; equal parts where none are given."""
+    axis = checked_axis(node.integer("axis", 0), node.info(0).rank)
+    return node.add_many(Splitter(axis, _sizes(node, axis)), node.value(0))
+
+
+def _sizes(node: Node, axis: int) -> tuple[int, ...]:
+    if node.has(1):
+        return _agreeing(node, node.array_integers(1, "split"))
+    if node.has_attribute("split"):
+        return _agreeing(node, node.integers("split"))
+    extent: int = node.known(node.info(0).shape[axis], f"input's extent along axis {axis}")
+    parts = node.integer("num_outputs", node.num_outputs)
+    if parts != node.num_outputs or parts < 1:
+        raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {parts}")
+    size = -(-extent // parts)
+    sizes = [min(size, max(0, extent - i * size)) for i in range(parts)]
+    return tuple(sizes)
+
+
+def _agreeing(node: Node, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(sizes) != node.num_outputs:
+        raise ParseError(f"it has {node.num_outputs} outputs, but {len(sizes)} sizes")
+    return sizes
+
+
+@operator("Slice")
+def slice_by_attributes(node: Node) -> Value:
+    """Starts, ends and axes were attributes, and there were no steps."""
+    starts, ends = node.integers("starts"), node.integers("ends")
+    return _sliced(node, starts, ends, node.integers("axes", range(len(starts))), [1] * len(starts))
+
+
+@operator("Slice", since=10)
+def slice_by_operands(node: Node) -> Value:
+    """Starts, ends, axes and steps are operands."""
+    starts, ends = node.array_integers(1, "starts"), node.array_integers(2, "ends")
+    axes = node.array_integers(3, "axes") if node.has(3) else range(len(starts))
+    steps = node.array_integers(4, "steps") if node.has(4) else [1] * len(starts)
+    return _sliced(node, starts, ends, axes, steps)
+
+
+def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
+    shape = node.info(0).shape
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise ParseError("its starts, ends, axes and steps are not equally many, or a step is 0")
+    indices = [slice(None, None, 1)] * len(shape)
+    for axis, *index in zip(checked_axes(axes, len(shape)), starts, ends, steps, strict=True):
+        indices[axis] = slice(*index)
+    if shape.is_concrete and all(step == 1 for step in steps):
+        bounds = [index.indices(dim) for index, dim in zip(indices, shape, strict=True)]
+        begin, size = tuple(b for b, _, _ in bounds), tuple(max(0, e - b) for b, e, _ in bounds)
+        return node.add(Slice(begin, size), node.value(0))
+    return node.add(_strided(indices), node.value(0))
+
+
+def _strided(indices: Sequence[slice]) -> StridedSlice:
+    """A start or an end too far away to be written is as good as one that is merely far away."""
+    whole = [index.start is None for index in indices]
+    to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(whole, indices, strict=True)]
+    return StridedSlice(
+        begin=tuple(0 if w else _near(index.start) for w, index in zip(whole, indices, strict=True)),
+        end=tuple(0 if e else _near(index.stop) for e, index in zip(to_end, indices, strict=True)),
+        stride=tuple(_near(index.step) for index in indices),
+        begin_mask=_mask(whole),
+        end_mask=_mask(to_end),
+    )
+
+
+def _near(number: int) -> int:
+    return max(-_FARTHEST, min(number, _FARTHEST))
+
+
+def _mask(bits: Sequence[bool]) -> int:
+    return sum(1 << i for i, bit in enumerate(bits) if bit)
+
+
+@operator("Pad")
+def pad_by_attributes(node: Node) -> Value:
+    """Pads and value were attributes."""
+    name = "paddings" if node.version < 2 else "pads"
+    return _padded(node, node.integers(name), range(node.info(0).rank), node.number("value", 0.0))
+
+
+@operator("Pad", since=11)
+def pad_by_operands(node: Node) -> Value:
+    """Pads, value and axes are operands."""
+    rank = node.info(0).rank
+    value = node.array_scalar(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
+    axes = node.array_integers(3, "axes") if node.has(3) else range(rank)
+    return _padded(node, node.array_integers(1, "pads"), checked_axes(axes, rank), float(value))
+
+
+def _padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
+    """Negative pads cut; that comes first."""
+    mode, rank = node.text("mode", "constant"), node.info(0).rank
+    if len(pads) != 2 * len(axes) or mode not in _PADDING_MODES:
+        raise ParseError(f"it has {len(pads)} pads for {len(axes)} axes, in mode {mode!r}")
+    pairs = [(0, 0)] * rank
+    for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
+        pairs[axis] = (before, after)
+    added = tuple((max(0, before), max(0, after)) for before, after in pairs)
+    data = node.value(0) if min(pads, default=0) >= 0 else _cut(node, pairs)
+    return node.add(Pad(added, value, _PADDING_MODES[mode]), data)
+
+
+def _cut(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
+    shape = node.concrete(node.info(0).shape, "input")
+    begin = tuple(max(0, -before) for before, _ in pairs)
+    size = tuple(dim - first - max(0, -after) for dim, first, (_, after) in zip(shape, begin, pairs, strict=True))
+    if min(size) < 0:
+        raise ParseError(f"its pads {list(pairs)} leave nothing of the shape {list(shape)}")
+    return node.step(Slice(begin, size), node.value(0))
+
+
+@operator("Gather")
+def gather(node: Node) -> Value:
+    """Slices along an axis."""
+    return node.add(Gather(node.integer("axis", 0)), node.value(0), node.value(1))
+
+
+@operator("GatherND", since=11)
+def gather_nd(node: Node) -> Value:
+    """Batch axes since 12."""
+    return node.add(GatherNd(node.integer("batch_dims", 0)), node.value(0), node.value(1))
+
+
+@operator("DepthToSpace")
+def depth_to_space(node: Node) -> Value:
+    """A mode since 11."""
+    mode = node.text("mode", "DCR")
+    if mode not in DepthToSpaceMode.__members__:
+        raise ParseError(f"its mode is {mode!r}; expected DCR or CRD")
+    op = DepthToSpace(node.integer("blocksize"), DataLayout.NCHW, DepthToSpaceMode[mode])
+    return node.add(op, node.value(0))
+
+
+@operator("SpaceToDepth")
+def space_to_depth(node: Node) -> Value:
+    """Blocks of the image into channels."""
+    return node.add(SpaceToDepth(node.integer("blocksize"), DataLayout.NCHW), node.value(0))

@@ -1,0 +1,192 @@
+"""Operators that change or ask for shapes, and those that make tensors from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import axes_of, checked_axes, final_reshape
+from interposer.ir.graph import Value
+from interposer.ops.axes import broadcast_shapes
+from interposer.ops.rearrange import Slice, Tile
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.reshape import BroadcastTo, Fill, Shape
+from interposer.types import MAX_RANK, Array, DataType, Dim, TensorShape
+
+_LARGEST_RANGE = 1 << 24
+
+
+@operator("Reshape")
+def reshape_by_attribute(node: Node) -> Value:
+    """The shape was an attribute."""
+    return _reshaped(node, node.integers("shape"))
+
+
+@operator("Reshape", since=5)
+def reshape(node: Node) -> Value:
+    """The shape may hold extents of the input that are known by name only."""
+    return _reshaped(node, node.extents(1, "shape"), node.version >= 14 and node.flag("allowzero"))
+
+
+def _reshaped(node: Node, wanted: Sequence[int], allow_zero: bool = False) -> Value:
+    shape = node.info(0).shape
+    if len(wanted) > MAX_RANK:
+        raise ParseError(f"its shape has rank {len(wanted)}; ranks 0 to {MAX_RANK} are supported")
+    if not allow_zero and 0 in wanted[len(shape) :]:
+        raise ParseError(f"its shape {list(wanted)} copies an extent that the input of shape {shape} lacks")
+    extents = [shape[i] if dim == 0 and not allow_zero else dim for i, dim in enumerate(wanted)]
+    rest = [i for i, dim in enumerate(extents) if not isinstance(dim, Dim) and dim == -1]
+    known = [dim for i, dim in enumerate(extents) if i not in rest]
+    if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
+        extents[rest[0]] = math.prod(shape) // math.prod(map(int, known))
+    return final_reshape(node, node.value(0), extents)
+
+
+@operator("Flatten")
+def flatten(node: Node) -> Value:
+    """Everything before the axis, and everything from it on, become one axis each."""
+    shape = node.info(0).shape
+    axis = node.integer("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise ParseError(f"axis is {axis}, but the input has rank {len(shape)}")
+    axis += len(shape) if axis < 0 else 0
+    halves = [shape[:axis], shape[axis:]]
+    extents = [half[0] if len(half) == 1 else math.prod(half) for half in halves]
+    return final_reshape(node, node.value(0), extents)
+
+
+@operator("Squeeze")
+def squeeze(node: Node) -> Value:
+    """Without axes, all of extent 1 go."""
+    shape, given = node.info(0).shape, axes_of(node, 13)
+    if given is None:
+        node.concrete(shape, "input")
+    axes = [i for i, dim in enumerate(shape) if dim == 1] if given is None else checked_axes(given, len(shape))
+    for axis in axes:
+        if shape[axis] != 1 and not isinstance(shape[axis], Dim):
+            raise ParseError(f"axis {axis} of its input of shape {shape} has not the extent 1")
+    return final_reshape(node, node.value(0), [dim for i, dim in enumerate(shape) if i not in axes])
+
+
+@operator("Unsqueeze")
+def unsqueeze(node: Node) -> Value:
+    """The axes are counted in the result."""
+    shape, given = node.info(0).shape, axes_of(node, 13)
+    if given is None:
+        raise ParseError("it has no axes")
+    if len(shape) + len(given) > MAX_RANK:
+        raise ParseError(f"its result has rank {len(shape) + len(given)}; ranks 0 to {MAX_RANK} are supported")
+    axes = checked_axes(given, len(shape) + len(given))
+    dims = iter(shape)
+    return final_reshape(node, node.value(0), [1 if i in axes else next(dims) for i in range(len(shape) + len(axes))])
+
+
+@operator("Shape")
+def shape_of(node: Node) -> Value:
+    """A part of the shape, since 15."""
+    rank = node.info(0).rank
+    start, end = node.integer("start", 0), node.integer("end", rank)
+    first, last, _ = slice(start, end).indices(rank)
+    if (first, last) == (0, rank):
+        return node.add(Shape(DataType.INT64), node.value(0))
+    whole = node.step(Shape(DataType.INT64), node.value(0))
+    return node.add(Slice((first,), (max(0, last - first),)), whole)
+
+
+@operator("Size")
+def size_of(node: Node) -> Value:
+    """The product of the extents."""
+    shape = node.step(Shape(DataType.INT64), node.value(0))
+    return node.add(Reduce(operation=ReduceOperation.PROD), shape)
+
+
+@operator("Identity")
+def identity(node: Node) -> Value:
+    """The value itself."""
+    return node.value(0)
+
+
+@operator("Dropout")
+def dropout(node: Node) -> Sequence[Value | None]:
+    """Nothing is dropped when a trained network runs; the mask, where somebody asks for it, is true everywhere."""
+    if node.version >= 12 and node.has(2) and node.array_scalar(2, "training_mode"):
+        node.unsupported("it is in training mode")
+    if not node.wants(1):
+        return [node.value(0)]
+    shape = node.concrete(node.info(0).shape, "input")
+    return [node.value(0), node.add(BroadcastTo(shape), node.constant(np.array(True)))]
+
+
+@operator("Expand", since=8)
+def expand(node: Node) -> Value:
+    """Extents of the input that are unknown are taken for greater than 1, unless the shape has the same."""
+    shape, wanted = node.info(0).shape, node.extents(1, "shape")
+    if any(dim < 0 for dim in wanted) or len(wanted) > MAX_RANK:
+        raise ParseError(f"its shape is {list(wanted)}; expected up to {MAX_RANK} extents of 0 or more")
+    common = broadcast_shapes(shape, TensorShape(wanted))
+    if common is None:
+        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(wanted)}")
+    if common == shape:
+        return node.value(0)
+    return node.add(BroadcastTo(node.concrete(common, "result")), node.value(0))
+
+
+@operator("Tile", since=6)
+def tile(node: Node) -> Value:
+    """How often for each axis."""
+    return node.add(Tile(node.array_integers(1, "repeats")), node.value(0))
+
+
+@operator("Constant")
+def constant(node: Node) -> Value:
+    """One of several attributes has the value."""
+    return node.constant(_constant(node))
+
+
+def _constant(node: Node) -> Array:
+    if node.has_attribute("value"):
+        return node.tensor_array("value")
+    if node.has_attribute("value_float"):
+        return np.array(node.number("value_float"), np.float32)
+    if node.has_attribute("value_floats"):
+        return np.array(node.numbers("value_floats"), np.float32)
+    if node.has_attribute("value_int"):
+        return np.array(node.integer("value_int"), np.int64)
+    if node.has_attribute("value_ints"):
+        return np.array(node.integers("value_ints"), np.int64)
+    if node.has_attribute("value_string"):
+        return np.array(node.text("value_string"), object)
+    if node.has_attribute("value_strings"):
+        return np.array(node.texts("value_strings"), object)
+    return node.unsupported("its value is sparse, or missing")
+
+
+@operator("ConstantOfShape", since=9)
+def constant_of_shape(node: Node) -> Value:
+    """One element, repeated; where the shape is data, filled in at run time."""
+    value = node.tensor_array("value") if node.has_attribute("value") else np.zeros(1, np.float32)
+    if value.size != 1:
+        raise ParseError(f"its value has shape {list(value.shape)}; expected one element")
+    shape = node.value(0)
+    if shape.constant is not None:
+        return node.add(BroadcastTo(node.array_integers(0, "shape")), node.constant(value.reshape(())))
+    if value.dtype.kind == "O":
+        node.unsupported("it fills a shape that is computed from data with a text")
+    return node.add(Fill(float(value.item()), DataType.of(value.dtype)), shape)
+
+
+@operator("Range", since=11)
+def number_range(node: Node) -> Value:
+    """Known numbers only: what is computed while running would have no known shape."""
+    start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
+    if not start.size == limit.size == delta.size == 1 or start.dtype.kind not in "iuf" or not delta[0]:
+        raise ParseError("its start, limit and delta are not one number each, or delta is 0")
+    count = max(0, math.ceil((float(limit[0]) - float(start[0])) / float(delta[0])))
+    if count > _LARGEST_RANGE:
+        node.unsupported(f"it counts {count} numbers; {_LARGEST_RANGE} are the most")
+    return node.constant((start[0] + np.arange(count) * delta[0]).astype(start.dtype))

@@ -1,0 +1,260 @@
+"""Resizing: by our own operator where it means the same, else by picking or mixing along one axis after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import checked_axes
+from interposer.ir.graph import Value
+from interposer.kernels.resize import nearest_places
+from interposer.ops.gather import Gather
+from interposer.ops.matmul import BatchMatMul
+from interposer.ops.rearrange import Transpose
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.types import Dim
+
+__all__: list[str] = []
+
+Floats = NDArray[np.float64]
+_MOST_WEIGHTS: Final = 1 << 24
+_FLAGS: Final = ((False, False), (True, False), (False, True))
+_COORDINATES: Final = frozenset(
+    {"align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"}
+)
+
+
+class _Style(NamedTuple):
+    """How places are found and pixels mixed, in the words of the format."""
+
+    mode: str
+    coordinates: str
+    nearest_mode: str = "floor"
+    cubic: float = -0.75
+    exclude_outside: bool = False
+
+
+class _Axis(NamedTuple):
+    """An axis that changes: its extents before and after, and the factor between them."""
+
+    number: int
+    size: int
+    target: int
+    scale: float
+
+
+# --- what the versions of the operator say ----------------------------------------------------------------------------
+
+
+@operator("Upsample")
+def upsample_by_two_factors(node: Node) -> Value:
+    """Only height and width."""
+    scales = [1.0, 1.0, node.number("height_scale"), node.number("width_scale")]
+    return _resized(node, scales, _old_style(node))
+
+
+@operator("Upsample", since=7)
+def upsample_by_attribute(node: Node) -> Value:
+    """A factor for each axis."""
+    return _resized(node, node.numbers("scales"), _old_style(node))
+
+
+@operator("Upsample", since=9)
+@operator("Resize", since=10)
+def resize_by_operand(node: Node) -> Value:
+    """The factors are an operand."""
+    return _resized(node, node.array(1, "scales").reshape(-1).tolist(), _old_style(node))
+
+
+def _old_style(node: Node) -> _Style:
+    return _Style(_mode(node), "asymmetric")
+
+
+def _mode(node: Node) -> str:
+    mode = node.text("mode", "nearest")
+    if mode not in {"nearest", "linear", "bilinear", "cubic"}:
+        raise ParseError(f"its mode is {mode!r}; expected nearest, linear or cubic")
+    return "linear" if mode == "bilinear" else mode
+
+
+@operator("Resize", since=11)
+def resize(node: Node) -> Value:
+    """Factors or sizes, and many ways to find the place of a pixel."""
+    style = _Style(
+        _mode(node),
+        node.text("coordinate_transformation_mode", "half_pixel"),
+        node.text("nearest_mode", "round_prefer_floor"),
+        node.number("cubic_coeff_a", -0.75),
+        node.flag("exclude_outside"),
+    )
+    if style.coordinates not in _COORDINATES:
+        node.unsupported(f"its coordinate_transformation_mode is {style.coordinates!r}")
+    rank = node.info(0).rank
+    numbers = checked_axes(node.integers("axes", range(rank)), rank)
+    if node.has(2) and node.array(2, "scales").size:
+        given = dict(zip(numbers, node.array(2, "scales").reshape(-1).tolist(), strict=False))
+        return _resized(node, [given.get(axis, 1.0) for axis in range(rank)], style)
+    return _applied(node, _axes_by_sizes(node, numbers), style)
+
+
+def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
+    shape, sizes = node.info(0).shape, node.extents(3, "sizes")
+    if len(sizes) != len(numbers):
+        raise ParseError(f"it has {len(sizes)} sizes for {len(numbers)} axes")
+    pairs = [(axis, size) for axis, size in zip(numbers, sizes, strict=True) if size is not shape[axis]]
+    for axis, size in pairs:
+        if isinstance(size, Dim) or isinstance(shape[axis], Dim):
+            node.unsupported(f"its extents along axis {axis} are not known; give them with shapes=")
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in pairs]
+    choose = {"not_larger": min, "not_smaller": max}.get(policy)
+    if choose is None:
+        raise ParseError(f"its keep_aspect_ratio_policy is {policy!r}")
+    scale = choose(size / max(1, shape[axis]) for axis, size in zip(numbers, sizes, strict=True))
+    return [_Axis(axis, shape[axis], math.floor(scale * shape[axis] + 0.5), scale) for axis in numbers]
+
+
+def _resized(node: Node, scales: Sequence[float], style: _Style) -> Value:
+    shape = node.info(0).shape
+    if len(scales) != len(shape) or not all(0 < scale < 2**31 for scale in scales):
+        raise ParseError(f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank")
+    axes = []
+    for axis, scale in enumerate(scales):
+        if scale != 1:
+            size = node.known(shape[axis], f"input's extent along axis {axis}")
+            axes.append(_Axis(axis, size, math.floor(size * scale), scale))
+    return _applied(node, axes, style)
+
+
+# --- what they become -------------------------------------------------------------------------------------------------
+
+
+def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
+    axes = [axis for axis in axes if axis.scale != 1 or axis.size != axis.target]
+    if not axes:
+        return node.value(0)
+    for axis in axes:
+        if axis.size < 1 or axis.target < 1 or axis.size * axis.target > _MOST_WEIGHTS:
+            node.unsupported(f"it makes {axis.target} out of {axis.size} along axis {axis.number}")
+    if style.mode != "nearest" and not node.info(0).dtype.is_float:
+        node.unsupported(f"it mixes elements of type {node.info(0).dtype}")
+    if node.flag("antialias") and any(axis.scale < 1 for axis in axes):
+        node.unsupported("it smooths when making smaller (antialias)")
+    op = _same_operator(node, axes, style)
+    if op is not None:
+        return node.add(op, node.value(0))
+    *first, last = axes
+    value = node.value(0)
+    for axis in first:
+        value = _along(node, value, axis, style, last=False)
+    return _along(node, value, last, style, last=True)
+
+
+def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize | None:
+    """Our own operator, if with some of its flags every pixel comes from the same place."""
+    shape = node.info(0).shape
+    if len(shape) != 4 or style.mode == "cubic" or any(axis.number < 2 for axis in axes):
+        return None
+    targets = {axis.number: axis.target for axis in axes}
+    height, width = (targets.get(i, shape[i]) for i in (2, 3))
+    if isinstance(height, Dim) or isinstance(width, Dim):
+        return None
+    method = ResizeMethod.NEAREST_NEIGHBOR if style.mode == "nearest" else ResizeMethod.BILINEAR
+    for align, half in _FLAGS:
+        op = Resize(width, height, method, align_corners=align, half_pixel_centers=half)
+        if all(_agrees(op, axis, style) for axis in axes):
+            return op
+    return None
+
+
+def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
+    if style.mode == "nearest":
+        return np.array_equal(nearest_places(op, axis.size, axis.target), _nearest(axis, style))
+    if style.exclude_outside:
+        return False
+    mode = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel_centers else "asymmetric"
+    exact = axis._replace(scale=axis.target / axis.size)
+    theirs, ours = (
+        np.clip(_places(one, way), 0, axis.size - 1) for one, way in ((axis, style.coordinates), (exact, mode))
+    )
+    return bool(np.allclose(theirs, ours, rtol=0, atol=1e-6 * axis.size))
+
+
+def _along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> Value:
+    make = node.add if last else node.step
+    if style.mode == "nearest":
+        return make(Gather(axis.number), value, node.constant(_nearest(axis, style)))
+    rank = value.known.rank
+    weights = _weights(axis, style).astype(value.known.dtype.numpy)
+    if axis.number == rank - 1:
+        return make(BatchMatMul(transpose_y=True), value, node.constant(weights))
+    if axis.number == rank - 2:
+        return make(BatchMatMul(), node.constant(weights), value)
+    order = list(range(rank))
+    order[axis.number], order[-1] = order[-1], order[axis.number]
+    swap = Transpose(tuple(order))
+    mixed = node.step(BatchMatMul(transpose_y=True), node.step(swap, value), node.constant(weights))
+    return make(swap, mixed)
+
+
+# --- where pixels come from -------------------------------------------------------------------------------------------
+
+
+def _places(axis: _Axis, coordinates: str) -> Floats:
+    """The place in the input of each pixel of the result, in pixels."""
+    x, length = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
+    if coordinates == "align_corners":
+        return x * ((axis.size - 1) / (length - 1)) if length != 1 else x * 0
+    if coordinates == "asymmetric":
+        return x / axis.scale
+    if coordinates == "pytorch_half_pixel" and axis.target == 1:
+        return x - 0.5
+    places = (x + 0.5) / axis.scale - 0.5
+    return places + axis.size / 2 * (1 - axis.target / length) if coordinates == "half_pixel_symmetric" else places
+
+
+def _nearest(axis: _Axis, style: _Style) -> NDArray[np.int64]:
+    places = _places(axis, style.coordinates)
+    rules = {
+        "round_prefer_floor": np.ceil(places - 0.5),
+        "round_prefer_ceil": np.floor(places + 0.5),
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+    }
+    if style.nearest_mode not in rules:
+        raise ParseError(f"its nearest_mode is {style.nearest_mode!r}")
+    return np.clip(rules[style.nearest_mode], 0, axis.size - 1).astype(np.int64)
+
+
+def _weights(axis: _Axis, style: _Style) -> Floats:
+    """A row for each pixel of the result, with the weights of the input's pixels; beyond the edge lies the edge."""
+    places = _places(axis, style.coordinates)
+    left = np.ceil(places) - 1
+    parts = _linear(places - left) if style.mode == "linear" else _cubic(places - left, style.cubic)
+    neighbours = left[:, None].astype(np.int64) + np.arange(parts.shape[1]) - (parts.shape[1] // 2 - 1)
+    if style.exclude_outside:
+        parts = np.where((neighbours < 0) | (neighbours >= axis.size), 0, parts)
+        parts = parts / parts.sum(axis=1, keepdims=True)
+    weights = np.zeros((axis.target, axis.size))
+    np.add.at(weights, (np.arange(axis.target)[:, None], np.clip(neighbours, 0, axis.size - 1)), parts)
+    return weights
+
+
+def _linear(ratio: Floats) -> Floats:
+    return np.stack([1 - ratio, ratio], axis=1)
+
+
+def _cubic(ratio: Floats, a: float) -> Floats:
+    """Keys' cubic convolution of the distances to four neighbours."""
+    near, far = np.stack([ratio, 1 - ratio], axis=1), np.stack([ratio + 1, 2 - ratio], axis=1)
+    inner = ((a + 2) * near - (a + 3)) * near**2 + 1
+    outer = ((far - 5) * far + 8) * far * a - 4 * a
+    return np.stack([outer[:, 0], inner[:, 0], inner[:, 1], outer[:, 1]], axis=1)

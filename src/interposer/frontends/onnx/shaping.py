@@ -1,0 +1,63 @@
+"""Reshapes to extents that may not be known, and axes as attributes or operands: what several families need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.ir.graph import Value
+from interposer.ops.axes import axes_faults, normal_axis
+from interposer.ops.reshape import Reshape
+from interposer.types import Dim, TensorShape
+
+__all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped"]
+
+
+def final_reshape(node: Node, value: Value, extents: Sequence[int]) -> Value:
+    """The value with these extents, one of which may be -1 and some a `Dim`, as the node's own result."""
+    return node.add(_reshape(node, value.known.shape, extents), value)
+
+
+def reshaped(node: Node, value: Value, extents: Sequence[int]) -> Value:
+    """The same on the way to the node's result."""
+    return node.step(_reshape(node, value.known.shape, extents), value)
+
+
+def _reshape(node: Node, shape: TensorShape, extents: Sequence[int]) -> Reshape:
+    """An unknown extent is copied where the input has it at the same place; the only other one is worked out."""
+    copied = [i for i, dim in enumerate(extents) if _is_copied(shape, extents, i)]
+    target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(extents)]
+    if len(copied) == 1 and -1 not in target:
+        return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(extents)))
+    zeros = any(dim == 0 and i not in copied for i, dim in enumerate(target))
+    if target.count(-1) > 1 or (copied and zeros):
+        node.unsupported("the extents of its result depend on several unknown ones; give them with shapes=")
+    return Reshape(tuple(target), copy_zeros=bool(copied))
+
+
+def _is_copied(shape: TensorShape, extents: Sequence[int], axis: int) -> bool:
+    """True for an unknown extent with a name; without one, the same object need not mean the same extent."""
+    dim = extents[axis]
+    if not isinstance(dim, Dim) or axis >= len(shape) or shape[axis] is not dim:
+        return False
+    return dim.name is not None or all(a is b or a == b for a, b in zip(shape[:axis], extents[:axis], strict=True))
+
+
+def checked_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front; `ParseError` where a tensor of this rank has none such."""
+    return checked_axes((axis,), rank)[0]
+
+
+def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The axes counted from the front, in the order given; `ParseError` where one is not there, or there twice."""
+    for fault in axes_faults(axes, rank, "axes"):
+        raise ParseError(fault)
+    return tuple(normal_axis(axis, rank) for axis in axes)
+
+
+def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:
+    """The axes of a node that has them as an operand since an opset, as an attribute before; None where absent."""
+    if node.version < since:
+        return node.integers("axes") if node.has_attribute("axes") else None
+    return node.array_integers(index, "axes") if node.has(index) else None
