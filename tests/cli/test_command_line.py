@@ -1,0 +1,169 @@
+"""The command line as a whole: usage, exit statuses, messages, streams that close, and what is imported when."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from interposer import __version__
+from interposer.cli import backends
+from interposer.cli.main import COMMANDS, main
+
+INTERPOSER = [sys.executable, "-m", "interposer"]
+
+
+def started(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*INTERPOSER, *words], capture_output=True, text=True, check=False, **settings)
+
+
+def test_help_names_the_commands(capsys):
+    assert main(["--help"]) == 0
+    found = capsys.readouterr().out
+    assert all(f"    {name:9} {line}" in found for name, line in COMMANDS.items())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    assert main([command, "--help"]) == 0
+    assert f"usage: interposer {command} " in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"interposer {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "interposer: error: the following arguments are required: COMMAND"),
+        (["rnu"], "interposer: error: unknown command 'rnu'; did you mean 'run'? (known: run, explain, backends, ops)"),
+        (["run"], "interposer run: error: the following arguments are required: network"),
+        (["run", "n", "--lables", "x"], "interposer run: error: unknown argument '--lables'; did you mean '--labels'?"),
+        (["backends", "CpuRef"], "interposer backends: error: unknown argument 'CpuRef'"),
+        (["run", "n", "--top", "0"], "interposer run: error: argument --top: expected a positive number, not '0'"),
+        (["run", "n", "--mean", "x"],
+         "interposer run: error: argument --mean: expected a number, or several with commas, not 'x'"),
+        (["run", "n", "--std", "1,0"], "interposer run: error: argument --std: expected positive numbers, not '1,0'"),
+        (["explain", "n", "--backends", ","],
+         "interposer explain: error: argument --backends: expected ids of backends with commas between them"),
+        (["explain", "n", "--shape", "x"],
+         "interposer explain: error: argument --shape: expected NAME=1x3x8 or NAME=1, not 'x'"),
+        (["explain", "n", "--limit-bytes", "1.5G"],
+         "interposer explain: error: argument --limit-bytes: "
+         "expected a number, a number with K, M, G or T, or 'none', not '1.5G'"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
+    assert main(words) == 2
+    found = capsys.readouterr()
+    assert found.err.splitlines()[-1] == text
+    assert found.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["ops", "--backend", "CpuReff"], "unknown backend 'CpuReff'; did you mean 'CpuRef'? (known: "),
+        (["ops", "Convolution3d"], "unknown operator 'Convolution3d'; did you mean 'Convolution2d'?\n"),
+        (["explain", "nothing.onnx"], "nothing.onnx: the file cannot be read: No such file or directory\n"),
+        (["run", "nothing.onnx", "--labels", "nothing.txt"], "nothing.txt: No such file or directory\n"),
+    ],
+)
+def test_an_error_of_the_user_is_status_1_and_one_message(words, text, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 1
+    found = capsys.readouterr()
+    assert found.err.startswith(f"interposer: {text}")
+    assert found.out == ""
+
+
+def test_debug_adds_the_traceback(capsys):
+    assert main(["ops", "Convolution3d", "--debug"]) == 1
+    found = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in found
+    assert found.endswith("interposer: unknown operator 'Convolution3d'; did you mean 'Convolution2d'?\n")
+    assert main(["--debug", "ops", "Convolution3d"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def broken(args: object) -> None:
+    raise ZeroDivisionError("division by zero\nand more")
+
+
+def test_what_should_not_happen_is_called_a_fault_of_ours(capsys, monkeypatch):
+    monkeypatch.setattr(backends, "execute", broken)
+    assert main(["backends"]) == 1
+    assert capsys.readouterr().err == (
+        "interposer: this should not have happened, it is a fault of Interposer (ZeroDivisionError: division by zero); "
+        "--debug shows where\n"
+    )
+
+
+# --- as a program -----------------------------------------------------------------------------------------------------
+
+
+def test_it_starts_as_a_module_and_prints_json():
+    done = started("backends", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "CpuRef" in [record["id"] for record in json.loads(done.stdout)]
+
+
+def test_help_does_not_wait_for_numpy():
+    code = "import sys; from interposer.cli.main import main; main(['--help']); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    program = subprocess.Popen([*INTERPOSER, "ops"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    program.stdout.close()
+    assert program.stderr.read() == b""
+    assert program.wait() == 141
+    program.stderr.close()
+
+
+def test_an_interruption_is_quiet(capsys, monkeypatch):
+    monkeypatch.setattr(backends, "execute", lambda args: signal.raise_signal(signal.SIGINT))
+    assert main(["backends"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_label_that_the_terminal_cannot_show_is_escaped():
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    done = started("ops", "gr\u00fcn", env=ascii_only)
+    assert (done.returncode, done.stderr) == (1, "interposer: unknown operator 'gr\\xfcn'\n")
+
+
+def on_terminal(*words: str) -> str:
+    """What the program shows on a terminal of 100 columns."""
+    ours, theirs = pty.openpty()
+    settings = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen([*INTERPOSER, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as program:
+        os.close(theirs)
+        shown = b""
+        while chunk := _chunk(ours):
+            shown += chunk
+    os.close(ours)
+    assert program.returncode == 0
+    return shown.decode()
+
+
+def _chunk(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux tells that the other side is closed
+        return b""
+
+
+def test_on_a_terminal_tables_are_drawn_to_its_width():
+    shown = on_terminal("ops")
+    assert "\x1b[1m" in shown  # bold titles
+    assert "─────" in shown
+    assert "Convolution2d" in shown
