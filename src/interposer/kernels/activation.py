@@ -1,0 +1,206 @@
+"""Kernels of the activation functions and of softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from interposer.kernels.elementwise import erf
+from interposer.kernels.fixedpoint import clamp_to
+from interposer.kernels.lookup import all_codes, look_up
+from interposer.kernels.quantized_arithmetic import one_scale_of_few_bits
+from interposer.kernels.quantized_functions import (
+    absolute,
+    clamp_codes,
+    hard_swish,
+    interpolated,
+    leaky_relu,
+    relu,
+    sigmoid16,
+    tabulated,
+    tanh16,
+)
+from interposer.kernels.quantized_softmax import log_softmax8, softmax8, softmax16
+from interposer.kernels.real import all_quantized, precisely, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+Function: TypeAlias = Callable[[Array, float, float], Array]
+_exp: Final = precisely(np.exp)
+_expm1: Final = precisely(np.expm1)
+_tanh: Final = precisely(np.tanh)
+_softplus: Final = precisely(lambda x: np.logaddexp(x, 0))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return x * (0.5 * (1 + _tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+
+
+_FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
+    ActivationFunction.SIGMOID: lambda x, a, b: 1 / (1 + _exp(-x)),
+    ActivationFunction.TANH: lambda x, a, b: a * _tanh(b * x),
+    ActivationFunction.LINEAR: lambda x, a, b: a * x + b,
+    ActivationFunction.RELU: lambda x, a, b: np.maximum(x, 0),
+    ActivationFunction.BOUNDED_RELU: lambda x, a, b: np.clip(x, b, a),
+    ActivationFunction.SOFT_RELU: lambda x, a, b: _softplus(x),
+    ActivationFunction.LEAKY_RELU: lambda x, a, b: np.where(x > 0, x, a * x),
+    ActivationFunction.ABS: lambda x, a, b: np.abs(x),
+    ActivationFunction.SQRT: lambda x, a, b: np.sqrt(x),
+    ActivationFunction.SQUARE: lambda x, a, b: np.square(x),
+    ActivationFunction.ELU: lambda x, a, b: np.where(x >= 0, x, a * _expm1(x)),
+    ActivationFunction.HARD_SWISH: lambda x, a, b: x * np.clip(x + 3, 0, 6) / 6,
+    ActivationFunction.GELU: lambda x, a, b: x * (0.5 * (1 + erf(x / math.sqrt(2)))),
+    ActivationFunction.GELU_TANH: lambda x, a, b: _gelu_tanh(x),
+    ActivationFunction.SELU: lambda x, a, b: b * np.where(x > 0, x, a * _expm1(x)),
+    ActivationFunction.CELU: lambda x, a, b: np.maximum(x, 0) + np.minimum(a * _expm1(x / a), 0),
+    ActivationFunction.SOFTSIGN: lambda x, a, b: x / (1 + np.abs(x)),
+    ActivationFunction.HARD_SIGMOID: lambda x, a, b: np.clip(a * x + b, 0, 1),
+    ActivationFunction.SWISH: lambda x, a, b: x / (1 + _exp(-a * x)),
+    ActivationFunction.MISH: lambda x, a, b: x * _tanh(_softplus(x)),
+    ActivationFunction.THRESHOLDED_RELU: lambda x, a, b: np.where(x > a, x, 0),
+}
+_CLAMPS: Final = frozenset({ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU})
+_GELUS: Final = frozenset({ActivationFunction.GELU, ActivationFunction.GELU_TANH})
+_OF_INTEGERS: Final = _CLAMPS | {ActivationFunction.ABS, ActivationFunction.SQUARE}
+
+
+def _bounds(op: Activation) -> tuple[float, float]:
+    return (0.0, math.inf) if op.function is ActivationFunction.RELU else (op.b, op.a)
+
+
+def _computes(op: Activation, info: KernelInfo) -> str | None:
+    dtype = info.input.dtype
+    if dtype.is_float or (dtype.is_integer and dtype.bits >= 8 and op.function in _OF_INTEGERS):
+        return None
+    return f"{op.function.name} of {dtype} is not defined"
+
+
+@kernel(Activation, quantized=False, when=(all_quantized, _computes))
+def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Floats of fewer than 32 bits are rounded once, at the end; a clamp works in place."""
+    if op.function in _CLAMPS:
+        np.clip(x, *_limits(*_bounds(op), info.input), out=out)
+    else:
+        np.copyto(out, _FUNCTIONS[op.function](real(x, info.input), op.a, op.b), casting="unsafe")
+
+
+def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
+    """Bounds as elements of the tensor: whole numbers within them, where it holds integers."""
+    dtype = info.dtype.numpy
+    if info.dtype.is_integer:
+        limits = np.iinfo(dtype)
+        low, high = math.ceil(max(low, limits.min)), math.floor(min(high, limits.max))
+    return np.asarray(low, dtype), np.asarray(high, dtype)
+
+
+def _clamps_codes(op: Activation, info: KernelInfo) -> str | None:
+    if op.function not in _CLAMPS:
+        return f"{op.function.name} is no clamp"
+    source = info.input.quantization
+    one = source is not None and not source.per_axis and source == info.output.quantization
+    return None if one else "takes tensors of one quantization"
+
+
+@kernel(Activation, quantized=True, when=(all_quantized, _clamps_codes))
+def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Where input and output are quantized alike, bounds become stored integers."""
+    low, high = clamp_codes(*_bounds(op), info.output)
+    np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
+
+
+def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
+    """TFLite's result for stored integers; where it has no rule, that of real numbers in float32."""
+    wide = input.dtype is DataType.INT16
+    normal = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
+    match op.function:
+        case ActivationFunction.RELU | ActivationFunction.BOUNDED_RELU:
+            return relu(x, input, output, *_bounds(op))
+        case ActivationFunction.LEAKY_RELU:
+            return leaky_relu(x, input, output, op.a)
+        case ActivationFunction.ABS:
+            return absolute(x, input, output)
+        case ActivationFunction.HARD_SWISH if not wide and input.scale < 128 * output.scale:
+            return hard_swish(x, input, output)
+        case ActivationFunction.SIGMOID if normal:
+            return sigmoid16(x, input, output)
+        case ActivationFunction.TANH if normal and op.a == op.b == 1:
+            return tanh16(x, input, output)
+    smooth = wide and op.function in _GELUS and input.zero_point == output.zero_point == 0
+    in_reals = interpolated if smooth else tabulated
+    return in_reals(lambda reals: _FUNCTIONS[op.function](reals, op.a, op.b), x, input, output)
+
+
+@kernel(Activation, quantized=True, when=(all_quantized, one_scale_of_few_bits))
+def activation_by_table(op: Activation, x: Array, *, out: Array, prepared: Array) -> None:
+    """8- and 16-bit integers have few enough values to look every one up."""
+    look_up(prepared, x, out)
+
+
+@kernel.prepare(activation_by_table)
+def _activation_table(op: Activation, info: KernelInfo) -> Array:
+    codes = all_codes(info.input.dtype)
+    return clamp_to(_codes(op, codes, info.input, info.output), info.output.dtype)
+
+
+@kernel(Activation, quantized=True, when=all_quantized)
+def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Tensors with a scale for every channel, or with more than 16 bits."""
+    store(_FUNCTIONS[op.function](real(x, info.input), op.a, op.b), info.output, out)
+
+
+# --- softmax ----------------------------------------------------------------------------------------------------------
+
+
+def _softmax(x: Array, axis: int, beta: float) -> Array:
+    """The greatest score is taken off first, so that no exponential overflows."""
+    exps = np.exp((x - x.max(axis=axis, keepdims=True)) * beta)
+    probabilities: Array = exps / exps.sum(axis=axis, keepdims=True)
+    return probabilities
+
+
+def _log_softmax(x: Array, axis: int, beta: float) -> Array:
+    below = (x - x.max(axis=axis, keepdims=True)) * beta
+    logarithms: Array = below - np.log(np.exp(below).sum(axis=axis, keepdims=True))
+    return logarithms
+
+
+def _is_float(op: Softmax | LogSoftmax, info: KernelInfo) -> str | None:
+    return None if info.quantized or info.input.dtype.is_float else f"input is {info.input.dtype}; takes floats"
+
+
+@kernel(Softmax, LogSoftmax, when=(all_quantized, _is_float))
+def softmax(op: Softmax | LogSoftmax, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """In integers where TFLite has a rule for the quantization, else with real numbers in float32."""
+    rule = _integer_rule(op, info)
+    if x.size == 0:
+        return
+    if rule is None:
+        function = _softmax if isinstance(op, Softmax) else _log_softmax
+        store(function(real(x, info.input), op.axis, op.beta), info.output, out)
+    else:
+        codes = rule(np.moveaxis(x, op.axis, -1), info.input, info.output, op.beta)
+        out[...] = np.moveaxis(clamp_to(codes, info.output.dtype), -1, op.axis)
+
+
+_INTEGER_RULES: Final = {
+    (Softmax, DataType.INT8): softmax8,
+    (Softmax, DataType.UINT8): softmax8,
+    (Softmax, DataType.INT16): softmax16,
+    (LogSoftmax, DataType.INT8): log_softmax8,
+    (LogSoftmax, DataType.UINT8): log_softmax8,
+}
+
+
+def _integer_rule(op: Softmax | LogSoftmax, info: KernelInfo) -> Callable[..., Array] | None:
+    """TFLite's rule, which holds only for the quantization that it prescribes for the result."""
+    source = info.input.quantization
+    if source is None or source.per_axis or op.infer(info.input).quantization != info.output.quantization:
+        return None
+    return _INTEGER_RULES.get((type(op), info.input.dtype))

@@ -1,0 +1,390 @@
+"""Kernels of the operators that compute every element on its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.kernels.fixedpoint import clamp_to
+from interposer.kernels.lookup import all_codes, all_pairs, look_up, look_up_pairs
+from interposer.kernels.quantized_arithmetic import (
+    Rule,
+    compared,
+    integer_rule,
+    one_scale_of_few_bits,
+    per_tensor,
+    prelu,
+    scale32,
+)
+from interposer.kernels.quantized_functions import absolute, interpolated, rsqrt, sqrt, tabulated
+from interposer.kernels.real import all_quantized, precisely, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.elementwise import (
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Prelu,
+    UnaryOperation,
+    Where,
+)
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["erf"]
+
+Function: TypeAlias = Callable[..., Array]
+Functions: TypeAlias = Mapping[str, Mapping[Any, Function]]
+_LARGE: Final = 2**16
+"""From so many elements on, a table of all pairs of codes pays."""
+
+
+def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:
+    """Fill `out` with a function of arrays, without a copy where the function allows it."""
+    if isinstance(function, np.ufunc) and arrays[0].dtype == out.dtype:
+        function(*arrays, out=out)
+    else:
+        np.copyto(out, function(*arrays), casting="unsafe")
+
+
+def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function | None:
+    """The function for an operation on elements of a type, from tables for "float", "integer" and "bool"."""
+    if dtype.is_float:
+        return functions["float"].get(operation)
+    if dtype.is_integer and dtype.bits >= 8:
+        return functions["integer"].get(operation)
+    return functions["bool"].get(operation) if dtype is DataType.BOOL else None
+
+
+# --- two operands -----------------------------------------------------------------------------------------------------
+
+
+def _truncated_quotient(a: Array, b: Array) -> Array:
+    """NumPy rounds down; one more where that made a negative quotient smaller."""
+    below = (np.mod(a, b) != 0) & ((a < 0) != (b < 0))
+    return np.asarray(np.floor_divide(a, b) + below)
+
+
+def _integer_power(a: Array, b: Array) -> Array:
+    """1 and -1 have whole powers with negative exponents too; all others, and 0 by definition, give 0."""
+    if b.dtype.kind == "f":
+        found = np.power(a.astype(np.float64), b)
+        return np.trunc(np.where(np.isfinite(found), found, 0))
+    positive = np.power(a, np.maximum(b, 0).astype(a.dtype))
+    sign = np.where(np.mod(b, 2) == 0, 1, a)
+    return np.where(b >= 0, positive, np.where(np.abs(a) == 1, sign, 0))
+
+
+def _power(a: Array, b: Array) -> Array:
+    return np.asarray(np.power(a, b.astype(a.dtype)))
+
+
+def _squared_difference(a: Array, b: Array) -> Array:
+    return np.square(np.subtract(a, b))
+
+
+_ARITHMETIC: Final[dict[BinaryOperation, Function]] = {
+    BinaryOperation.ADD: np.add,
+    BinaryOperation.SUB: np.subtract,
+    BinaryOperation.MUL: np.multiply,
+    BinaryOperation.MAXIMUM: np.maximum,
+    BinaryOperation.MINIMUM: np.minimum,
+    BinaryOperation.SQ_DIFF: _squared_difference,
+    BinaryOperation.FLOOR_DIV: np.floor_divide,
+    BinaryOperation.MOD: np.mod,
+    BinaryOperation.FMOD: np.fmod,
+}
+_BITWISE: Final[dict[BinaryOperation, Function]] = {
+    BinaryOperation.BITWISE_AND: np.bitwise_and,
+    BinaryOperation.BITWISE_OR: np.bitwise_or,
+    BinaryOperation.BITWISE_XOR: np.bitwise_xor,
+}
+_BINARY: Final[Functions] = {
+    "float": {
+        **_ARITHMETIC,
+        BinaryOperation.DIV: np.true_divide,
+        BinaryOperation.POWER: _power,
+        BinaryOperation.ATAN2: np.arctan2,
+    },
+    "integer": {
+        **_ARITHMETIC,
+        **_BITWISE,
+        BinaryOperation.DIV: _truncated_quotient,
+        BinaryOperation.POWER: _integer_power,
+        BinaryOperation.SHIFT_LEFT: np.left_shift,
+        BinaryOperation.SHIFT_RIGHT: np.right_shift,
+    },
+    "bool": {**_BITWISE, BinaryOperation.MAXIMUM: np.logical_or, BinaryOperation.MINIMUM: np.logical_and},
+}
+
+
+def _computes_binary(op: ElementwiseBinary, info: KernelInfo) -> str | None:
+    found = by_dtype(_BINARY, op.operation, DataType.FLOAT32 if info.quantized else info.input.dtype)
+    return None if found else f"{op.operation.name} of {info.input.dtype} is not defined"
+
+
+@kernel(ElementwiseBinary, quantized=False, when=(all_quantized, _computes_binary))
+def binary(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
+    """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
+    function = by_dtype(_BINARY, op.operation, info.input.dtype)
+    assert function is not None, "_computes_binary comes first"
+    compute(function, (real(a, info.at(0)), real(b, info.at(1))), out)
+
+
+def _has_integer_rule(op: ElementwiseBinary, info: KernelInfo) -> str | None:
+    return None if integer_rule(op.operation, info) else "has no rule in integers"
+
+
+def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
+    """The results for all pairs of 8-bit codes, where there are many elements to look up."""
+    dtypes = {tensor.dtype.bits for tensor in (info.at(0), info.at(1), info.output)}
+    if dtypes != {8} or info.output.num_elements < _LARGE:
+        return None
+    return clamp_to(rule(*all_pairs(info.at(0).dtype, info.at(1).dtype), info), info.output.dtype)
+
+
+@kernel(ElementwiseBinary, quantized=True, when=(all_quantized, _has_integer_rule))
+def binary_in_integers(
+    op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array, prepared: Array | None
+) -> None:
+    """TFLite's own arithmetic; for many 8-bit elements, as a table of all pairs."""
+    rule = integer_rule(op.operation, info)
+    assert rule is not None, "_has_integer_rule comes first"
+    if prepared is not None:
+        look_up_pairs(prepared, a, b, out)
+    else:
+        out[...] = clamp_to(rule(a, b, info), info.output.dtype)
+
+
+@kernel.prepare(binary_in_integers)
+def _binary_table(op: ElementwiseBinary, info: KernelInfo) -> Array | None:
+    rule = integer_rule(op.operation, info)
+    return _pair_table(rule, info) if rule else None
+
+
+@kernel(ElementwiseBinary, quantized=True, when=(all_quantized, _computes_binary))
+def binary_of_reals(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
+    """What TFLite has no rule for: real numbers in float32."""
+    function = _BINARY["float"][op.operation]
+    store(function(real(a, info.at(0)), real(b, info.at(1))), info.output, out)
+
+
+# --- one operand ------------------------------------------------------------------------------------------------------
+
+
+def erf(x: Array) -> Array:
+    found = np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size)
+    return found.reshape(x.shape).astype(x.dtype)
+
+
+def _inverse_sqrt(x: Array) -> Array:
+    return np.reciprocal(np.sqrt(x))
+
+
+def _integer_reciprocal(x: Array) -> Array:
+    return np.where(np.abs(x) == 1, x, 0)
+
+
+def _positive_infinity(x: Array) -> Array:
+    return np.equal(x, np.inf)
+
+
+def _negative_infinity(x: Array) -> Array:
+    return np.equal(x, -np.inf)
+
+
+_SIGNED: Final[dict[UnaryOperation, Function]] = {
+    UnaryOperation.ABS: np.abs,
+    UnaryOperation.NEG: np.negative,
+    UnaryOperation.SIGN: np.sign,
+    UnaryOperation.SQUARE: np.square,
+}
+_UNARY: Final[Functions] = {
+    "float": {
+        **_SIGNED,
+        UnaryOperation.EXP: np.exp,
+        UnaryOperation.SQRT: np.sqrt,
+        UnaryOperation.RSQRT: _inverse_sqrt,
+        UnaryOperation.LOG: np.log,
+        UnaryOperation.SIN: np.sin,
+        UnaryOperation.COS: np.cos,
+        UnaryOperation.TAN: np.tan,
+        UnaryOperation.CEIL: np.ceil,
+        UnaryOperation.FLOOR: np.floor,
+        UnaryOperation.ROUND: np.rint,
+        UnaryOperation.RECIPROCAL: np.reciprocal,
+        UnaryOperation.ERF: erf,
+        UnaryOperation.ASIN: np.arcsin,
+        UnaryOperation.ACOS: np.arccos,
+        UnaryOperation.ATAN: np.arctan,
+        UnaryOperation.SINH: np.sinh,
+        UnaryOperation.COSH: np.cosh,
+        UnaryOperation.ASINH: np.arcsinh,
+        UnaryOperation.ACOSH: np.arccosh,
+        UnaryOperation.ATANH: np.arctanh,
+        UnaryOperation.IS_NAN: np.isnan,
+        UnaryOperation.IS_INF: np.isinf,
+        UnaryOperation.IS_POSITIVE_INF: _positive_infinity,
+        UnaryOperation.IS_NEGATIVE_INF: _negative_infinity,
+    },
+    "integer": {
+        **_SIGNED,
+        UnaryOperation.CEIL: np.positive,
+        UnaryOperation.FLOOR: np.positive,
+        UnaryOperation.ROUND: np.positive,
+        UnaryOperation.RECIPROCAL: _integer_reciprocal,
+        UnaryOperation.BITWISE_NOT: np.bitwise_not,
+    },
+    "bool": {UnaryOperation.LOGICAL_NOT: np.logical_not, UnaryOperation.BITWISE_NOT: np.logical_not},
+}
+
+
+def _operation(op: ElementwiseUnary | Floor) -> UnaryOperation:
+    return UnaryOperation.FLOOR if isinstance(op, Floor) else op.operation
+
+
+def _computes_unary(op: ElementwiseUnary | Floor, info: KernelInfo) -> str | None:
+    found = by_dtype(_UNARY, _operation(op), DataType.FLOAT32 if info.quantized else info.input.dtype)
+    return None if found else f"{_operation(op).name} of {info.input.dtype} is not defined"
+
+
+@kernel(ElementwiseUnary, Floor, quantized=False, when=_computes_unary)
+def unary(op: ElementwiseUnary | Floor, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
+    function = by_dtype(_UNARY, _operation(op), info.input.dtype)
+    assert function is not None, "_computes_unary comes first"
+    compute(function, (real(x, info.input),), out)
+
+
+def _bounded_log(output: TensorInfo) -> Function:
+    lowest = np.float32(np.iinfo(output.dtype.numpy).min - output.zero_point) * scale32(output)
+    return lambda x: np.where(x > 0, precisely(np.log)(np.maximum(x, 0)), lowest)
+
+
+def _bounded_inverse_sqrt(output: TensorInfo) -> Function:
+    highest = np.float32(np.iinfo(output.dtype.numpy).max - output.zero_point) * scale32(output)
+    return lambda x: np.where(x > 0, _inverse_sqrt(x), highest)
+
+
+def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
+    """TFLite's result for stored integers; where it has no rule, that of real numbers in float32."""
+    wide = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
+    in_reals = interpolated if wide else tabulated
+    match operation:
+        case UnaryOperation.ABS:
+            return absolute(x, input, output)
+        case UnaryOperation.SQRT:
+            return sqrt(x, input, output)
+        case UnaryOperation.RSQRT if not wide:
+            return rsqrt(x, input, output)
+        case UnaryOperation.RSQRT:
+            return in_reals(_bounded_inverse_sqrt(output), x, input, output)
+        case UnaryOperation.LOG:
+            return in_reals(_bounded_log(output), x, input, output)
+        case UnaryOperation.EXP:
+            return in_reals(precisely(np.exp), x, input, output)
+    return tabulated(_UNARY["float"][operation], x, input, output)
+
+
+@kernel(ElementwiseUnary, Floor, quantized=True, when=(all_quantized, _computes_unary, one_scale_of_few_bits))
+def unary_by_table(op: ElementwiseUnary | Floor, x: Array, *, out: Array, prepared: Array) -> None:
+    """8- and 16-bit integers have few enough values to look every one up."""
+    look_up(prepared, x, out)
+
+
+@kernel.prepare(unary_by_table)
+def _unary_table(op: ElementwiseUnary | Floor, info: KernelInfo) -> Array:
+    codes = all_codes(info.input.dtype)
+    return clamp_to(_unary_codes(_operation(op), codes, info.input, info.output), info.output.dtype)
+
+
+@kernel(ElementwiseUnary, Floor, quantized=True, when=(all_quantized, _computes_unary))
+def unary_of_reals(op: ElementwiseUnary | Floor, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Tensors with a scale for every channel, or with more than 16 bits."""
+    store(_UNARY["float"][_operation(op)](real(x, info.input)), info.output, out)
+
+
+# --- comparison, logic and choice -------------------------------------------------------------------------------------
+
+_COMPARE: Final[dict[ComparisonOperation, Function]] = {
+    ComparisonOperation.EQUAL: np.equal,
+    ComparisonOperation.GREATER: np.greater,
+    ComparisonOperation.GREATER_OR_EQUAL: np.greater_equal,
+    ComparisonOperation.LESS: np.less,
+    ComparisonOperation.LESS_OR_EQUAL: np.less_equal,
+    ComparisonOperation.NOT_EQUAL: np.not_equal,
+}
+_JOIN: Final[dict[LogicalBinaryOperation, Function]] = {
+    LogicalBinaryOperation.LOGICAL_AND: np.logical_and,
+    LogicalBinaryOperation.LOGICAL_OR: np.logical_or,
+    LogicalBinaryOperation.LOGICAL_XOR: np.logical_xor,
+}
+
+
+@kernel(Comparison, quantized=False, when=all_quantized)
+def compare(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
+    """Texts compare too, letter by letter."""
+    return _COMPARE[op.operation](real(a, info.at(0)), real(b, info.at(1)))
+
+
+@kernel(Comparison, quantized=True, when=all_quantized)
+def compare_quantized(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
+    """8-bit tensors by TFLite's rule, which sees steps of 1/256; others of one quantization by their integers."""
+    first, second = info.at(0), info.at(1)
+    if per_tensor(info) and first.dtype is not DataType.INT16:
+        return _COMPARE[op.operation](compared(a, first), compared(b, second))
+    if first.quantization == second.quantization:
+        return _COMPARE[op.operation](a, b)
+    return _COMPARE[op.operation](real(a, first), real(b, second))
+
+
+@kernel(LogicalBinary)
+def logical(op: LogicalBinary, a: Array, b: Array, *, out: Array) -> None:
+    """Truth values are stored as they are."""
+    _JOIN[op.operation](a, b, out=out)
+
+
+@kernel(Where, when=all_quantized)
+def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
+    """Elements are moved as they are, unless the quantizations differ."""
+    if info.at(1).quantization == info.at(2).quantization == info.output.quantization:
+        np.copyto(out, b)
+        np.copyto(out, a, where=condition)
+    else:
+        store(np.where(condition, real(a, info.at(1)), real(b, info.at(2))), info.output, out)
+
+
+@kernel(Prelu, quantized=False, when=all_quantized)
+def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Array:
+    """The slope is multiplied everywhere and taken where the input is negative."""
+    x, alpha = real(x, info.at(0)), real(alpha, info.at(1))
+    return np.where(x >= 0, x, x * alpha)
+
+
+@kernel(Prelu, quantized=True, when=(all_quantized, one_scale_of_few_bits))
+def prelu_in_integers(
+    op: Prelu, x: Array, alpha: Array, *, info: KernelInfo, out: Array, prepared: Array | None
+) -> None:
+    """TFLite's own arithmetic; for many 8-bit elements, as a table of all pairs."""
+    if prepared is not None:
+        look_up_pairs(prepared, x, alpha, out)
+    else:
+        out[...] = clamp_to(prelu(x, alpha, info), info.output.dtype)
+
+
+@kernel.prepare(prelu_in_integers)
+def _prelu_table(op: Prelu, info: KernelInfo) -> Array | None:
+    return _pair_table(prelu, info)
+
+
+@kernel(Prelu, quantized=True, when=all_quantized)
+def prelu_requantized(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo, out: Array) -> None:
+    """Tensors with a scale for every channel, or with more than 16 bits."""
+    store(prelu_of_reals(op, x, alpha, info=info), info.output, out)

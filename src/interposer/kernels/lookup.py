@@ -1,0 +1,30 @@
+"""Functions of 8- and 16-bit integers as tables of all their values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.types import Array, DataType
+
+__all__ = ["all_codes", "all_pairs", "look_up", "look_up_pairs"]
+
+
+def all_codes(dtype: DataType) -> Array:
+    """Every integer of a type, in the order of their bits."""
+    return np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
+
+
+def all_pairs(a: DataType, b: DataType) -> tuple[Array, Array]:
+    """Every pair of integers of two 8-bit types, as arrays that broadcast."""
+    return all_codes(a)[:, np.newaxis], all_codes(b)
+
+
+def look_up(table: Array, x: Array, out: Array) -> None:
+    """Write the entry for every integer of `x`; the table was made from `all_codes`."""
+    np.take(table, x.view(f"u{x.itemsize}"), out=out, mode="clip")
+
+
+def look_up_pairs(table: Array, a: Array, b: Array, out: Array) -> None:
+    """Write the entry for every pair of two arrays that broadcast; the table was made from `all_pairs`."""
+    index = np.left_shift(a.view(np.uint8), 8, dtype=np.uint16)
+    np.take(table.ravel(), np.bitwise_or(index, b.view(np.uint8)), out=out, mode="clip")

@@ -1,0 +1,145 @@
+"""Kernels of the operators that bring elements to a common scale."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from interposer.kernels.fixedfunctions import inverse_sqrt
+from interposer.kernels.fixedpoint import FixedPoint, clamp_to, multiply_by_quantized_multiplier
+from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bits
+from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.normalization import (
+    BatchNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LayerNormalization,
+    Normalization,
+    NormalizationAlgorithmMethod,
+    channel_axis,
+)
+from interposer.types import Array, DataType, Quantization
+
+__all__: list[str] = []
+
+Operator: TypeAlias = BatchNormalization | InstanceNormalization | L2Normalization | LayerNormalization | Normalization
+
+
+def _of_reals(op: Operator, info: KernelInfo) -> str | None:
+    """A rule: plain integers have no useful mean or length."""
+    for name, tensor in zip(info.names, info.inputs, strict=False):
+        if tensor is not None and not tensor.is_quantized and not tensor.dtype.is_float:
+            return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
+    return None
+
+
+def _given(x: Array | None, index: int, info: KernelInfo, default: float) -> Array:
+    return np.asarray(default, np.float32) if x is None else real(x, info.at(index))
+
+
+def _per_channel(values: Array, axis: int, rank: int) -> Array:
+    """Values for every channel (or a single one) in a shape that broadcasts with the tensor."""
+    shape = [1] * rank
+    shape[axis] = -1
+    return np.reshape(values, shape)
+
+
+def _normalized(x: Array, mean: Array, variance: Array, eps: float) -> Array:
+    return (x - mean) / np.sqrt(variance + eps)
+
+
+@kernel(BatchNormalization, when=_of_reals)
+def batch_normalization(
+    op: BatchNormalization, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array,
+    *, info: KernelInfo, out: Array,
+) -> None:  # fmt: skip
+    """All in float32 where the input has fewer bits."""
+    axis = channel_axis(op.data_layout, x.ndim)
+    m, v, b, g = (
+        _per_channel(real(values, info.at(index)), axis, x.ndim)
+        for index, values in enumerate((mean, variance, beta, gamma), start=1)
+    )
+    store(g * _normalized(real(x, info.input), m, v, op.eps) + b, info.output, out)
+
+
+@kernel(InstanceNormalization, when=_of_reals)
+def instance_normalization(
+    op: InstanceNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
+) -> None:
+    """Mean and variance over everything but batch and channels."""
+    channels = channel_axis(op.data_layout, x.ndim)
+    axes = tuple(axis for axis in range(1, x.ndim) if axis != channels)
+    values = real(x, info.input)
+    mean, variance = values.mean(axis=axes, keepdims=True), values.var(axis=axes, keepdims=True)
+    scale = _per_channel(_given(gamma, 1, info, 1), channels, x.ndim)
+    shift = _per_channel(_given(beta, 2, info, 0), channels, x.ndim)
+    store(scale * _normalized(values, mean, variance, op.eps) + shift, info.output, out)
+
+
+@kernel(LayerNormalization, when=_of_reals)
+def layer_normalization(
+    op: LayerNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
+) -> None:
+    """Mean and variance over the last axes."""
+    axes = tuple(range(op.axis % x.ndim, x.ndim))
+    values = real(x, info.input)
+    mean, variance = values.mean(axis=axes, keepdims=True), values.var(axis=axes, keepdims=True)
+    normalized = _normalized(values, mean, variance, op.eps)
+    store(_given(gamma, 1, info, 1) * normalized + _given(beta, 2, info, 0), info.output, out)
+
+
+def _prescribed_length(op: L2Normalization, info: KernelInfo) -> str | None:
+    wanted = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quantization(2.0**-7, 128)}
+    if info.output.quantization == wanted.get(info.output.dtype, Quantization(1.0)):
+        return None
+    return "takes 8-bit results in steps of 1/128"
+
+
+@kernel(L2Normalization, quantized=True, when=(all_quantized, one_scale_of_few_bits, _prescribed_length))
+def l2_normalization_in_integers(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """The zero point falls out of the length; the scale too, as it is in both numerator and denominator."""
+    value = offset(x, info.input)
+    inverse = inverse_sqrt(np.square(value).sum(axis=op.normalized_axis(x.ndim), keepdims=True))
+    if info.input.dtype is DataType.UINT8:
+        steps = multiply_by_quantized_multiplier(value * 128, inverse)
+    else:
+        steps = multiply_by_quantized_multiplier(value, FixedPoint(inverse.multiplier, inverse.shift + 7))
+    out[...] = clamp_to(steps + info.output.zero_point, info.output.dtype)
+
+
+@kernel(L2Normalization, when=(all_quantized, _of_reals))
+def l2_normalization(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """The square of the length is bounded below, not the length."""
+    values = real(x, info.input)
+    square = np.square(values).sum(axis=op.normalized_axis(x.ndim), keepdims=True)
+    store(values / np.sqrt(np.maximum(square, op.eps)), info.output, out)
+
+
+def _local_brightness(op: Normalization, info: KernelInfo) -> str | None:
+    known = op.method_type is NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS
+    return None if known else f"{op.method_type.name} is not computed"
+
+
+@kernel(Normalization, when=(all_quantized, _of_reals, _local_brightness))
+def local_response_normalization(op: Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """The window's sum of squares, one axis after the other."""
+    values = real(x, info.input)
+    total = np.square(values)
+    for axis in op.window_axes(x.ndim):
+        total = _window_sum(total, axis, op.norm_size)
+    store(values / np.power(op.k + op.alpha * total, op.beta), info.output, out)
+
+
+def _window_sum(x: Array, axis: int, size: int) -> Array:
+    """The sum of `size` neighbours along an axis, of which the middle one (of two: the first) is the element itself."""
+    if size == 0:
+        return np.zeros_like(x)
+    before = (size - 1) // 2
+    padding = [(0, 0)] * x.ndim
+    padding[axis] = (before, size - 1 - before)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, padding), size, axis=axis)
+    total: Array = windows.sum(axis=-1)
+    return total

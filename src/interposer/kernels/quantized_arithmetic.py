@@ -1,0 +1,161 @@
+"""Arithmetic on quantized tensors in integers, as TFLite's reference kernels do it, bit for bit.
+
+A rule takes the stored integers of both operands and gives those of the result, before they are clamped to the type.
+TFLite works some factors out in float32 and others in float64, which shows in the last bit and is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedfunctions import leading_zeros, reciprocal
+from interposer.kernels.fixedpoint import FixedPoint, multiply_by_quantized_multiplier, quantize_multiplier
+from interposer.kernels.table import KernelInfo
+from interposer.ops.elementwise import BinaryOperation
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = [
+    "Rule",
+    "compared",
+    "integer_rule",
+    "offset",
+    "one_scale_of_few_bits",
+    "per_tensor",
+    "prelu",
+    "scale32",
+]
+
+Ints: TypeAlias = NDArray[np.int64]
+Rule: TypeAlias = Callable[[Array, Array, KernelInfo], Array]
+_TYPES: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
+
+
+def scale32(info: TensorInfo) -> np.float32:
+    """The scale of a tensor as the float32 that files hold."""
+    return np.float32(info.scale)
+
+
+def offset(x: Array, info: TensorInfo) -> Ints:
+    """The stored integers without the zero point."""
+    return x.astype(np.int64) - info.zero_point
+
+
+def per_tensor(info: KernelInfo) -> bool:
+    """True where every tensor has one scale and one of the types that TFLite computes in integers."""
+    tensors = [tensor for tensor in (*info.inputs, *info.outputs) if tensor is not None and tensor.dtype.is_integer]
+    return all(t.quantization is not None and not t.quantization.per_axis for t in tensors) and all(
+        t.dtype in _TYPES for t in tensors
+    )
+
+
+def one_scale_of_few_bits(op: object, info: KernelInfo) -> str | None:
+    """A kernel's rule: every tensor of stored integers has 8 or 16 bits and one scale."""
+    return None if per_tensor(info) else "takes 8- or 16-bit tensors with one scale"
+
+
+def integer_rule(operation: BinaryOperation, info: KernelInfo) -> Rule | None:
+    """The rule for an operation on tensors of these infos, or None where TFLite has none."""
+    if not per_tensor(info):
+        return None
+    if operation in _CHOICES:
+        return _CHOICES[operation] if _one_quantization(info) else None
+    if operation is BinaryOperation.SQ_DIFF and info.input.dtype is DataType.INT16:
+        return None
+    return _RULES.get(operation)
+
+
+def _one_quantization(info: KernelInfo) -> bool:
+    return info.at(0).quantization == info.at(1).quantization == info.output.quantization
+
+
+def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign: int = 1) -> tuple[Ints, Ints, float]:
+    """Both operands in steps of one scale, twice the larger of theirs, divided by ``2**left_shift``; and that scale."""
+    scales = [float(scale32(info.at(0))), float(scale32(info.at(1)))]
+    common = 2 * max(scales)
+    factors = [quantize_multiplier(scale / common) for scale in scales]
+    signed = FixedPoint(factors[1].multiplier * sign, factors[1].shift)
+    first = multiply_by_quantized_multiplier(offset(a, info.at(0)) << left_shift, factors[0])
+    second = multiply_by_quantized_multiplier(offset(b, info.at(1)) << left_shift, signed)
+    return first, second, common
+
+
+def _headroom(info: KernelInfo) -> int:
+    return 15 if info.input.dtype is DataType.INT16 else 20
+
+
+def _result(total: Array, factor: float | np.floating, info: KernelInfo) -> Ints:
+    return multiply_by_quantized_multiplier(total, quantize_multiplier(factor)) + info.output.zero_point
+
+
+def _add(a: Array, b: Array, info: KernelInfo, sign: int = 1) -> Ints:
+    left_shift = _headroom(info)
+    first, second, common = _on_common_scale(a, b, info, left_shift, sign)
+    return _result(first + second, common / (2.0**left_shift * float(scale32(info.output))), info)
+
+
+def _sub(a: Array, b: Array, info: KernelInfo) -> Ints:
+    return _add(a, b, info, sign=-1)
+
+
+def _mul(a: Array, b: Array, info: KernelInfo) -> Ints:
+    factor = scale32(info.at(0)) * scale32(info.at(1)) / scale32(info.output)
+    return _result(offset(a, info.at(0)) * offset(b, info.at(1)), factor, info)
+
+
+def _sq_diff(a: Array, b: Array, info: KernelInfo) -> Ints:
+    first, second, common = _on_common_scale(a, b, info, left_shift=7)
+    return _result((first - second) ** 2, common**2 / (2.0**14 * float(scale32(info.output))), info)
+
+
+def _div(a: Array, b: Array, info: KernelInfo) -> Ints:
+    """Multiply by the reciprocal of the divisor; a quotient by zero counts as zero."""
+    factor = quantize_multiplier(scale32(info.at(0)) / (scale32(info.at(1)) * scale32(info.output)))
+    dividend, divisor = np.broadcast_arrays(offset(a, info.at(0)), offset(b, info.at(1)))
+    dividend, divisor = dividend * np.sign(divisor), np.maximum(np.abs(divisor), 1)
+    inverse, exponent = reciprocal(divisor, 31)
+    headroom = np.where(dividend < 0, leading_zeros(2 * np.abs(dividend) - 1), leading_zeros(dividend)) - 1
+    headroom = np.where(dividend == 0, 31, headroom)
+    quotient = multiply_by_quantized_multiplier(dividend, FixedPoint(inverse, np.minimum(headroom, 30)))
+    shift = factor.shift - exponent - headroom
+    return multiply_by_quantized_multiplier(quotient, FixedPoint(factor.multiplier, shift)) + info.output.zero_point
+
+
+def _maximum(a: Array, b: Array, info: KernelInfo) -> Array:
+    return np.maximum(a, b)
+
+
+def _minimum(a: Array, b: Array, info: KernelInfo) -> Array:
+    return np.minimum(a, b)
+
+
+_CHOICES: Final[dict[BinaryOperation, Rule]] = {BinaryOperation.MAXIMUM: _maximum, BinaryOperation.MINIMUM: _minimum}
+_RULES: Final[dict[BinaryOperation, Rule]] = {
+    BinaryOperation.ADD: _add,
+    BinaryOperation.SUB: _sub,
+    BinaryOperation.MUL: _mul,
+    BinaryOperation.DIV: _div,
+    BinaryOperation.SQ_DIFF: _sq_diff,
+}
+
+
+def compared(x: Array, info: TensorInfo) -> Ints:
+    """The integers that a quantized tensor is compared by: 256 times what they stand for."""
+    return multiply_by_quantized_multiplier(offset(x, info) << 8, quantize_multiplier(scale32(info)))
+
+
+def prelu(x: Array, alpha: Array, info: KernelInfo) -> Ints:
+    """The rule of PRELU, for the stored integers of input and slope."""
+    input, slope = info.at(0), info.at(1)
+    positive = quantize_multiplier(scale32(input) / scale32(info.output))
+    negative = quantize_multiplier(scale32(input) * scale32(slope) / scale32(info.output))
+    value = offset(x, input)
+    scaled = np.where(
+        value >= 0,
+        multiply_by_quantized_multiplier(value, positive),
+        multiply_by_quantized_multiplier(value * offset(alpha, slope), negative),
+    )
+    return scaled + info.output.zero_point

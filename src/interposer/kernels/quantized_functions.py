@@ -1,0 +1,210 @@
+"""Functions of one quantized tensor as TFLite's reference kernels compute them, bit for bit.
+
+Each takes the stored integers and the infos of both tensors and gives the stored integers of the result, before they
+are clamped to the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedfunctions import inverse_sqrt
+from interposer.kernels.fixedpoint import (
+    FixedPoint,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away,
+    rounding_divide_by_pot,
+)
+from interposer.kernels.quantized_arithmetic import offset, scale32
+from interposer.types import Array, TensorInfo
+
+__all__ = [
+    "absolute",
+    "at_table",
+    "clamp_codes",
+    "hard_swish",
+    "interpolated",
+    "interpolation_table",
+    "leaky_relu",
+    "relu",
+    "rsqrt",
+    "sigmoid16",
+    "sqrt",
+    "tabulated",
+    "tanh16",
+]
+
+Ints: TypeAlias = NDArray[np.int64]
+Function: TypeAlias = Callable[[Array], Array]
+
+
+def _rescaled(x: Ints, factor: np.floating, output: TensorInfo) -> Ints:
+    return multiply_by_quantized_multiplier(x, quantize_multiplier(factor)) + output.zero_point
+
+
+def _code(real: float, output: TensorInfo, unbounded: int) -> int:
+    if not np.isfinite(real):
+        return unbounded
+    return int(round_half_away(np.float32(real) / scale32(output))) + output.zero_point
+
+
+def clamp_codes(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
+    """The stored integers of two real bounds, within the limits of the type."""
+    limits = np.iinfo(output.dtype.numpy)
+    codes = _code(low, output, limits.min), _code(high, output, limits.max)
+    return max(limits.min, min(limits.max, codes[0])), max(limits.min, min(limits.max, codes[1]))
+
+
+def relu(x: Array, input: TensorInfo, output: TensorInfo, low: float, high: float) -> Ints:
+    """Rescale and clamp: every ReLU whose input and output are quantized differently."""
+    rescaled = _rescaled(offset(x, input), scale32(input) / scale32(output), output)
+    return np.clip(rescaled, *clamp_codes(low, high, output))
+
+
+def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) -> Ints:
+    """Rescale by one factor where positive, by another where negative (which may turn the sign)."""
+    value = offset(x, input)
+    positive = _rescaled(value, scale32(input) / scale32(output), output)
+    negative = _rescaled(value, scale32(input) * np.float32(slope) / scale32(output), output)
+    return np.where(value >= 0, positive, negative)
+
+
+def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """The distance from the zero point, rescaled."""
+    return _rescaled(np.abs(offset(x, input)), scale32(input) / scale32(output), output)
+
+
+def sqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """The square root in float32, cut off instead of rounded; of a negative number it is 0."""
+    root = np.sqrt(np.maximum(scale32(input) * offset(x, input).astype(np.float32), 0))
+    codes: Ints = np.trunc(root / scale32(output)).astype(np.int64) + output.zero_point
+    return codes
+
+
+def rsqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """The inverse square root in fixed point; of what is not positive it is the largest value."""
+    value = offset(x, input)
+    inverse = inverse_sqrt(np.maximum(value, 1))
+    scaled = multiply_by_quantized_multiplier(np.ones_like(value), FixedPoint(inverse.multiplier, inverse.shift + 20))
+    factor = quantize_multiplier(1 / (np.sqrt(float(scale32(input))) * float(scale32(output))))
+    found = multiply_by_quantized_multiplier(scaled, FixedPoint(factor.multiplier, factor.shift - 20))
+    return np.where(value > 0, found + output.zero_point, np.iinfo(output.dtype.numpy).max)
+
+
+def _high_mul16(a: Ints, b: Ints | int) -> Ints:
+    product: Ints = np.minimum((a * b + (1 << 14)) >> 15, 2**15 - 1)
+    return product
+
+
+def _multiplier16(factor: np.floating) -> tuple[int, int]:
+    multiplier, shift = quantize_multiplier(factor)
+    return min((int(multiplier) + (1 << 15)) >> 16, 2**15 - 1), int(shift)
+
+
+def _saturate16(x: Array) -> Ints:
+    return np.clip(x, -(2**15), 2**15 - 1).astype(np.int64)
+
+
+def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """The input, rescaled, times a factor of 0 to 1 that grows from -3 to 3, all in 16 bits."""
+    fine_scale = np.float32(1 / 128) * scale32(input)
+    fine = offset(x, input) << 7
+    multiplier, shift = _multiplier16(fine_scale / scale32(output))
+    rescaled = _high_mul16(fine, multiplier)
+    factor, left = _multiplier16(fine_scale / np.float32(3 / 32768))
+    gate = _saturate16(fine << max(left - 1, 0))
+    gate = _high_mul16(gate, factor)
+    gate = _saturate16(gate << 1) if left > 0 else rounding_divide_by_pot(gate, -left)
+    product = ((gate + (1 << 15)) >> 1) * rescaled
+    cut = np.sign(product) * (np.abs(product) >> 15)
+    return rounding_divide_by_pot(cut, -shift) + output.zero_point
+
+
+def tabulated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
+    """A function of real numbers in float32, rounded with ties away from zero; what is not a number counts as 0."""
+    reals = function(scale32(input) * offset(x, input).astype(np.float32))
+    steps = round_half_away(reals * (1 / scale32(output)))
+    return np.where(np.isnan(steps), 0, steps) + output.zero_point
+
+
+_STEPS: Final = 512
+
+
+def interpolation_table(function: Function, low: np.floating, high: np.floating, codes_per_unit: np.floating) -> Ints:
+    """A function at 513 points from `low` to `high`, each moved by half the error of interpolation behind it."""
+    step = (high - low) / _STEPS
+    points = low + np.arange(_STEPS, dtype=step.dtype) * step
+    codes = round_half_away(function(points) * codes_per_unit)
+    following = function(low + np.arange(1, _STEPS + 1, dtype=step.dtype) * step) * codes_per_unit
+    between = round_half_away((following + codes.astype(step.dtype)) / 2)
+    error = between - round_half_away(function(points + step / 2) * codes_per_unit)
+    last = round_half_away(function(np.asarray([high])) * codes_per_unit)
+    entries = np.append(codes - round_half_away(np.nan_to_num(error) / 2), last)
+    return _saturate16(entries)
+
+
+def at_table(table: Ints, x: Array) -> Ints:
+    """The values for 16-bit integers, which span the table, between its points."""
+    index = 256 + (x.astype(np.int64) >> 7)
+    base = table[index]
+    found: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
+    return found
+
+
+def interpolated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """A function of a 16-bit tensor, whose zero points are 0, by an interpolation table over all of its range."""
+    low, high = scale32(input) * np.float32(-(2**15)), scale32(input) * np.float32(2**15 - 1)
+    span = scale32(output) * np.float32(2**15 - 1) - scale32(output) * np.float32(-(2**15))
+    return at_table(interpolation_table(function, low, high, np.float32(2**16) / span), x)
+
+
+@cache
+def _sigmoid_table() -> Ints:
+    """The sigmoid of i / 24 in 16 bits, moved by half the error of interpolation; it ends with the largest number."""
+    halves = 2.0**16 / (1 + np.exp(-np.arange(513) / 48))
+    at, between = halves[::2], halves[1::2]
+    error = (at[:-1] + at[1:]) / 2 - between
+    table = np.round(at[:-1] - error / 2).astype(np.int64)
+    table[-1] = 2**16 - 1
+    return table
+
+
+def _finest_steps(x: Array, input: TensorInfo) -> Ints:
+    """The input in steps of 1/12288, of which 8 / 3 * 4096 are what the table of the sigmoid spans."""
+    exponent = np.log2(scale32(input)) + 12
+    if exponent in (0, 1):
+        return offset(x, input) * 3 << int(exponent)
+    factor, shift = float(scale32(input)) * 4096 * 3, 0
+    while factor <= 32767 / 2 and shift <= 30:
+        factor, shift = factor * 2, shift + 1
+    return (offset(x, input) * int(factor) + ((1 << shift) >> 1)) >> shift
+
+
+def _sigmoid_between(x: Ints, shift: int) -> Ints:
+    """The table's values between its points, with `shift` more bits than 16."""
+    place = np.minimum(x >> shift, 254)
+    low, high = _sigmoid_table()[place], _sigmoid_table()[place + 1]
+    between: Ints = (low << shift) + (x & ((1 << shift) - 1)) * (high - low)
+    return between
+
+
+def sigmoid16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """The sigmoid of a 16-bit tensor with a zero point of 0, as multiples of 2**-15."""
+    steps = _finest_steps(x, input)
+    size = np.abs(steps)
+    upper = np.where(size >> 9 >= 255, 0x7FFF << 10, _sigmoid_between(size, 9))
+    return np.where(steps >= 0, upper + (1 << 9), (1 << 25) - upper + (1 << 9) - 1) >> 10
+
+
+def tanh16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
+    """The hyperbolic tangent of a 16-bit tensor with a zero point of 0, as multiples of 2**-15: 2 * sigmoid(2x) - 1."""
+    steps = _finest_steps(x, input)
+    size = np.abs(steps)
+    upper = np.where(size >> 8 >= 255, 0xFFFF << 8, _sigmoid_between(size, 8))
+    return np.where(steps >= 0, upper - (1 << 23) + (1 << 7), -upper + (1 << 23) + (1 << 7) - 1) >> 8

@@ -1,0 +1,87 @@
+"""Softmax and its logarithm in integers, along the last axis, as TFLite's reference kernels do it, bit for bit."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedfunctions import exp_of_negative, leading_zeros, log, reciprocal, rescale
+from interposer.kernels.fixedpoint import (
+    FixedPoint,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    rounding_divide_by_pot,
+    saturating_rounding_doubling_high_mul,
+)
+from interposer.kernels.quantized_functions import at_table, interpolation_table
+from interposer.types import Array, TensorInfo
+
+__all__ = ["log_softmax8", "softmax8", "softmax16"]
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+def _factor(input: TensorInfo, beta: float) -> tuple[FixedPoint, int]:
+    """The factor from stored integers to Q5, and the least difference that is still counted."""
+    factor = quantize_multiplier(min(beta * input.scale * 2**26, 2.0**31 - 1))
+    return factor, -int(31 * 2**26 // 2 ** int(factor.shift))
+
+
+def _below_max(x: Array) -> Ints:
+    wide = x.astype(np.int64)
+    difference: Ints = wide - wide.max(axis=-1, keepdims=True)
+    return difference
+
+
+def _exps(difference: Ints, factor: FixedPoint, least: int) -> Ints:
+    exps = exp_of_negative(multiply_by_quantized_multiplier(difference, factor), 5)
+    return np.where(difference >= least, exps, 0)
+
+
+def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
+    """Probabilities in steps of 1/256, counted from the type's lowest integer."""
+    difference = _below_max(x)
+    exps = _exps(difference, *_factor(input, beta))
+    total = rescale(exps, 0, 12).sum(axis=-1, keepdims=True)
+    inverse, exponent = reciprocal(total, 12)
+    scaled = saturating_rounding_doubling_high_mul(inverse, exps)
+    return rounding_divide_by_pot(scaled, exponent + 31 - 8) + np.iinfo(x.dtype).min
+
+
+def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
+    """Logarithms of probabilities in steps of 1/16, counted from the type's highest integer."""
+    factor, least = _factor(input, beta)
+    difference = _below_max(x)
+    total = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
+    back = quantize_multiplier(2.0 ** (31 - factor.shift) / factor.multiplier)
+    least_shown = np.maximum(least - 1, multiply_by_quantized_multiplier(total - 2**31, back))
+    shown = rounding_divide_by_pot(multiply_by_quantized_multiplier(difference, factor) - total, 31 - 5 - 4)
+    limits = np.iinfo(x.dtype)
+    return np.where(difference > least_shown, shown + limits.max, limits.min)
+
+
+@cache
+def _tables() -> tuple[Ints, Ints]:
+    """exp(x) for -10 <= x <= 0, and 1 / (1 + x) for 0 <= x <= 1, in 16 bits."""
+    codes_per_unit = np.float64(2**15)
+    exps = interpolation_table(np.exp, np.float64(-10), np.float64(0), codes_per_unit)
+    inverses = interpolation_table(lambda x: 1 / (1 + x), np.float64(0), np.float64(1), codes_per_unit)
+    return exps, inverses
+
+
+def softmax16(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
+    """Probabilities in steps of 2**-15, by tables of the exponential and of the reciprocal."""
+    exp_table, inverse_table = _tables()
+    factor = quantize_multiplier(input.scale * beta / (10 / 65535))
+    scaled = multiply_by_quantized_multiplier(_below_max(x), factor)
+    exps = at_table(exp_table, np.clip(scaled + 32767, -(2**15), 2**15 - 1))
+    total = exps.sum(axis=-1, keepdims=True)
+    zeros = leading_zeros(total)
+    mantissa = ((total << (zeros - 1)) + (1 << 13)) >> 14
+    inverse = at_table(inverse_table, np.clip(mantissa - 3 * 2**15, -(2**15), 2**15 - 1))
+    shift = 31 - zeros
+    codes: Ints = np.clip((exps * inverse + (1 << (shift - 1))) >> shift, 0, 2**15 - 1)
+    return codes

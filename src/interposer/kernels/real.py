@@ -1,0 +1,48 @@
+"""Tensors as the real numbers that they stand for, and real numbers as elements of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from interposer.kernels.fixedpoint import dequantize, quantize
+from interposer.kernels.table import KernelInfo
+from interposer.types import Array, TensorInfo
+
+__all__ = ["all_quantized", "precisely", "real", "store"]
+
+
+def real(x: Array, info: TensorInfo) -> Array:
+    """What to compute with: float32 for a quantized tensor and for a narrower float, else the array itself."""
+    if info.quantization is not None:
+        return dequantize(x, info.quantization).astype(np.float32)
+    if info.dtype.is_float and info.dtype.bits < 32:
+        return x.astype(np.float32)
+    return x
+
+
+def store(values: Array, info: TensorInfo, out: Array) -> None:
+    """Write real numbers to an array that `info` describes, rounding them once."""
+    if info.quantization is not None:
+        values = quantize(values, info.quantization, info.dtype)
+    np.copyto(out, values, casting="unsafe")
+
+
+def precisely(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The function of a real array, computed in float64 and rounded once to the array's own type."""
+
+    def rounded(x: Array) -> Array:
+        return np.asarray(function(np.asarray(x, np.float64))).astype(x.dtype)
+
+    return rounded
+
+
+def all_quantized(op: object, info: KernelInfo) -> str | None:
+    """A kernel's rule: of the integer tensors all must be quantized, or none."""
+    tensors = (*zip(info.names, info.inputs, strict=False), ("output", info.output))
+    integers = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.dtype.is_integer]
+    for name, tensor in integers:
+        if tensor.is_quantized != integers[0][1].is_quantized:
+            return f"{name} is {'' if tensor.is_quantized else 'not '}quantized, unlike {integers[0][0]}"
+    return None

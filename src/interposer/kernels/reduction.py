@@ -1,0 +1,225 @@
+"""Kernels of the operators that take several elements together along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedpoint import (
+    FixedPoint,
+    clamp_to,
+    multiply_by_quantized_multiplier,
+    multiply_wide,
+    quantize_multiplier,
+)
+from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bits, scale32
+from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+Axes: TypeAlias = tuple[int, ...]
+Ints: TypeAlias = NDArray[np.int64]
+Function: TypeAlias = Callable[[Array, Axes], Array]
+
+
+def _operation(op: Mean | Reduce) -> ReduceOperation:
+    return ReduceOperation.MEAN if isinstance(op, Mean) else op.operation
+
+
+def _count(shape: tuple[int, ...], axes: Axes) -> int:
+    return math.prod(shape[axis] for axis in axes)
+
+
+# --- floats, integers and truth values: every function leaves an extent of 1 for each axis ----------------------------
+
+
+def _sum(x: Array, axes: Axes) -> Array:
+    total: Array = np.sum(x, axis=axes, dtype=x.dtype, keepdims=True)
+    return total
+
+
+def _product(x: Array, axes: Axes) -> Array:
+    product: Array = np.prod(x, axis=axes, dtype=x.dtype, keepdims=True)
+    return product
+
+
+def _mean(x: Array, axes: Axes) -> Array:
+    mean: Array = _sum(x, axes) / x.dtype.type(_count(x.shape, axes))
+    return mean
+
+
+def _integer_mean(x: Array, axes: Axes) -> Array:
+    """The quotient of the sum in 64 bits, truncated; 0 of no elements."""
+    total = _sum(x.astype(np.uint64 if x.dtype.kind == "u" else np.int64), axes)
+    count = total.dtype.type(max(1, _count(x.shape, axes)))
+    mean: Array = np.sign(total) * (np.abs(total) // count)
+    return mean
+
+
+def _log_sum_exp(x: Array, axes: Axes) -> Array:
+    """The greatest element is taken off first, so that no exponential overflows; infinities stay what they are."""
+    top = _greatest(x, axes)
+    top = np.where(np.isfinite(top), top, 0)
+    return np.log(_sum(np.exp(x - top), axes)) + top
+
+
+def _greatest(x: Array, axes: Axes) -> Array:
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    greatest: Array = np.max(x, axis=axes, initial=lowest, keepdims=True)
+    return greatest
+
+
+def _least(x: Array, axes: Axes) -> Array:
+    highest = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
+    least: Array = np.min(x, axis=axes, initial=highest, keepdims=True)
+    return least
+
+
+def _all(x: Array, axes: Axes) -> Array:
+    return np.asarray(np.all(x, axis=axes, keepdims=True))
+
+
+def _any(x: Array, axes: Axes) -> Array:
+    return np.asarray(np.any(x, axis=axes, keepdims=True))
+
+
+_COMMON: Final[dict[ReduceOperation, Function]] = {
+    ReduceOperation.SUM: _sum,
+    ReduceOperation.PROD: _product,
+    ReduceOperation.MAX: _greatest,
+    ReduceOperation.MIN: _least,
+    ReduceOperation.L1: lambda x, axes: _sum(np.abs(x), axes),
+    ReduceOperation.SUM_SQUARE: lambda x, axes: _sum(np.square(x), axes),
+}
+_FLOATS: Final[dict[ReduceOperation, Function]] = {
+    **_COMMON,
+    ReduceOperation.MEAN: _mean,
+    ReduceOperation.L2: lambda x, axes: np.sqrt(_sum(np.square(x), axes)),
+    ReduceOperation.LOG_SUM: lambda x, axes: np.log(_sum(x, axes)),
+    ReduceOperation.LOG_SUM_EXP: _log_sum_exp,
+}
+_INTEGERS: Final[dict[ReduceOperation, Function]] = {**_COMMON, ReduceOperation.MEAN: _integer_mean}
+_BOOLS: Final[dict[ReduceOperation, Function]] = {
+    ReduceOperation.ALL: _all,
+    ReduceOperation.ANY: _any,
+    ReduceOperation.MIN: _all,
+    ReduceOperation.MAX: _any,
+}
+
+
+def _functions(dtype: DataType) -> dict[ReduceOperation, Function]:
+    if dtype.is_float:
+        return _FLOATS
+    if dtype.is_integer and dtype.bits >= 8:
+        return _INTEGERS
+    return _BOOLS if dtype is DataType.BOOL else {}
+
+
+def _computes(op: Mean | Reduce, info: KernelInfo) -> str | None:
+    dtype = DataType.FLOAT32 if info.quantized else info.input.dtype
+    operation = _operation(op)
+    return None if operation in _functions(dtype) else f"{operation.name} of {info.input.dtype} is not defined"
+
+
+@kernel(Mean, Reduce, quantized=False, when=(all_quantized, _computes))
+def reduce(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
+    found = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
+    np.copyto(out, found.reshape(out.shape), casting="unsafe")
+
+
+# --- quantized tensors ------------------------------------------------------------------------------------------------
+
+
+def _scales(info: KernelInfo) -> tuple[float, float]:
+    return float(scale32(info.input)), float(scale32(info.output))
+
+
+def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+    """The count divides the multiplier, which is first moved up by as many bits as it has room for."""
+    source, target = _scales(info)
+    multiplier, shift = quantize_multiplier(source / target)
+    count = _count(x.shape, axes)
+    bits = min(count.bit_length() - 1, 31 + int(shift))
+    divided = FixedPoint(np.asarray((int(multiplier) << bits) // count), np.asarray(shift - bits))
+    return multiply_by_quantized_multiplier(_sum(x, axes), divided)
+
+
+def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+    source, target = _scales(info)
+    return multiply_by_quantized_multiplier(_sum(x, axes), quantize_multiplier(source / target))
+
+
+def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
+    """Every partial product is rescaled by the same factor; together these factors make up the result's scale.
+
+    A partial product that leaves 32 bits is saturated, where TFLite's wraps around.
+    """
+    source, target = _scales(info)
+    count = _count(x.shape, axes)
+    factor = quantize_multiplier(source / target ** (1 / count))
+    rows = np.moveaxis(x, axes, range(len(axes))).reshape(count, -1)
+    product = rows[0]
+    for row in rows[1:]:
+        product = np.clip(multiply_wide(product * row, factor), -(2**31), 2**31 - 1)
+    return multiply_wide(product, factor)
+
+
+_RULES: Final[dict[ReduceOperation, Callable[[Ints, Axes, KernelInfo], Ints]]] = {
+    ReduceOperation.MEAN: _mean_codes,
+    ReduceOperation.SUM: _sum_codes,
+    ReduceOperation.PROD: _product_codes,
+}
+
+
+def _has_rule(op: Mean | Reduce, info: KernelInfo) -> str | None:
+    empty = _count(info.input.shape, reduced_axes(op.axis, info.input.rank)) == 0
+    return None if _operation(op) in _RULES and not empty else "has no rule in integers"
+
+
+@kernel(Mean, Reduce, quantized=True, when=(all_quantized, one_scale_of_few_bits, _has_rule))
+def reduce_in_integers(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """TFLite's own arithmetic."""
+    codes = _RULES[_operation(op)](offset(x, info.input), reduced_axes(op.axis, x.ndim), info)
+    out[...] = clamp_to(codes + info.output.zero_point, info.output.dtype).reshape(out.shape)
+
+
+def _chooses(op: Mean | Reduce, info: KernelInfo) -> str | None:
+    if _operation(op) not in (ReduceOperation.MAX, ReduceOperation.MIN):
+        return f"{_operation(op).name} does not choose an element"
+    return None if info.input.quantization == info.output.quantization else "takes tensors of one quantization"
+
+
+@kernel(Mean, Reduce, quantized=True, when=(all_quantized, _chooses))
+def choose_codes(op: Mean | Reduce, x: Array, *, out: Array) -> None:
+    """The greatest stored integer stands for the greatest number, where both tensors are quantized alike."""
+    out[...] = _COMMON[_operation(op)](x, reduced_axes(op.axis, x.ndim)).reshape(out.shape)
+
+
+@kernel(Mean, Reduce, quantized=True, when=(all_quantized, _computes))
+def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """What TFLite has no rule for: real numbers in float32."""
+    found = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
+    store(found.reshape(out.shape), info.output, out)
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+@kernel(ArgMinMax)
+def arg_min_max(op: ArgMinMax, x: Array, *, info: KernelInfo) -> Array:
+    """Stored integers are compared as they are; to find the last of equals, the axis is turned around."""
+    search = np.argmin if op.function is ArgMinMaxFunction.MIN else np.argmax
+    values = real(x, info.input) if info.input.dtype.is_float else x
+    if not op.select_last_index:
+        return np.asarray(search(values, axis=op.axis, keepdims=op.keep_dims))
+    found = np.asarray(search(np.flip(values, op.axis), axis=op.axis, keepdims=op.keep_dims))
+    return np.asarray(x.shape[op.axis] - 1 - found)
