@@ -204,10 +204,12 @@ class BackendRegistry:
 def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
     found: dict[str, list[metadata.EntryPoint]] = {}
     for package in metadata.distributions():
+        name = "a package without a name"
         try:
-            found.setdefault(package.name, list(package.entry_points.select(group=ENTRY_POINTS)))
+            name = package.name or name
+            found.setdefault(name, list(package.entry_points.select(group=ENTRY_POINTS)))
         except Exception as error:
-            _log.warning("the entry points of %s cannot be read: %s", package, error)
+            _log.warning("the entry points of %s cannot be read: %s", name, error)
     names = sorted(found, key=lambda name: (name != "interposer", name))
     return [(name, point) for name in names for point in sorted(found[name], key=lambda point: point.name)]
 

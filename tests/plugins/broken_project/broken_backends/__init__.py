@@ -1,0 +1,1 @@
+"""Backends that are broken, and one that works."""

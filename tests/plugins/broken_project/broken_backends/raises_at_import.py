@@ -1,0 +1,3 @@
+"""Cannot be imported."""
+
+raise RuntimeError("the driver is not there")
