@@ -154,7 +154,8 @@ def _dtype_name(what: np.dtype[Any] | type) -> str:
     return "string" if dtype.kind in "OUST" else dtype.name
 
 
-def _integer_range(data_type: DataType) -> tuple[int, int]:
+def integer_range(data_type: DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
     bits = data_type.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
 
@@ -474,7 +475,7 @@ class TensorInfo:
         if self.dtype not in QUANTIZABLE:
             yield f"a tensor of type {self.dtype} cannot be quantized"
             return
-        low, high = _integer_range(self.dtype)
+        low, high = integer_range(self.dtype)
         for point in (point for point in q.zero_points if not low <= point <= high):
             yield f"a zero point of {self.dtype} must be {low} to {high}, not {point}"
         if q.axis is not None and q.axis >= self.rank:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-import numpy as np
-
-from interposer.codec import Codec, array_from_plain, codec_of
+from interposer.codec import Codec, array_from_plain
 from interposer.errors import did_you_mean
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.lexer import Lexer, Token
+from interposer.ir.literals import array_of, number
 from interposer.ops.control import Constant
 from interposer.schema import Op, op_class
 from interposer.types import Array, DataType, Quantization, TensorInfo
 
-__all__ = ["array_of", "literal", "parse_graph"]
+__all__ = ["parse_graph"]
 
 _T = TypeVar("_T")
 DEPTH: Final = 32
 """How deep graphs may be nested in graphs, and tuples in tuples."""
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
-_KINDS: Final[dict[DataType, type]] = {DataType.BOOL: bool, DataType.STRING: str}
-_WIDE: Final = {DataType.BOOL: np.bool_, DataType.STRING: np.object_, DataType.UINT64: np.uint64}
 
 
 def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
@@ -44,29 +40,6 @@ def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
     graph = parser.graph()
     parser.lexer.take("end")
     return graph
-
-
-def literal(text: str) -> int | float | bool:
-    """The value of a number, True or False."""
-    if text in _CONSTANTS:
-        return bool(_CONSTANTS[text])
-    return int(text) if text.lstrip("+-").isdigit() else float(text)
-
-
-def array_of(dtype: DataType, shape: Sequence[int], values: Sequence[Any]) -> Array:
-    """An array of the given elements, row by row; ValueError where they do not fit type or shape."""
-    if len(values) != math.prod(shape):
-        raise ValueError(f"expected {math.prod(shape)} elements for {dtype}{list(shape)}, found {len(values)}")
-    kind = _KINDS.get(dtype, int)
-    for value in values:
-        if type(value) is not kind and not (dtype.is_float and type(value) is float):
-            raise ValueError(f"{value!r} is no element of {dtype}")
-    with np.errstate(over="ignore"):
-        wide: Array = np.array(values, np.float64 if dtype.is_float else _WIDE.get(dtype, np.int64))
-        made = wide.astype(dtype.numpy)
-    if dtype.is_integer and not np.array_equal(made.astype(wide.dtype), wide):
-        raise ValueError(f"an element is out of the range of {dtype}")
-    return cast("Array", codec_of(Array).coerce(made.reshape(tuple(shape))))
 
 
 class _Word(str):
@@ -298,7 +271,7 @@ class _Parser:
     def number(self) -> int | float:
         token = self.lexer.take("number")
         with self.at(token):
-            return literal(token.text)
+            return number(token.text)
 
     def integer(self) -> int:
         token = self.lexer.peek()
@@ -358,13 +331,17 @@ class _Builder:
         self.check_names(made, op, name)
         outputs = made.outputs or [_Output() for _ in made.names]
         if len(outputs) != len(made.names):
-            raise self.error(made.start, f"expected {len(made.names)} infos behind ':', found {len(outputs)}")
-        declared = [output.declared for output in outputs]
+            raise self.error(made.start, f"{len(made.names)} results are named, but {len(outputs)} infos given")
+        known = [_with_value(output.info, op) for output in outputs]
+        declared = [
+            info if output.declared is output.info else output.declared
+            for info, output in zip(known, outputs, strict=True)
+        ]
         layer = self.graph.add(op, name=name, outputs=declared, source=made.source)
         layer.backend, layer.hint = made.backend, made.hint
         layer.replaced, layer.regions = made.replaced, made.regions
-        for value, output in zip(layer.outputs, outputs, strict=True):
-            value.info = _with_value(output.info, op)
+        for value, info in zip(layer.outputs, known, strict=True):
+            value.info = info
             self.values[name, value.index if len(outputs) > 1 else None] = value
         return layer
 
@@ -389,7 +366,8 @@ class _Builder:
     def check_names(self, made: _Statement, op: Op, name: str) -> None:
         count = op.num_results()
         if len(made.names) != count:
-            raise self.error(made.start, f"{op.op_name()} has {count} results here, but {len(made.names)} are named")
+            fault = f"{op.op_name()} gives {count} results here, but {len(made.names)} stand there"
+            raise self.error(made.start, fault)
         for index, token in enumerate(made.names):
             wanted = (name, index if count > 1 else None)
             if self.split(token) != wanted:
@@ -416,7 +394,8 @@ class _Builder:
         try:
             return _named(value, codec)
         except (KeyError, ValueError) as error:
-            raise self.error(token, f"{key} must be {codec.title}, not {error.args[0]}") from error
+            word = value if isinstance(value, _Word) else error.args[0]
+            raise self.error(token, f"{key} must be {codec.title}, not {word}") from error
 
     def connect(self, made: _Statement, layer: Layer) -> None:
         fault = layer.op.arity_fault(len(made.places))

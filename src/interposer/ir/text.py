@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from interposer.codec import Codec, array_to_plain, codec_of
 from interposer.errors import VerificationError
+from interposer.ir.compare import same_constant
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.parser import array_of, literal, parse_graph
+from interposer.ir.literals import array_of, number
+from interposer.ir.parser import parse_graph
 from interposer.ops.control import Constant, Input
 from interposer.types import Array, DataType, Dim, Quantization, TensorInfo
 
@@ -86,7 +88,7 @@ class _Printer:
         shown = self.info(known, implied)
         if declared is None:
             return f"{shown} declared _" if isinstance(op, Input) else shown
-        if known == declared and _same_constant(known, declared):
+        if known == declared and same_constant(known, declared):
             return shown if isinstance(op, Input) else f"{shown} declared"
         return f"{shown} declared {self.info(declared)}"
 
@@ -162,20 +164,19 @@ def _quantization(q: Quantization) -> str:
     return f"q({list(q.scales)}, {list(q.zero_points)}, axis={q.axis})"
 
 
-def _same_constant(a: TensorInfo | None, b: TensorInfo) -> bool:
-    constants = [info.constant for info in (a, b) if info is not None and info.constant is not None]
-    return not constants or (len(constants) == 2 and _ARRAY.equal(*map(_ARRAY.coerce, constants)))
-
-
 def _content(array: Array, most: int) -> str:
     """Numbers where they are few and say every bit (those of most NaNs do not), otherwise base64."""
     if array.dtype.kind == "O":
         return ", ".join(map(_quoted, array.ravel()))
     if array.size <= most:
         shown = list(map(_number, array.ravel()))
-        if _ARRAY.equal(array_of(DataType.of(array.dtype), array.shape, list(map(literal, shown))), array):
+        if _ARRAY.equal(array_of(DataType.of(array.dtype), array.shape, list(map(_element, shown))), array):
             return ", ".join(shown)
     return f'base64 "{array_to_plain(array)["base64"]}"'
+
+
+def _element(shown: str) -> Any:
+    return shown == "True" if shown in ("True", "False") else number(shown)
 
 
 def _number(item: Any) -> str:
