@@ -119,7 +119,7 @@ def _wrong(given: object, kind: Any, what: str) -> Iterator[str]:
 def _border_faults(substitution: Substitution) -> Iterator[str]:
     wanted = len(substitution.part.outputs)
     allowed = set(substitution.part.operands)
-    for value in substitution.entering:
+    for value in dict.fromkeys(substitution.entering):
         if value not in allowed:
             yield f"the value {value.name!r} does not come into the part"
     if isinstance(substitution.replacement, Graph):

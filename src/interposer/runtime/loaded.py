@@ -20,7 +20,7 @@ from interposer.runtime.bindings import Bindings
 from interposer.runtime.workloads import DebugCallback, DebugWorkload, runtime_workload
 from interposer.types import Array, TensorInfo
 
-__all__ = ["LoadedNetwork"]
+__all__ = ["LoadedNetwork", "said"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("interposer.runtime")
@@ -71,7 +71,7 @@ class LoadedNetwork:
                 factory = backend.create_workload_factory(manager, options)
                 self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
             except Exception as error:
-                raise LoadError(f"backend {backend_id} could not make its workload factory: {_said(error)}") from error
+                raise LoadError(f"backend {backend_id} could not make its workload factory: {said(error)}") from error
 
     def _make_handles(self, order: Iterable[Layer]) -> None:
         for layer in order:
@@ -179,7 +179,7 @@ class LoadedNetwork:
             try:
                 manager.acquire()
             except Exception as error:
-                raise ExecutionError(f"backend {backend} got no memory: {_said(error)}", backend=backend) from error
+                raise ExecutionError(f"backend {backend} got no memory: {said(error)}", backend=backend) from error
             self._acquired.add(backend)
 
     def release(self) -> None:
@@ -191,7 +191,7 @@ class LoadedNetwork:
                 try:
                     self._managers[backend].release()
                 except Exception as error:
-                    _log.warning("backend %s could not release its memory: %s", backend, _said(error))
+                    _log.warning("backend %s could not release its memory: %s", backend, said(error))
 
 
 def _handle(made: object, info: TensorInfo, what: str, backend: str) -> TensorHandle:
@@ -212,7 +212,8 @@ def _constant(value: Value) -> Array:
     return op.value
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """What an error says, with its type where it is none of ours."""
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
@@ -220,7 +221,7 @@ def _guarded(layer: Layer, what: str, call: Callable[[], _T]) -> _T:
     try:
         return call()
     except Exception as error:
-        raise LoadError(f"layer {layer} {what} on backend {layer.backend}: {_said(error)}") from error
+        raise LoadError(f"layer {layer} {what} on backend {layer.backend}: {said(error)}") from error
 
 
 def _guarded_run(layer: Layer, what: str, call: Callable[[], None]) -> None:
@@ -228,7 +229,7 @@ def _guarded_run(layer: Layer, what: str, call: Callable[[], None]) -> None:
         call()
     except Exception as error:
         raise ExecutionError(
-            f"layer {layer} {what} on backend {layer.backend}: {_said(error)}",
+            f"layer {layer} {what} on backend {layer.backend}: {said(error)}",
             layer=layer.name,
             backend=str(layer.backend),
         ) from error

@@ -15,7 +15,7 @@ from interposer.config import disabled_backends
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
-from interposer.runtime.loaded import LoadedNetwork
+from interposer.runtime.loaded import LoadedNetwork, said
 from interposer.runtime.options import CreationOptions
 from interposer.runtime.workloads import DebugCallback
 from interposer.types import Array, TensorInfo
@@ -88,11 +88,9 @@ class Runtime:
         options = self.options.backend_options.get(backend_id, {})
         try:
             context = backend.create_backend_context(options)
+            return None if context is None else checked(context, BackendContext, "create_backend_context", backend_id)
         except Exception as error:
-            raise LoadError(
-                f"backend {backend_id} could not make its context: {type(error).__name__}: {error}"
-            ) from error
-        return None if context is None else checked(context, BackendContext, "create_backend_context", backend_id)
+            raise LoadError(f"backend {backend_id} could not make its context: {said(error)}") from error
 
     def _ask_before_loading(
         self, network_id: NetworkId, contexts: Mapping[str, BackendContext]
