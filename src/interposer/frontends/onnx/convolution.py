@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
 from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import final_reshape
 from interposer.frontends.onnx.windows import Windows, as_image, windows
@@ -13,39 +14,73 @@ from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.rearrange import Transpose
 from interposer.schema import Op
-from interposer.types import TensorShape
+from interposer.types import Quantization, TensorShape
 
 __all__: list[str] = []
 
 
 @operator("Conv")
 def convolution(node: Node) -> Value:
+    """Real numbers, or whatever else both operands are."""
+    return _convolved(node, node.value(0), node.value(1), node.optional(2))
+
+
+@operator("ConvInteger", since=10)
+def integer_convolution(node: Node) -> Value:
+    """The operands without their zero points, with 32 bits."""
+    x = centered(node, node.value(0), node.optional(2))
+    return _convolved(node, x, centered(node, node.value(1), node.optional(3), axis=0), None)
+
+
+@operator("QLinearConv", since=10)
+def quantized_convolution(node: Node) -> Value:
+    """In integers where the tensors are known to have the scales that are given here, else by way of real numbers."""
+    x, weights, bias = node.value(0), node.value(3), node.optional(8)
+    qx, qw, qy = (quantization(node, i, axes, 0) for i, axes in ((1, x.known.rank), (4, weights.known.rank), (6, 1)))
+    q_bias = Quantization([qx.scale * scale for scale in qw.scales], 0, 0 if qw.per_axis else None)
+    dtype = node.info(7).dtype
+    constant = weights.constant is not None and (bias is None or bias.constant is not None)
+    if constant and len(set(qw.zero_points)) == 1 and x.known.quantization == qx and x.known.dtype is dtype:
+        weights, bias = with_quantization(node, weights, qw), bias and with_quantization(node, bias, q_bias)
+        return _convolved(node, x, weights, bias, qy)
+    real_bias = bias and real(node, bias, q_bias)
+    return requantized(node, _convolved(node, real(node, x, qx), real(node, weights, qw), real_bias), dtype, qy)
+
+
+def _convolved(
+    node: Node, x: Value, weights: Value, bias: Value | None, quantization: Quantization | None = None
+) -> Value:
     """As many groups as channels make it a depthwise one."""
-    found = windows(node, _kernel(node), node.info(0).shape[2:])
-    groups = node.integer("group", 1)
-    x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
+    found = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    groups, rank = node.integer("group", 1), x.known.rank
+    x, weights = as_image(node, x), as_image(node, weights)
     if groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
         op: Op = DepthwiseConvolution2d(**found.pads(), **found.steps())
         weights = node.step(Transpose((1, 2, 3, 0)), weights)
     else:
         op = Convolution2d(**found.pads(), **found.steps(), groups=groups)
-    return _finished(node, op, x, weights)
+    return _finished(node, op, rank, (x, weights, bias), quantization)
 
 
-def _finished(node: Node, op: Op, x: Value, weights: Value) -> Value:
-    bias = node.optional(2)
-    if node.info(0).rank == 4:
-        return node.add(op, x, weights, bias)
-    image = node.step(op, x, weights, bias)
+def _finished(
+    node: Node,
+    op: Op,
+    rank: int,
+    operands: tuple[Value, Value, Value | None],
+    quantization: Quantization | None = None,
+) -> Value:
+    if rank == 4:
+        return node.add(op, *operands, quantization=quantization)
+    image = node.step(op, *operands, quantization=quantization)
     batch, channels, _, width = image.known.shape
     return final_reshape(node, image, (batch, channels, width))
 
 
-def _kernel(node: Node) -> tuple[int, ...]:
+def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
     """The spatial extents of the weights, with which the attribute has to agree where it is given."""
-    x, shape = node.info(0).shape, node.info(1).shape
-    if len(x) < 3 or len(shape) != len(x):
-        raise ParseError(f"its input has shape {x} and its weights {shape}; expected the same rank, 3 or more")
+    shape = weights.known.shape
+    if x.known.rank < 3 or len(shape) != x.known.rank:
+        raise ParseError(f"its input has shape {x.known.shape} and its weights {shape}; expected one rank, 3 or more")
     kernel = tuple(shape[2:])
     given = node.integers("kernel_shape", kernel)
     if TensorShape(kernel).is_concrete and given != kernel:
@@ -57,14 +92,14 @@ def _kernel(node: Node) -> tuple[int, ...]:
 def transpose_convolution(node: Node) -> Value:
     """Output padding makes the result larger at its end, where the pads end earlier; so does a given output shape."""
     image = node.info(0).shape[2:]
-    found = _output_padded(node, windows(node, _kernel(node), image), image)
+    found = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
     x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
     weights = node.step(Transpose((1, 0, 2, 3)), weights)
     pads = {name: max(0, pad) for name, pad in found.pads().items()}
     groups = node.integer("group", 1)
     shape = None if min(found.before + found.after) >= 0 else _larger(node, found, weights.known.shape[0] * groups)
     op = TransposeConvolution2d(**pads, **found.steps(), groups=groups, output_shape=shape)
-    return _finished(node, op, x, weights)
+    return _finished(node, op, node.info(0).rank, (x, weights, node.optional(2)))
 
 
 def _output_padded(node: Node, found: Windows, image: Sequence[int]) -> Windows:

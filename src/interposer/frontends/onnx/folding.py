@@ -35,8 +35,8 @@ class Folder:
     def __init__(self, file_bytes: int) -> None:
         self._left = _ALLOWANCE + 4 * file_bytes
 
-    def fold(self, op: Op, values: Sequence[Value | None]) -> list[Array] | None:
-        """The operator's results, or None where it is not to be folded."""
+    def fold(self, op: Op, values: Sequence[Value | None]) -> list[TensorInfo] | None:
+        """The operator's results as infos with constants, or None where it is not to be folded."""
         if op.family not in _FAMILIES and not isinstance(op, Cast):
             return None
         if not values or any(value is not None and value.constant is None for value in values):
@@ -61,11 +61,12 @@ class Folder:
 
     def _evaluated(
         self, op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
-    ) -> list[Array] | None:
+    ) -> list[TensorInfo] | None:
         try:
-            return evaluate(op, [info.constant if info is not None else None for info in infos], infos, outputs)
+            arrays = evaluate(op, [info.constant if info is not None else None for info in infos], infos, outputs)
         except InterposerError:
             return None
+        return [info.with_constant(array) for info, array in zip(outputs, arrays, strict=True)]
 
 
 def _elementwise(op: Any, a: Array, b: Array) -> Array:

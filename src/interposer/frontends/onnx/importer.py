@@ -71,9 +71,10 @@ class Importer:
             raise ParseError(f"the value {name!r} is not defined")
         return self._values[name]
 
-    def is_missing(self, name: str) -> bool:
-        """True where a name's value depends on something that is not supported."""
-        return name in self._missing
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The initializers by name."""
+        return self._arrays
 
     def extents(self, value: Value) -> Array | None:
         """The elements of a tensor of extents, each an integer or a `Dim`; None where nothing is known of them."""
@@ -153,9 +154,9 @@ class Importer:
     ) -> list[Value]:
         """The outputs of a new layer, or constants in their place where all is known already."""
         op = op.canonical()
-        folded = self._folder.fold(op, operands)
+        folded = None if quantization else self._folder.fold(op, operands)
         if folded is not None:
-            return [self.constant(array, name, source) for array in folded]
+            return [self._constant(info, name, source) for info in folded]
         declared = self._declared(op, operands, quantization)
         layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
         for fault in infer_layer(layer):
@@ -181,7 +182,11 @@ class Importer:
         """A value that inference knows already, such as a shape, becomes a constant."""
         if value.constant is None or value.is_constant:
             return value
-        return self.constant(value.constant, value.producer.name, value.producer.source)
+        return self._constant(value.known, value.producer.name, value.producer.source)
+
+    def _constant(self, info: TensorInfo, name: str, source: str) -> Value:
+        assert info.constant is not None
+        return self.constant(info.constant, name, source, info.quantization)
 
     def _note_extents(self, layer: Layer) -> None:
         if isinstance(layer.op, Shape):

@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
 from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.rearrange import Transpose
+from interposer.types import Quantization
 
 __all__: list[str] = []
 
 
 @operator("MatMul")
 def matmul(node: Node) -> Value:
+    """Real numbers, or whatever else both operands are."""
+    return _product(node, node.value(0), node.value(1))
+
+
+def _product(node: Node, a: Value, b: Value, quantization: Quantization | None = None) -> Value:
     """A product with a constant matrix is a layer of a neural network, and weights; any other one is just a product."""
-    a, b = node.value(0), node.value(1)
-    if b.is_constant and b.known.rank == 2 and a.known.rank >= 2:
-        return node.add(FullyConnected(keep_dims=a.known.rank > 2), a, b)
-    return node.add(BatchMatMul(), a, b)
+    op = FullyConnected(keep_dims=a.known.rank > 2) if _is_layer(a, b) else BatchMatMul()
+    return node.add(op, a, b, quantization=quantization)
+
+
+def _is_layer(a: Value, b: Value) -> bool:
+    return b.constant is not None and b.known.rank == 2 and a.known.rank >= 2
+
+
+@operator("MatMulInteger", since=10)
+def integer_matmul(node: Node) -> Value:
+    """The operands without their zero points, with 32 bits."""
+    a = centered(node, node.value(0), node.optional(2), axis=-2)
+    return _product(node, a, centered(node, node.value(1), node.optional(3), axis=-1))
+
+
+@operator("QLinearMatMul", since=10)
+def quantized_matmul(node: Node) -> Value:
+    """In integers where the tensors are known to have the scales that are given here, else by way of real numbers."""
+    a, b, dtype = node.value(0), node.value(3), node.info(7).dtype
+    qa, qb, qy = (
+        quantization(node, i, rank, max(0, rank - back))
+        for i, rank, back in ((1, a.known.rank, 2), (4, b.known.rank, 1), (6, 1, 1))
+    )
+    exact = a.known.quantization == qa and a.known.dtype is dtype and not qb.per_axis
+    if exact and _is_layer(a, b):
+        return _product(node, a, with_quantization(node, b, qb), qy)
+    return requantized(node, _product(node, real(node, a, qa), real(node, b, qb)), dtype, qy)
 
 
 @operator("Gemm")

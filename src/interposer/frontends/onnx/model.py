@@ -7,10 +7,12 @@ from typing import Final
 
 from interposer.errors import ParseError
 from interposer.frontends.onnx.bindings import Bindings, ShapeArgument
+from interposer.frontends.onnx.claims import claimed_quantizations
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.proto import Document, Message, Source, read_model
 from interposer.ir.network import Network
+from interposer.types import QUANTIZABLE
 
 __all__ = ["load"]
 
@@ -59,8 +61,10 @@ def _network(document: Document, shapes: Mapping[str, ShapeArgument]) -> Network
     importer.reserve({output.name for output in graph.output})
     constants = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]
+    claims = claimed_quantizations(graph.node, importer.arrays)
     for number, (name, info) in enumerate(Bindings(shapes).infos(inputs)):
-        importer.define(name, network.add_input_layer(number, info, name=name).output)
+        quantized = info.with_quantization(claims.get(name)) if info.dtype in QUANTIZABLE else info
+        importer.define(name, network.add_input_layer(number, quantized, name=name).output)
     importer.convert(_in_running_order(graph.node))
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.value(output.name), name=output.name)

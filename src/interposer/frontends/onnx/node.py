@@ -23,12 +23,9 @@ __all__ = ["Node"]
 # What moves elements or compares them, and what has scales among its own operands. For anything else, the format says
 # that the elements are just integers.
 _KEEPS_QUANTIZATION: Final = frozenset(
-    {
-        "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather", "GatherND", "GlobalMaxPool", "Identity",
-        "MaxPool", "QLinearConv", "QLinearMatMul", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth", "Split",
-        "Squeeze", "Tile", "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
+    "Concat DepthToSpace DequantizeLinear Expand Flatten Gather GatherND GlobalMaxPool Identity MaxPool QLinearConv "
+    "QLinearMatMul Reshape Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze".split()
+)
 
 
 class Node(Attributes):
@@ -63,9 +60,11 @@ class Node(Attributes):
         if not self.has(index):
             return None
         value = self._importer.value(self._inputs[index])
-        if value.known.is_quantized and self.kind not in _KEEPS_QUANTIZATION:
-            return self.step(Cast(value.known.dtype), value)
-        return value
+        return value if self.kind in _KEEPS_QUANTIZATION else self.plain(value)
+
+    def plain(self, value: Value) -> Value:
+        """The value's elements without what they stand for, where it is quantized."""
+        return self.step(Cast(value.known.dtype), value) if value.known.is_quantized else value
 
     def value(self, index: int) -> Value:
         """An input that must be there."""

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Division
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Multiplication,
+    UnaryOperation,
+)
 from interposer.ops.normalization import (
     BatchNormalization,
     InstanceNormalization,
@@ -14,7 +25,7 @@ from interposer.ops.normalization import (
     LayerNormalization,
     Normalization,
 )
-from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.reduction import Mean, Reduce, ReduceOperation
 
 __all__: list[str] = []
 
@@ -38,10 +49,33 @@ def instance_normalization(node: Node) -> Value:
 
 
 @operator("LayerNormalization", since=17)
-def layer_normalization(node: Node) -> Value:
-    """The mean and deviation that it may give as well are not supported."""
-    op = LayerNormalization(node.integer("axis", -1), node.number("epsilon", 1e-5))
-    return node.add(op, node.value(0), node.value(1), node.optional(2))
+def layer_normalization(node: Node) -> Sequence[Value]:
+    """The mean and the inverse deviation, where somebody asks for them, are computed beside it."""
+    x, axis, eps = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
+    result = node.add(LayerNormalization(axis, eps), x, node.value(1), node.optional(2))
+    if not (node.wants(1) or node.wants(2)):
+        return [result]
+    reduce = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
+    mean = node.step(reduce, x)
+    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, mean)
+    variance = node.step(Addition(), node.step(reduce, squares), node.scalar_like(eps, x))
+    return [result, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
+
+
+@operator("GroupNormalization", since=18)
+def group_normalization(node: Node) -> Value:
+    """Groups of channels are normalized as if each was one; factors were one for each group at first."""
+    x, shape = node.value(0), node.info(0).shape
+    groups = node.integer("num_groups")
+    if len(shape) < 3 or groups < 1:
+        raise ParseError(f"its input has shape {shape}, and num_groups is {groups}; expected rank 3 and 1, or more")
+    op = InstanceNormalization(node.number("epsilon", 1e-5))
+    grouped = reshaped(node, x, [shape[0], groups, -1])
+    if node.version < 21:
+        return final_reshape(node, node.step(op, grouped, node.value(1), node.value(2)), shape)
+    normal = reshaped(node, node.step(op, grouped), shape)
+    gamma, beta = (reshaped(node, node.value(i), [-1, *[1] * (len(shape) - 2)]) for i in (1, 2))
+    return node.add(Addition(), node.step(Multiplication(), normal, gamma), beta)
 
 
 @operator("LRN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -9,15 +10,34 @@ import numpy as np
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
-from interposer.frontends.onnx.shaping import checked_axis
+from interposer.frontends.onnx.shaping import checked_axis, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
-from interposer.ops.elementwise import Multiplication, Subtraction
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import (
+    Addition,
+    Division,
+    ElementwiseUnary,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Subtraction,
+    UnaryOperation,
+)
 from interposer.ops.quantization import Cast, Dequantize, Quantize, RoundingMethod
+from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.types import QUANTIZABLE, Array, DataType, Quantization
 
-__all__ = ["dequantized", "quantization", "requantized"]
+__all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
 
+_SATURATING: Final = {
+    DataType.FLOAT8_E4M3FN: 448.0,
+    DataType.FLOAT8_E4M3FNUZ: 240.0,
+    DataType.FLOAT8_E5M2: 57344.0,
+    DataType.FLOAT8_E5M2FNUZ: 57344.0,
+}
+_ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
+_BYTE: Final = Activation(ActivationFunction.BOUNDED_RELU, a=255.0, b=0.0)
 _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
@@ -41,9 +61,16 @@ def cast_like(node: Node) -> Value:
 
 
 def _cast(node: Node, dtype: DataType) -> Value:
-    if DataType.STRING in (dtype, node.info(0).dtype) and dtype is not node.info(0).dtype:
+    x, own = node.value(0), node.info(0).dtype
+    if dtype is own:
+        return x
+    if DataType.STRING in (dtype, own):
         node.unsupported("it converts to or from texts")
-    return node.value(0) if dtype is node.info(0).dtype else node.add(Cast(dtype), node.value(0))
+    if dtype in _SATURATING and own.is_float and node.flag("saturate", True):
+        x = node.step(Activation(ActivationFunction.BOUNDED_RELU, _SATURATING[dtype], -_SATURATING[dtype]), x)
+    if dtype in (DataType.INT4, DataType.UINT4) and own.is_float:  # out of range, only the lowest bits count
+        x = node.step(Cast(DataType.INT32), x)
+    return node.add(Cast(dtype), x)
 
 
 @operator("QuantizeLinear", since=10)
@@ -93,7 +120,13 @@ def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Va
     return node.add(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
 
 
-def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, final: bool = True) -> Value:
+def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
+    """A constant of integers, with what it stands for."""
+    assert stored.constant is not None
+    return stored if stored.known.quantization == q else node.constant(stored.constant, q)
+
+
+def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, final: bool = True) -> Value:
     """The real numbers that integers stand for.
 
     A tensor that is known to be quantized so, and a constant, need one operator; other integers are converted with
@@ -101,20 +134,53 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, fin
     """
     make = node.add if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
-        stored = node.constant(stored.constant, q)
+        stored = with_quantization(node, stored, q)
     if stored.known.quantization == q:
         return make(Dequantize(dtype), stored)
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)
     if any(q.zero_points):
-        stored = node.step(Subtraction(), stored, node.constant(_along(q, np.array(q.zero_points, np.int32), stored)))
-    scale = _along(q, np.array(q.scales), stored).astype(dtype.numpy)
+        points = np.array(q.zero_points).astype(stored.known.dtype.numpy)
+        stored = node.step(Subtraction(), stored, node.constant(_along(q.axis, points, stored)))
+    scale = _along(q.axis, np.array(q.scales), stored).astype(dtype.numpy)
     return make(Multiplication(), node.step(Cast(dtype), stored), node.constant(scale))
 
 
-def _along(q: Quantization, numbers: Array, value: Value) -> Array:
-    if q.axis is None:
+def real(node: Node, stored: Value, q: Quantization) -> Value:
+    """The same, on the way to the node's result."""
+    return dequantized(node, stored, q, DataType.FLOAT32, final=False)
+
+
+def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0) -> Value:
+    """Integers of 32 bits without their zero point, or those that they have along an axis."""
+    wide = node.step(Cast(DataType.INT32), stored)
+    if zero_point is None:
+        return wide
+    point = node.step(Cast(DataType.INT32), zero_point)
+    if point.known.rank == 1 and point.known.num_elements != 1:
+        shape = [1] * stored.known.rank
+        shape[checked_axis(axis, stored.known.rank)] = -1
+        point = reshaped(node, point, shape)
+    return node.step(Subtraction(), wide, point)
+
+
+def _along(axis: int | None, numbers: Array, value: Value) -> Array:
+    if axis is None:
         return numbers.reshape(())
     shape = [1] * value.known.rank
-    shape[q.axis] = -1
+    shape[axis] = -1
     return numbers.reshape(shape)
+
+
+@operator("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(node: Node) -> Sequence[Value]:
+    """The range of the data, zero included, is divided into 255 steps."""
+    x = node.value(0)
+    zero, steps = node.scalar_like(0, x), node.scalar_like(255, x)
+    high = node.step(Maximum(), node.step(Reduce(operation=ReduceOperation.MAX), x), zero)
+    low = node.step(Minimum(), node.step(Reduce(operation=ReduceOperation.MIN), x), zero)
+    scale = node.step(Division(), node.step(Subtraction(), high, low), steps)
+    point = node.step(_ROUND, node.step(_BYTE, node.step(Division(), node.step(Subtraction(), zero, low), scale)))
+    codes = node.step(Addition(), node.step(_ROUND, node.step(Division(), x, scale)), point)
+    stored = node.add(Cast(DataType.UINT8), node.step(_BYTE, codes))
+    return [stored, scale, node.step(Cast(DataType.UINT8), point)]

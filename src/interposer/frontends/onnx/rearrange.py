@@ -35,6 +35,8 @@ def transpose(node: Node) -> Value:
 def concat(node: Node) -> Value:
     """Axis 1 where none was given, before 4."""
     values = node.values()
+    if len({value.known.quantization for value in values}) > 1:
+        values = [node.plain(value) for value in values]
     axis = node.integer("axis", 1 if node.version < 4 else None)
     return values[0] if len(values) == 1 else node.add(Concat(axis), *values)
 
@@ -180,4 +182,6 @@ def depth_to_space(node: Node) -> Value:
 @operator("SpaceToDepth")
 def space_to_depth(node: Node) -> Value:
     """Blocks of the image into channels."""
+    if node.text("mode", "DCR") != "DCR":
+        node.unsupported(f"its mode is {node.text('mode')}")
     return node.add(SpaceToDepth(node.integer("blocksize"), DataLayout.NCHW), node.value(0))

@@ -184,9 +184,12 @@ def constant_of_shape(node: Node) -> Value:
 def number_range(node: Node) -> Value:
     """Known numbers only: what is computed while running would have no known shape."""
     start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
-    if not start.size == limit.size == delta.size == 1 or start.dtype.kind not in "iuf" or not delta[0]:
+    if not start.size == limit.size == delta.size == 1 or start.dtype.kind == "O" or not delta[0]:
         raise ParseError("its start, limit and delta are not one number each, or delta is 0")
-    count = max(0, math.ceil((float(limit[0]) - float(start[0])) / float(delta[0])))
-    if count > _LARGEST_RANGE:
-        node.unsupported(f"it counts {count} numbers; {_LARGEST_RANGE} are the most")
-    return node.constant((start[0] + np.arange(count) * delta[0]).astype(start.dtype))
+    first, last, step = (
+        number[0].item() if number.dtype.kind in "iu" else float(number[0]) for number in (start, limit, delta)
+    )
+    length = (last - first) / step
+    if not length <= _LARGEST_RANGE:
+        node.unsupported(f"it counts {length:g} numbers; {_LARGEST_RANGE} are the most")
+    return node.constant((first + np.arange(max(0, math.ceil(length))) * step).astype(start.dtype))
