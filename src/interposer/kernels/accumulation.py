@@ -8,22 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interposer.kernels.fixedpoint import (
-    FixedPoint,
     clamp_to,
     multiply_by_quantized_multiplier,
     multiply_wide,
     quantize_multiplier,
+    round_half_away,
 )
 from interposer.kernels.table import KernelInfo
 from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo
 
-__all__ = ["Plan", "Requantizer", "centered", "exact_type", "float_type", "largest_code", "plan",
-           "summable_types"]  # fmt: skip
+__all__ = [
+    "EIGHT_BITS",
+    "NUMBERS",
+    "Plan",
+    "Requantizer",
+    "Scaling",
+    "centered",
+    "exact_type",
+    "float_type",
+    "largest_code",
+    "plan",
+    "summable_types",
+]
 
 NUMBERS: Final = ANY_TYPE - {DataType.BOOL, DataType.STRING}
 EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
@@ -80,51 +94,72 @@ def _quantized_types(info: KernelInfo) -> str | None:
         return f"weights are {weights.dtype}; takes int8 or uint8 with quantized input"
     if any(tensor.quantization and tensor.quantization.per_axis for tensor in (x, output)):
         return "input or output is quantized along an axis; takes one scale for each"
-    return None
+    return _bias_types(x, info.get("bias"))
+
+
+def _bias_types(x: TensorInfo, bias: TensorInfo | None) -> str | None:
+    allowed = {DataType.INT32, DataType.INT64} if x.dtype is DataType.INT16 else {DataType.INT32}
+    if bias is None or bias.dtype in allowed:
+        return None
+    return f"bias is {bias.dtype}; takes {' or '.join(sorted(map(str, allowed)))} with {x.dtype}"
+
+
+class Scaling(Enum):
+    """How TFLite's reference kernels scale sums back, as not all of them do it alike."""
+
+    FIXED_POINT = "fixed point"
+    FIXED_POINT_OF_SINGLES = "fixed point, from the product of the scales of input and weights rounded to float32"
+    REAL = "in float64"
 
 
 @dataclass(frozen=True, slots=True)
 class Requantizer:
     """Turns sums of products of stored integers into stored integers of the result, as TFLite's reference does.
 
-    Sums of 8-bit activations have 32 bits, of 16-bit activations 64. The last axis are the channels.
+    Sums have 32 bits; those of 16-bit activations have 64, unless the bias has only 32. The last axis are the channels.
     """
 
-    factor: FixedPoint
+    scale: Callable[[Array], Array]
+    bias: Array | None
+    wide: bool
     zero_point: int
     dtype: DataType
-    bias: Array | None = None
 
     @classmethod
     def of(
-        cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None = None, *, single: bool
+        cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, scaling: Scaling
     ) -> Requantizer:
-        """`single`: the product of the scales of input and weights is rounded to float32, as TFLite does in places."""
-        q = weights.quantization or Quantization(1.0)
-        scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
-        products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
-        factor = quantize_multiplier(products.astype(np.float64) / np.float32(output.scale).astype(np.float64))
-        return cls(factor, output.zero_point, output.dtype, bias)
+        """What belongs to tensors of these infos."""
+        wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32)
+        ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
+        return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
 
     def __call__(self, sums: Array) -> Array:
         """Add the bias, scale, round, add the zero point, clamp."""
-        scaled = self._wide(sums) if self.dtype is DataType.INT16 else self._narrow(sums)
+        if self.wide or sums.dtype != np.float32:
+            sums = sums.astype(np.int64)
+        if not self.wide:
+            sums = sums.astype(np.int32)
+        if self.bias is not None:
+            sums += self.bias
+        scaled = self.scale(sums)
         scaled += self.zero_point
         return clamp_to(scaled, self.dtype)
 
-    def _narrow(self, sums: Array) -> Array:
-        if sums.dtype != np.float32:
-            sums = sums.astype(np.int64)
-        sums = sums.astype(np.int32)
-        if self.bias is not None:
-            sums += self.bias.astype(np.int32)
-        return multiply_by_quantized_multiplier(sums, self.factor)
 
-    def _wide(self, sums: Array) -> Array:
-        sums = sums.astype(np.int64)
-        if self.bias is not None:
-            sums += self.bias
-        return multiply_wide(sums, self.factor)
+def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, single: bool) -> NDArray[np.float64]:
+    """How many steps of the output one step of the sums is, for each channel or for all."""
+    q = weights.quantization or Quantization(1.0)
+    scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
+    products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
+    return products.astype(np.float64) / np.float32(output.scale).astype(np.float64)
+
+
+def _scale(ratio: NDArray[np.float64], scaling: Scaling, wide: bool) -> Callable[[Array], Array]:
+    if scaling is Scaling.REAL:
+        return lambda sums: round_half_away(sums * ratio)
+    factor = quantize_multiplier(ratio)
+    return partial(multiply_wide if wide else multiply_by_quantized_multiplier, factor=factor)
 
 
 class Plan(NamedTuple):
@@ -137,8 +172,8 @@ class Plan(NamedTuple):
     finish: Callable[[Array], Array]
 
 
-def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, *, single: bool) -> Plan:
-    """The plan for weights whose output channels lie along `axis`; `single` as for `Requantizer.of`."""
+def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scaling: Scaling) -> Plan:
+    """The plan for weights whose output channels lie along `axis`."""
     x = info.input
     if not x.is_quantized:
         dtype = float_type(x.dtype)
@@ -146,7 +181,7 @@ def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, *, sin
     codes = centered(weights, info.at(1), np.dtype(np.int64))
     parts = np.abs(codes).sum(axis=tuple(i for i in range(codes.ndim) if i != axis))
     dtype = exact_type(parts.max(initial=0) * largest_code(x))
-    return Plan(codes.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, single=single))
+    return Plan(codes.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from interposer.kernels.accumulation import Plan, centered, plan, summable_types
+from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
 from interposer.kernels.layout import to_nhwc
 from interposer.kernels.places import places
 from interposer.kernels.reference import kernel
@@ -121,7 +121,8 @@ def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array
 def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
     """Weights are kept as (O, KH, KW, I), those of channels by themselves as (1, KH, KW, C)."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
-    made = plan(info, weights, bias, axis, single=info.at(1).dtype is DataType.UINT8)
+    old = info.at(1).dtype is DataType.UINT8
+    made = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
     return made if axis else made._replace(weights=np.ascontiguousarray(to_nhwc(made.weights, op.data_layout)))
 
 

@@ -11,6 +11,7 @@ from interposer.kernels.accumulation import (
     NUMBERS,
     Plan,
     Requantizer,
+    Scaling,
     centered,
     exact_type,
     float_type,
@@ -38,8 +39,7 @@ def fully_connected(
 
 
 def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
-    q = info.at(1).quantization
-    return plan(info, weights, bias, op.output_axis, single=q is not None and not q.per_axis)
+    return plan(info, weights, bias, op.output_axis, Scaling.REAL)
 
 
 @kernel.prepare(fully_connected)
@@ -78,7 +78,8 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
     x, y = info.input, info.at(1)
     largest_sum = largest_code(x) * largest_code(y) * _summed(op, a)
     left, right = _operands(op, a, b, info, exact_type(largest_sum))
-    return Requantizer.of(x, y, info.output, single=True)(np.asarray(left @ right))
+    requantize = Requantizer.of(x, y, info.output, None, Scaling.FIXED_POINT_OF_SINGLES)
+    return requantize(np.asarray(left @ right))
 
 
 def _summed(op: BatchMatMul, a: Array) -> int:

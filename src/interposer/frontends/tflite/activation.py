@@ -1,0 +1,57 @@
+"""Activation functions that are operators of their own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.elementwise import Prelu
+
+__all__: list[str] = []
+
+F = ActivationFunction
+_PLAIN: Final = {
+    "LOGISTIC": Activation(F.SIGMOID),
+    "TANH": Activation(F.TANH, a=1.0, b=1.0),
+    "RELU": Activation(F.RELU),
+    "RELU6": Activation(F.BOUNDED_RELU, a=6.0),
+    "RELU_0_TO_1": Activation(F.BOUNDED_RELU, a=1.0),
+    "RELU_N1_TO_1": Activation(F.BOUNDED_RELU, a=1.0, b=-1.0),
+    "ELU": Activation(F.ELU, a=1.0),
+    "HARD_SWISH": Activation(F.HARD_SWISH),
+    "LOG_SOFTMAX": LogSoftmax(),
+}
+
+
+@operator(*_PLAIN)
+def activation(node: Node) -> list[Value]:
+    """Functions without options."""
+    return node.result(_PLAIN[node.operator.name], node.input(0))
+
+
+@operator("LEAKY_RELU", options="LeakyReluOptions")
+def leaky_relu(node: Node) -> list[Value]:
+    """The slope is an option."""
+    return node.result(Activation(F.LEAKY_RELU, a=node.options["alpha"]), node.input(0))
+
+
+@operator("GELU", options="GeluOptions")
+def gelu(node: Node) -> list[Value]:
+    """Exact, or by the hyperbolic tangent."""
+    return node.result(Activation(F.GELU_TANH if node.options["approximate"] else F.GELU), node.input(0))
+
+
+@operator("SOFTMAX", options="SoftmaxOptions")
+def softmax(node: Node) -> list[Value]:
+    """Along the last axis."""
+    return node.result(Softmax(beta=node.options["beta"]), node.input(0))
+
+
+@operator("PRELU")
+def prelu(node: Node) -> list[Value]:
+    """The slopes are an input."""
+    x = node.input(0)
+    return node.result(Prelu(), x, node.like(1, x))

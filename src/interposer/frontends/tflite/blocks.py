@@ -1,0 +1,39 @@
+"""Operators that exchange space for channels or batch."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.blocks import BatchToSpaceNd, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+from interposer.types import DataLayout
+
+__all__: list[str] = []
+
+NHWC = DataLayout.NHWC
+
+
+@operator("SPACE_TO_BATCH_ND")
+def space_to_batch(node: Node) -> list[Value]:
+    """Block and paddings are inputs."""
+    op = SpaceToBatchNd(node.ints(1, "the block's shape"), node.pairs(2, "the paddings"), NHWC)
+    return node.result(op, node.input(0))
+
+
+@operator("BATCH_TO_SPACE_ND")
+def batch_to_space(node: Node) -> list[Value]:
+    """Block and crops are inputs."""
+    op = BatchToSpaceNd(node.ints(1, "the block's shape"), node.pairs(2, "the crops"), NHWC)
+    return node.result(op, node.input(0))
+
+
+@operator("SPACE_TO_DEPTH", options="SpaceToDepthOptions")
+def space_to_depth(node: Node) -> list[Value]:
+    """The block is square."""
+    return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.input(0))
+
+
+@operator("DEPTH_TO_SPACE", options="DepthToSpaceOptions")
+def depth_to_space(node: Node) -> list[Value]:
+    """The block is square."""
+    return node.result(DepthToSpace(node.options["block_size"], NHWC), node.input(0))

@@ -1,0 +1,109 @@
+"""Operators that compute every element on its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.reshape import Reshape
+from interposer.schema import Op
+
+__all__: list[str] = []
+
+_ARITHMETIC: Final = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
+_BINARY: Final[dict[str, Op]] = {
+    "MAXIMUM": ElementwiseBinary(BinaryOperation.MAXIMUM),
+    "MINIMUM": ElementwiseBinary(BinaryOperation.MINIMUM),
+    "SQUARED_DIFFERENCE": ElementwiseBinary(BinaryOperation.SQ_DIFF),
+    "POW": ElementwiseBinary(BinaryOperation.POWER),
+    "FLOOR_DIV": ElementwiseBinary(BinaryOperation.FLOOR_DIV),
+    "FLOOR_MOD": ElementwiseBinary(BinaryOperation.MOD),
+    "ATAN2": ElementwiseBinary(BinaryOperation.ATAN2),
+    "BITWISE_XOR": ElementwiseBinary(BinaryOperation.BITWISE_XOR),
+    "RIGHT_SHIFT": ElementwiseBinary(BinaryOperation.SHIFT_RIGHT),
+    "EQUAL": Comparison(ComparisonOperation.EQUAL),
+    "NOT_EQUAL": Comparison(ComparisonOperation.NOT_EQUAL),
+    "GREATER": Comparison(ComparisonOperation.GREATER),
+    "GREATER_EQUAL": Comparison(ComparisonOperation.GREATER_OR_EQUAL),
+    "LESS": Comparison(ComparisonOperation.LESS),
+    "LESS_EQUAL": Comparison(ComparisonOperation.LESS_OR_EQUAL),
+    "LOGICAL_AND": LogicalBinary(LogicalBinaryOperation.LOGICAL_AND),
+    "LOGICAL_OR": LogicalBinary(LogicalBinaryOperation.LOGICAL_OR),
+}
+_UNARY: Final = {
+    name: ElementwiseUnary(UnaryOperation[name])
+    for name in (
+        "ABS", "EXP", "SQRT", "RSQRT", "NEG", "LOG", "SIN", "COS", "CEIL", "ROUND", "SIGN", "SQUARE", "LOGICAL_NOT",
+    )
+}  # fmt: skip
+
+
+def _arithmetic(name: str, options: str) -> None:
+    @operator(name, options=options)
+    def convert(node: Node) -> list[Value]:
+        op = ElementwiseBinary(BinaryOperation[name])
+        return node.result(op, node.input(0), node.input(1), activation=node.options["fused_activation_function"])
+
+
+for _name, _options in _ARITHMETIC.items():
+    _arithmetic(_name, _options)
+
+
+@operator(*_BINARY)
+def binary(node: Node) -> list[Value]:
+    """Operations without options."""
+    return node.result(_BINARY[node.operator.name], node.input(0), node.input(1))
+
+
+@operator(*_UNARY)
+def unary(node: Node) -> list[Value]:
+    """Operations without options."""
+    return node.result(_UNARY[node.operator.name], node.input(0))
+
+
+@operator("FLOOR")
+def floor(node: Node) -> list[Value]:
+    """A layer of its own in Arm NN, and so here."""
+    return node.result(Floor(), node.input(0))
+
+
+@operator("ADD_N")
+def add_all(node: Node) -> list[Value]:
+    """One addition after the other."""
+    total, *rest = node.inputs()
+    if not rest:
+        return [total]
+    for value in rest[:-1]:
+        total = node.add(Addition(), total, value)
+    return node.result(Addition(), total, rest[-1])
+
+
+@operator("SELECT_V2")
+def select(node: Node) -> list[Value]:
+    """Condition and choices are broadcast."""
+    return node.result(Where(), *node.inputs())
+
+
+@operator("SELECT")
+def select_rows(node: Node) -> list[Value]:
+    """A condition of rank 1 chooses whole rows."""
+    condition, a, b = (node.input(i) for i in range(3))
+    rank = a.known.rank
+    if condition.known.rank == 1 and rank > 1:
+        condition = node.add(Reshape((-1, *[1] * (rank - 1))), condition)
+    return node.result(Where(), condition, a, b)

@@ -1,0 +1,17 @@
+"""Imports every family of operators, so that the table of the front end is full."""
+
+from interposer.frontends.tflite import (  # noqa: F401
+    activation,
+    blocks,
+    convolution,
+    elementwise,
+    gather,
+    matmul,
+    normalization,
+    pooling,
+    quantization,
+    rearrange,
+    reduction,
+    reshape,
+    resize,
+)

@@ -1,0 +1,32 @@
+"""Operators that pick elements by index."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.gather import Gather, GatherNd
+
+__all__: list[str] = []
+
+
+@operator("GATHER", options="GatherOptions")
+def gather(node: Node) -> list[Value]:
+    """Axis and batch axes are options."""
+    op = Gather(node.options["axis"], node.options["batch_dims"])
+    return node.result(op, node.input(0), node.input(1))
+
+
+@operator("GATHER_ND")
+def gather_nd(node: Node) -> list[Value]:
+    """Indices in rows."""
+    return node.result(GatherNd(), node.input(0), node.input(1))
+
+
+@operator("EMBEDDING_LOOKUP")
+def embedding_lookup(node: Node) -> list[Value]:
+    """Rows of a table, whose numbers may be quantized where the result is not."""
+    table = node.input(1)
+    if table.known.is_quantized and node.output_info.dtype.is_float:
+        table = node.dequantized(1, node.output_info.dtype)
+    return node.result(Gather(), table, node.input(0))

@@ -1,0 +1,168 @@
+"""From a checked file to a `Network`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.tflite.container import read_model
+from interposer.frontends.tflite.contents import Model, Operator
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import Entry, find
+from interposer.frontends.tflite.tensors import constant_array, tensor_info
+from interposer.ir.graph import Graph, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input, Output
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__ = ["Importer", "load"]
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
+Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
+
+
+def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Network:
+    """The network that a TFLite file holds: its first subgraph.
+
+    Inputs and outputs are called as the file's tensors, their binding ids are 0, 1 ... in the file's order. Constants
+    are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
+    weights of float operators, are unpacked.
+
+    Args:
+        source: a path, or the bytes of a file.
+        shapes: shapes for inputs by name, instead of those in the file.
+        dynamic: leave the extents open that the file lets change, instead of taking those that it was made with.
+
+    Raises:
+        ParseError: the file cannot be read, is damaged, or uses something that is not supported.
+        UnsupportedOperatorError: operators that are not known, all of them with their counts.
+        InvalidArgumentError: a shape for an input that is not there, or that cannot be one.
+    """
+    path, data = _read(source)
+    model = read_model(data, path=path)
+    try:
+        return Importer(model, Path(path).name if path else "", shapes or {}, dynamic).network()
+    except ParseError as error:
+        raise error.at(path) if path else error from error.__cause__
+
+
+def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return None, source
+    path = os.fspath(source)
+    try:
+        return path, Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ParseError(f"the file cannot be read: {reason or error}", path=path) from error
+
+
+class Importer:
+    """Turns the first subgraph of a model into a graph, operator by operator."""
+
+    def __init__(self, model: Model, file: str, shapes: Shapes, dynamic: bool) -> None:
+        self.model = model
+        self.subgraph = model.subgraphs[0]
+        self.graph = Graph(file or self.subgraph.name or "tflite")
+        self._file = file
+        self._dynamic = dynamic
+        self._shapes = shapes
+        self._values: dict[int, Value] = {}
+
+    def network(self) -> Network:
+        """The whole network."""
+        entries = [find(operator.name, operator.is_custom) for operator in self.subgraph.operators]
+        self._refuse_unknown(entries)
+        self._add_inputs()
+        for index, (operator, entry) in enumerate(zip(self.subgraph.operators, entries, strict=True)):
+            assert entry is not None
+            self._convert(index, operator, entry)
+        for binding_id, index in enumerate(self.subgraph.outputs):
+            name = self.subgraph.tensors[index].name or f"output_{binding_id}"
+            self.graph.add(Output(binding_id), [self.value(index, "outputs")], name=name)
+        self._drop_unused_constants()
+        return Network(graph=self.graph)
+
+    def _refuse_unknown(self, entries: Sequence[Entry | None]) -> None:
+        operators = zip(self.subgraph.operators, entries, strict=True)
+        unknown = Counter(_title(operator) for operator, entry in operators if entry is None)
+        if unknown:
+            raise UnsupportedOperatorError(unknown)
+
+    def _add_inputs(self) -> None:
+        names = [self.subgraph.tensors[index].name or f"input_{i}" for i, index in enumerate(self.subgraph.inputs)]
+        for name in self._shapes.keys() - set(names):
+            raise InvalidArgumentError(
+                f"the model has no input {name!r}{did_you_mean(name, names)} (inputs: {', '.join(names) or 'none'})"
+            )
+        for binding_id, (index, name) in enumerate(zip(self.subgraph.inputs, names, strict=True)):
+            info = self._input_info(index, name)
+            layer = self.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
+            infer_layer(layer)
+            self._values[index] = layer.output
+
+    def _input_info(self, index: int, name: str) -> TensorInfo:
+        info = tensor_info(self.subgraph.tensors[index], "inputs", dynamic=self._dynamic)
+        shape = self._shapes.get(name)
+        if shape is None:
+            return info
+        if isinstance(shape, int) or len(shape) != info.rank:
+            raise InvalidArgumentError(f"the input {name!r} of shape {info.shape} cannot be given the shape {shape}")
+        return info.with_shape(shape)
+
+    def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
+        where = f"operators[{index}] {operator.name}"
+        try:
+            options = operator.attributes_as(entry.options) if entry.options else operator.attributes
+            node = Node(self, operator, options, f"{operator.name}:0:{index}", where, self._source(where))
+            made = entry.convert(node)
+        except ParseError:
+            raise
+        except (InterposerError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ParseError(str(error), where=where) from error
+        values = [made] if isinstance(made, Value) else made
+        if len(values) != len(operator.outputs):
+            raise ParseError(f"it has {len(operator.outputs)} outputs; expected {len(values)}", where=where)
+        self._values.update(zip(operator.outputs, values, strict=True))
+
+    def _source(self, place: str) -> str:
+        """Where a layer comes from, the file included."""
+        return f"{self._file}, {place}" if self._file else place
+
+    def value(self, index: int, where: str) -> Value:
+        """What a tensor of the subgraph has become; constants become layers when they are first asked for."""
+        found = self._values.get(index)
+        if found is not None:
+            return found
+        tensor = self.subgraph.tensors[index]
+        array = constant_array(self.model, tensor, where)
+        if array is None:
+            raise ParseError(f"tensor {tensor.name!r} is a variable, which is not supported", where=where)
+        info = tensor_info(tensor, where)
+        self._values[index] = self.constant(array, info.quantization, tensor.name or f"constant_{index}")
+        return self._values[index]
+
+    def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
+        """A new constant layer's output."""
+        layer = self.graph.add(Constant(array, quantization), name=name)
+        infer_layer(layer)
+        return layer.output
+
+    def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
+        """What the file says of an operator's output."""
+        return tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
+
+    def _drop_unused_constants(self) -> None:
+        for layer in self.graph:
+            if isinstance(layer.op, Constant) and not layer.output.uses:
+                self.graph.erase(layer)
+
+
+def _title(operator: Operator) -> str:
+    return f"CUSTOM {operator.name}" if operator.is_custom else operator.name

@@ -1,0 +1,30 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.reshape import Reshape
+
+__all__: list[str] = []
+
+
+@operator("FULLY_CONNECTED", options="FullyConnectedOptions")
+def fully_connected(node: Node) -> list[Value]:
+    """The weights of one output lie in a row."""
+    if node.options["weights_format"]:
+        node.fail(f"weights in format {node.options['weights_format']} are not supported; only the plain format is")
+    x, bias = node.input(0), node.optional(2)
+    if bias is not None and bias.known.rank != 1:
+        bias = node.add(Reshape((-1,)), bias)
+    op = FullyConnected(transpose_weight_matrix=True, keep_dims=node.options["keep_num_dims"])
+    return node.result(op, x, node.like(1, x, rank=2), bias, activation=node.options["fused_activation_function"])
+
+
+@operator("BATCH_MATMUL", options="BatchMatMulOptions")
+def batch_matmul(node: Node) -> list[Value]:
+    """Adjoint means transposed, as numbers are real."""
+    a = node.input(0)
+    return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a))

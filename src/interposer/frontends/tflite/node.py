@@ -1,0 +1,215 @@
+"""One operator while it is turned into layers: what its function sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from interposer.errors import InvalidArgumentError, ParseError
+from interposer.frontends.tflite.contents import Operator
+from interposer.ir.graph import Value
+from interposer.ir.inference import infer_layer
+from interposer.kernels import evaluate
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.quantization import Dequantize
+from interposer.schema import Op
+from interposer.types import Array, DataType, Dim, TensorInfo, TensorShape
+
+if TYPE_CHECKING:
+    from interposer.frontends.tflite.importer import Importer
+
+__all__ = ["Node"]
+
+FOLDED_ELEMENTS: Final = 4096
+"""Up to how many elements results of constants are computed at once: shapes, axes and the like."""
+
+_FUSED: Final = {
+    1: ("RELU", Activation(ActivationFunction.RELU)),
+    2: ("RELU_N1_TO_1", Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0)),
+    3: ("RELU6", Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0)),
+    4: ("TANH", Activation(ActivationFunction.TANH, a=1.0, b=1.0)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator of the file, with the values that its inputs have become.
+
+    `options` are its options by the schema's names, defaults filled in. All its layers are called after `name` and come
+    from `source`; what is wrong with it is a `ParseError` at `where`.
+    """
+
+    importer: Importer
+    operator: Operator
+    options: Mapping[str, Any]
+    name: str
+    where: str
+    source: str
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise a `ParseError` for this operator."""
+        raise ParseError(message, where=self.where)
+
+    @property
+    def count(self) -> int:
+        """How many inputs there are, absent ones included."""
+        return len(self.operator.inputs)
+
+    def optional(self, index: int) -> Value | None:
+        """The input of that number, or None where it is left out."""
+        inputs = self.operator.inputs
+        if index >= len(inputs) or inputs[index] < 0:
+            return None
+        return self.importer.value(inputs[index], self.where)
+
+    def input(self, index: int, *, rank: int | None = None) -> Value:
+        """The input of that number, which must be there, and of that rank."""
+        found = self.optional(index)
+        if found is None:
+            self.fail(f"input {index} is missing")
+        if rank is not None and found.known.rank != rank:
+            self.fail(f"input {index} has shape {found.known.shape}; expected rank {rank}")
+        return found
+
+    def inputs(self) -> list[Value]:
+        """All inputs, which must be there."""
+        return [self.input(index) for index in range(self.count)]
+
+    def info(self, index: int) -> TensorInfo:
+        """What is known of an input."""
+        return self.input(index).known
+
+    @property
+    def output_infos(self) -> list[TensorInfo]:
+        """What the file says of the outputs."""
+        return [self.importer.output_info(self.operator, i, self.where) for i in range(len(self.operator.outputs))]
+
+    @property
+    def output_info(self) -> TensorInfo:
+        """What the file says of the first output."""
+        return self.output_infos[0]
+
+    def like(self, index: int, other: Value, *, rank: int | None = None) -> Value:
+        """An input as real numbers where `other` has such: quantized weights of a float operator are dequantized."""
+        value = self.input(index, rank=rank)
+        if other.known.is_quantized or not other.known.dtype.is_float or not value.known.is_quantized:
+            return value
+        return self.dequantized(index, other.known.dtype)
+
+    def dequantized(self, index: int, dtype: DataType) -> Value:
+        """A quantized input as real numbers."""
+        return self.add(Dequantize(dtype), self.input(index), fold=True)
+
+    def known(self, index: int, what: str) -> Array:
+        """The value of an input that must be known before running."""
+        value = self.input(index).known.constant
+        if value is None:
+            self.fail(f"{what} (input {index}) is computed while running; only known values are supported")
+        return value
+
+    def ints(self, index: int, what: str) -> tuple[int, ...]:
+        """The elements of an input that must be known integers."""
+        value = self.known(index, what)
+        if value.dtype.kind not in "iu":
+            self.fail(f"{what} (input {index}) is {value.dtype}; expected integers")
+        return tuple(value.ravel().tolist())
+
+    def number(self, index: int, what: str) -> int:
+        """An input that must be one known integer."""
+        values = self.ints(index, what)
+        if len(values) != 1:
+            self.fail(f"{what} (input {index}) has {len(values)} elements; expected one")
+        return values[0]
+
+    def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
+        """The rows of an input that must be a known matrix of integers with two columns."""
+        values = self.ints(index, what)
+        if self.info(index).shape[1:] != (2,):
+            self.fail(f"{what} (input {index}) has shape {self.info(index).shape}; expected two columns")
+        return tuple(zip(values[::2], values[1::2], strict=True))
+
+    def add(self, op: Op, *values: Value | None, fold: bool = False) -> Value:
+        """A layer of which the file knows nothing; `fold` computes it at once, whatever its size, if it can be."""
+        return self._add(op, values, [None], fold)[0]
+
+    def pieces(self, op: Op, value: Value) -> list[Value]:
+        """The outputs of a layer of which the file knows nothing."""
+        return self._add(op, [value], [None] * op.num_results())
+
+    def output(self, index: int, op: Op, *values: Value | None) -> Value:
+        """The layer that gives one of several outputs."""
+        return self._add(op, values, [self.output_infos[index]])[0]
+
+    def result(self, op: Op, *values: Value | None, activation: int = 0, fold: bool = False) -> list[Value]:
+        """The layer that gives all outputs, followed by a fused activation; `fold` as for `add`."""
+        infos = self.output_infos
+        if op.num_results() != len(infos):
+            self.fail(f"it has {len(infos)} outputs; expected {op.num_results()}")
+        made = self._add(op, values, infos, fold)
+        return [self._activated(value, info, activation) for value, info in zip(made, infos, strict=True)]
+
+    def _activated(self, value: Value, info: TensorInfo, activation: int) -> Value:
+        if activation == 0:
+            return value
+        if activation not in _FUSED:
+            self.fail(f"the fused activation {activation} is not supported")
+        suffix, function = _FUSED[activation]
+        return self._add(function, [value], [info], suffix=suffix)[0]
+
+    def _add(
+        self, op: Op, values: Sequence[Value | None], told: Sequence[TensorInfo | None],
+        fold: bool = False, suffix: str = "",
+    ) -> list[Value]:  # fmt: skip
+        infos = [None if value is None else value.known for value in values]
+        for fault in op.violations(*infos):
+            self.fail(fault)
+        inferred = op.infer_infos(*infos)
+        outputs = [self._agreed(*pair) for pair in zip(inferred, told, strict=True)]
+        name = f"{self.name}:{suffix}" if suffix else self.name
+        folded = _folded(op, infos, outputs, fold)
+        if folded is not None:
+            return [self.constant(*pair, name) for pair in zip(folded, outputs, strict=True)]
+        declared = [_declared(*pair) for pair in zip(outputs, inferred, strict=True)]
+        layer = self.importer.graph.add(op.canonical(), values, name=name, outputs=declared, source=self.source)
+        for fault in infer_layer(layer):
+            self.fail(fault)
+        return list(layer.outputs)
+
+    def constant(self, array: Array, like: TensorInfo | None = None, name: str = "") -> Value:
+        """A constant that the file does not have, quantized as `like` is."""
+        return self.importer.constant(array, like.quantization if like else None, name or self.name)
+
+    def _agreed(self, inferred: TensorInfo | None, told: TensorInfo | None) -> TensorInfo:
+        """What follows from the inputs, with the quantization that the file tells, and extents that do not follow."""
+        if inferred is None or told is None:
+            return inferred or told or self.fail("its result cannot be inferred")
+        if inferred.dtype is not told.dtype:
+            self.fail(f"its output is {told.dtype} in the file, but it gives {inferred.dtype}")
+        shape = inferred.shape
+        if told.rank == inferred.rank:
+            shape = TensorShape(t if isinstance(i, Dim) else i for i, t in zip(shape, told.shape, strict=True))
+        return TensorInfo(shape, inferred.dtype, told.quantization or inferred.quantization)
+
+
+def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | None:
+    """What to say of a layer's output: extents that follow are left open, so that other input shapes can be given."""
+    if inferred is None or not inferred.is_concrete:
+        return info
+    return TensorInfo([None] * info.rank, info.dtype, info.quantization) if info.quantization else None
+
+
+def _folded(
+    op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo], whatever_size: bool
+) -> list[Array] | None:
+    """The results of an operator on constants, if it is worth the while and they can be computed."""
+    arrays = [None if info is None else info.constant for info in infos]
+    if any(info is not None and array is None for info, array in zip(infos, arrays, strict=True)):
+        return None
+    elements = sum(info.num_elements for info in outputs)
+    if not op.pure or isinstance(elements, Dim) or not (whatever_size or elements <= FOLDED_ELEMENTS):
+        return None
+    try:
+        return evaluate(op, arrays, infos, outputs)
+    except InvalidArgumentError:
+        return None

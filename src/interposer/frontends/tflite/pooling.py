@@ -1,0 +1,31 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.windows import sliding
+from interposer.ir.graph import Value
+from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
+
+__all__: list[str] = []
+
+_TYPES: Final = {
+    "AVERAGE_POOL_2D": PoolingAlgorithm.AVERAGE,
+    "MAX_POOL_2D": PoolingAlgorithm.MAX,
+    "L2_POOL_2D": PoolingAlgorithm.L2,
+}
+
+
+@operator(*_TYPES, options="Pool2DOptions")
+def pooling(node: Node) -> list[Value]:
+    """Padding counts nowhere."""
+    x = node.input(0, rank=4)
+    height, width = node.options["filter_height"], node.options["filter_width"]
+    if height < 1 or width < 1:
+        node.fail(f"a window of height {height} and width {width}; expected at least 1")
+    window = sliding(node, x.known.shape[1:3], (height, width))
+    op = Pooling2d(pool_type=_TYPES[node.operator.name], pool_height=height, pool_width=width, **window)
+    return node.result(op, x, activation=node.options["fused_activation_function"])

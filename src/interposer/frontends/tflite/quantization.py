@@ -1,0 +1,40 @@
+"""Operators that change how numbers are stored."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.quantization import Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+
+@operator("QUANTIZE")
+def quantize(node: Node) -> list[Value]:
+    """Scale and zero point are those of the output."""
+    if node.output_info.quantization is None:
+        node.fail("its output has no scale")
+    return node.result(Quantize(node.output_info.dtype), node.input(0))
+
+
+@operator("DEQUANTIZE")
+def dequantize(node: Node) -> list[Value]:
+    """Weights are stored as float16 or as integers, and dequantized once, here."""
+    x = node.input(0)
+    op = ConvertFp16ToFp32() if x.known.dtype is DataType.FLOAT16 else Dequantize(node.output_info.dtype)
+    return node.result(op, x, fold=True)
+
+
+@operator("FAKE_QUANT", options="FakeQuantOptions")
+def fake_quantization(node: Node) -> list[Value]:
+    """Rounds to what a quantized tensor could hold."""
+    o = node.options
+    return node.result(FakeQuantization(o["min"], o["max"], o["num_bits"], o["narrow_range"]), node.input(0))
+
+
+@operator("CAST")
+def cast(node: Node) -> list[Value]:
+    """The type is that of the output."""
+    return node.result(Cast(node.output_info.dtype), node.input(0))

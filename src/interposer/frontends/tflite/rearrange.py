@@ -1,0 +1,138 @@
+"""Operators that move data about."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.reshape import reshape_to
+from interposer.ir.graph import Value
+from interposer.kernels.fixedpoint import dequantize
+from interposer.ops.axes import normal_axis
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+from interposer.types import Dim
+
+__all__: list[str] = []
+
+
+@operator("TRANSPOSE")
+def transpose(node: Node) -> list[Value]:
+    """The order of the axes is an input."""
+    rank = node.info(0).rank
+    permutation = tuple(normal_axis(axis, rank) for axis in node.ints(1, "the permutation"))
+    return node.result(Transpose(permutation), node.input(0))
+
+
+@operator("CONCATENATION", options="ConcatenationOptions")
+def concatenation(node: Node) -> list[Value]:
+    """Joined along an axis."""
+    op = Concat(node.options["axis"])
+    return node.result(op, *node.inputs(), activation=node.options["fused_activation_function"])
+
+
+@operator("PACK", options="PackOptions")
+def pack(node: Node) -> list[Value]:
+    """Joined along a new axis."""
+    return node.result(Stack(node.options["axis"]), *node.inputs())
+
+
+@operator("UNPACK", options="UnpackOptions")
+def unpack(node: Node) -> list[Value]:
+    """Cut into slices, which then lose the axis."""
+    shape, count = node.info(0).shape, len(node.operator.outputs)
+    axis = _axis(node, node.options["axis"])
+    pieces = node.pieces(Splitter(axis, (1,) * count), node.input(0))
+    op = reshape_to(node, [*shape[:axis], *shape[axis + 1 :]])
+    return [node.output(index, op, piece) for index, piece in enumerate(pieces)]
+
+
+@operator("SPLIT")
+def split(node: Node) -> list[Value]:
+    """Cut into equal pieces, as many as there are outputs."""
+    x, count = node.input(1), len(node.operator.outputs)
+    axis = _axis(node, node.number(0, "the axis"), of=1)
+    extent = x.known.shape[axis]
+    if isinstance(extent, Dim) or not count or extent % count:
+        node.fail(f"an axis of extent {extent} cannot be cut into {count} equal pieces")
+    return node.result(Splitter(axis, (extent // count,) * count), x)
+
+
+@operator("SPLIT_V")
+def split_sizes(node: Node) -> list[Value]:
+    """Cut into pieces of given sizes, one of which may be -1 for the rest."""
+    axis = _axis(node, node.number(2, "the axis"))
+    sizes, extent = node.ints(1, "the sizes"), node.info(0).shape[axis]
+    if -1 in sizes and not isinstance(extent, Dim):
+        rest = extent - sum(size for size in sizes if size != -1)
+        sizes = tuple(rest if size == -1 else size for size in sizes)
+    return node.result(Splitter(axis, sizes), node.input(0))
+
+
+def _axis(node: Node, axis: int, of: int = 0) -> int:
+    """An axis of that input, counted from the front."""
+    rank = node.info(of).rank
+    if not -rank <= axis < rank:
+        node.fail(f"axis {axis} is not one of shape {node.info(of).shape}")
+    return normal_axis(axis, rank)
+
+
+@operator("SLICE")
+def slice_(node: Node) -> list[Value]:
+    """A size of -1 reaches to the end."""
+    return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
+
+
+@operator("STRIDED_SLICE", options="StridedSliceOptions")
+def strided_slice(node: Node) -> list[Value]:
+    """With `offset`, ends count from where the slices begin."""
+    o, begin, end = node.options, node.ints(1, "begin"), node.ints(2, "end")
+    if o["offset"]:
+        end = tuple(start + length for start, length in zip(begin, end, strict=True))
+    masks = {name: o[name] for name in o if name.endswith("_mask")}
+    return node.result(StridedSlice(begin, end, node.ints(3, "strides"), **masks), node.input(0))
+
+
+@operator("PAD")
+def pad(node: Node) -> list[Value]:
+    """With zeros, which for quantized tensors are real ones."""
+    return node.result(Pad(node.pairs(1, "the paddings")), node.input(0))
+
+
+@operator("PADV2")
+def pad_with(node: Node) -> list[Value]:
+    """With a value that is an input, quantized as the tensor is."""
+    value, q = node.known(2, "the value"), node.info(2).quantization
+    if value.size != 1:
+        node.fail(f"the value has shape {value.shape}; expected one number")
+    number = value if q is None else dequantize(value, q)
+    return node.result(Pad(node.pairs(1, "the paddings"), float(number.ravel()[0])), node.input(0))
+
+
+@operator("MIRROR_PAD", options="MirrorPadOptions")
+def mirror_pad(node: Node) -> list[Value]:
+    """Mirrored at the border's cells, or behind them."""
+    modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}
+    mode = modes.get(node.options["mode"]) or node.fail(f"mode {node.options['mode']} is not known")
+    return node.result(Pad(node.pairs(1, "the paddings"), padding_mode=mode), node.input(0))
+
+
+@operator("TILE")
+def tile(node: Node) -> list[Value]:
+    """Repeated along every axis."""
+    return node.result(Tile(node.ints(1, "the multiples")), node.input(0))
+
+
+@operator("REVERSE_V2")
+def reverse(node: Node) -> list[Value]:
+    """Along given axes."""
+    return node.result(ReverseV2(node.ints(1, "the axes")), node.input(0))

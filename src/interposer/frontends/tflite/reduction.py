@@ -1,0 +1,42 @@
+"""Operators that reduce axes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.axes import normal_axis
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
+from interposer.schema import Op
+
+__all__: list[str] = []
+
+_REDUCE: Final = {
+    "SUM": ReduceOperation.SUM,
+    "REDUCE_MAX": ReduceOperation.MAX,
+    "REDUCE_MIN": ReduceOperation.MIN,
+    "REDUCE_PROD": ReduceOperation.PROD,
+    "REDUCE_ANY": ReduceOperation.ANY,
+    "REDUCE_ALL": ReduceOperation.ALL,
+}
+
+
+@operator("MEAN", *_REDUCE, options="ReducerOptions")
+def reduction(node: Node) -> list[Value]:
+    """Without axes there is nothing to reduce; an axis that is named twice is reduced once."""
+    x = node.input(0)
+    axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.ints(1, "the axes")))
+    keep: bool = node.options["keep_dims"]
+    operation = _REDUCE.get(node.operator.name)
+    op: Op = Mean(axes, keep) if operation is None else Reduce(axes, keep, operation)
+    return node.result(op, x) if axes else [x]
+
+
+@operator("ARG_MAX", "ARG_MIN")
+def arg_min_max(node: Node) -> list[Value]:
+    """The type of the result is that of the output."""
+    function = ArgMinMaxFunction.MAX if node.operator.name == "ARG_MAX" else ArgMinMaxFunction.MIN
+    op = ArgMinMax(function, node.number(1, "the axis"), dtype=node.output_info.dtype)
+    return node.result(op, node.input(0))

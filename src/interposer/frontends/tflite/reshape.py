@@ -1,0 +1,96 @@
+"""Operators that give a tensor another shape, or make one from a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.axes import normal_axis
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.types import Dim
+
+__all__ = ["reshape_to"]
+
+
+@operator("RESHAPE")
+def reshape(node: Node) -> list[Value]:
+    """The shape is an input or, in old files, an option, where that of a scalar is written as [0]."""
+    if node.count > 1 and node.optional(1) is not None:
+        return node.result(Reshape(node.ints(1, "the shape")), node.input(0))
+    shape = node.operator.attributes_as("ReshapeOptions")["new_shape"]
+    if shape is None:
+        node.fail("it has no shape, neither as an input nor as an option")
+    return node.result(Reshape(() if shape == (0,) else shape), node.input(0))
+
+
+@operator("SQUEEZE", options="SqueezeOptions")
+def squeeze(node: Node) -> list[Value]:
+    """Drop the named axes of extent 1, or all of them."""
+    shape = node.info(0).shape
+    axes = {normal_axis(axis, len(shape)) for axis in node.options["squeeze_dims"] or ()}
+    for axis in axes:
+        if not 0 <= axis < len(shape) or shape[axis] > 1:
+            node.fail(f"axis {axis} of shape {shape} cannot be dropped")
+    dropped = axes or {axis for axis, dim in enumerate(shape) if dim == 1}
+    return node.result(reshape_to(node, [dim for axis, dim in enumerate(shape) if axis not in dropped]), node.input(0))
+
+
+@operator("EXPAND_DIMS")
+def expand_dims(node: Node) -> list[Value]:
+    """Insert an axis of extent 1."""
+    shape = list(node.info(0).shape)
+    axis = node.number(1, "the axis")
+    if not -len(shape) - 1 <= axis <= len(shape):
+        node.fail(f"an axis cannot be inserted at {axis} into shape {node.info(0).shape}")
+    shape.insert(normal_axis(axis, len(shape) + 1), 1)
+    return node.result(reshape_to(node, shape), node.input(0))
+
+
+def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
+    """To a shape of which one extent may be unknown."""
+    if sum(isinstance(dim, Dim) for dim in shape) > 1:
+        node.fail("more than one extent is not known; give load(..., shapes={...})")
+    return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
+
+
+@operator("SHAPE")
+def shape_of(node: Node) -> list[Value]:
+    """The type is that of the output."""
+    return node.result(Shape(node.output_info.dtype), node.input(0))
+
+
+@operator("RANK")
+def rank_of(node: Node) -> list[Value]:
+    """A scalar."""
+    return node.result(Rank(), node.input(0))
+
+
+@operator("BROADCAST_TO")
+def broadcast_to(node: Node) -> list[Value]:
+    """The shape is an input."""
+    return node.result(BroadcastTo(node.ints(1, "the shape")), node.input(0))
+
+
+@operator("FILL")
+def fill(node: Node) -> list[Value]:
+    """A value for a shape that is known, or a known value for a shape that is not."""
+    if node.info(0).constant is not None:
+        return node.result(BroadcastTo(node.ints(0, "the shape")), node.input(1))
+    value = node.known(1, "the value")
+    if value.size != 1 or node.info(1).is_quantized:
+        node.fail("a tensor of a computed shape can only be filled with one number that is not quantized")
+    return node.result(Fill(float(value.ravel()[0]), node.output_info.dtype), node.input(0))
+
+
+@operator("ZEROS_LIKE")
+def zeros_like(node: Node) -> list[Value]:
+    """Zeros are copied to the input's shape."""
+    info = node.info(0)
+    if not info.is_concrete:
+        return node.result(Fill(0.0, info.dtype), node.add(Shape(), node.input(0)))
+    zero = node.constant(np.full((), info.zero_point, info.dtype.numpy), info)
+    return node.result(BroadcastTo(info.shape), zero)

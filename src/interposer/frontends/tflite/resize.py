@@ -1,0 +1,31 @@
+"""Resizing of images."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.types import DataLayout
+
+__all__: list[str] = []
+
+
+@operator("RESIZE_BILINEAR", options="ResizeBilinearOptions")
+def resize_bilinear(node: Node) -> list[Value]:
+    """Between the four nearest pixels."""
+    return _resize(node, ResizeMethod.BILINEAR)
+
+
+@operator("RESIZE_NEAREST_NEIGHBOR", options="ResizeNearestNeighborOptions")
+def resize_nearest(node: Node) -> list[Value]:
+    """The nearest pixel."""
+    return _resize(node, ResizeMethod.NEAREST_NEIGHBOR)
+
+
+def _resize(node: Node, method: ResizeMethod) -> list[Value]:
+    size = node.ints(1, "the size")
+    if len(size) != 2:
+        node.fail(f"the size is {size}; expected height and width")
+    corners, centers = node.options["align_corners"], node.options["half_pixel_centers"]
+    return node.result(Resize(size[1], size[0], method, DataLayout.NHWC, corners, centers), node.input(0, rank=4))

@@ -1,0 +1,64 @@
+"""The file's tensors as infos and arrays of ours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError, ParseError
+from interposer.frontends.tflite.contents import Model, Tensor
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__ = ["constant_array", "data_type", "tensor_info"]
+
+_UNKNOWN_TYPES: Final = frozenset({"complex64", "complex128", "resource", "variant"})
+
+
+def data_type(name: str, where: str) -> DataType:
+    """Our type for the file's; 4-bit integers take a whole byte each, here as in TFLite's kernels."""
+    if name in _UNKNOWN_TYPES:
+        raise ParseError(f"tensors of type {name} are not supported", where=where)
+    return DataType.INT8 if name == "int4" else DataType(name)
+
+
+def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorInfo:
+    """The info of a tensor; with `dynamic`, extents that the file lets change are unknown."""
+    dtype = data_type(tensor.dtype, where)
+    shape = tensor.shape_signature if dynamic and tensor.shape_signature else tensor.shape
+    try:
+        return TensorInfo([None if dim < 0 else dim for dim in shape], dtype, _quantization(tensor, dtype, where))
+    except InvalidArgumentError as error:
+        raise ParseError(f"tensor {tensor.name!r}: {error}", where=where) from error
+
+
+def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization | None:
+    given = tensor.quantization
+    if given is None or not dtype.is_integer:
+        return None
+    if given.details is not None:
+        raise ParseError(f"tensor {tensor.name!r} is quantized by {given.details}, which is not supported", where=where)
+    if not all(scale > 0 for scale in given.scales):
+        return None
+    return Quantization(given.scales, given.zero_points, given.axis)
+
+
+def constant_array(model: Model, tensor: Tensor, where: str) -> Array | None:
+    """The values of a constant, a view of the file where its type allows; None for a tensor that is none."""
+    values = model.constant(tensor)
+    if values is None:
+        return None
+    if tensor.is_sparse:
+        raise ParseError(f"tensor {tensor.name!r} is sparse, which is not supported", where=where)
+    if tensor.dtype == "int4":
+        return _nibbles(values, tensor.elements).reshape(tensor.shape)
+    if tensor.dtype == "string":
+        raise ParseError(f"tensor {tensor.name!r} is a constant text, which is not supported", where=where)
+    dtype = data_type(tensor.dtype, where)
+    return values.view(dtype.numpy).reshape(tensor.shape) if dtype is DataType.BFLOAT16 else values
+
+
+def _nibbles(packed: Array, count: int) -> Array:
+    """The lower half of each byte, then the upper one, as signed numbers."""
+    pairs = np.stack([packed << 4, packed], axis=-1).view(np.int8) >> 4
+    return pairs.reshape(-1)[:count]
