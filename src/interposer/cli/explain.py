@@ -15,8 +15,8 @@ __all__ = ["configure", "execute"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_network_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_network_arguments(parser)
 
 
 def execute(args: argparse.Namespace) -> None:

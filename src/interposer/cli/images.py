@@ -61,7 +61,7 @@ class _Place:
 
 def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
     if info.rank not in (3, 4):
-        raise InvalidArgumentError(f"{label} is no image, which has rank 3 or 4; give its values in a .npy file")
+        raise InvalidArgumentError(f"{label} is no image (rank 3 or 4); give its values in a .npy file")
     if info.rank == 4 and info.shape[0] not in (1, UNKNOWN) and not isinstance(info.shape[0], Dim):
         raise InvalidArgumentError(f"{label} takes {info.shape[0]} images at once; give them in a .npy file")
     extents = info.shape[-3:]
@@ -80,8 +80,8 @@ def _is_channels_last(label: str, extents: Sequence[int]) -> bool:
         raise InvalidArgumentError(f"{label} can be NHWC or NCHW; say which with --layout")
     if not first and not last:
         raise InvalidArgumentError(
-            f"{label} has neither 1, 3 nor 4 channels, first or last; if that is because its extents are not known, "
-            "give them with --shape, and else its values in a .npy file"
+            f"{label} has no axis of 1, 3 or 4 channels, first or last; "
+            "give its values in a .npy file, or with --shape extents that are not known"
         )
     return last
 
@@ -120,7 +120,7 @@ def _resized(pillow: ModuleType, picture: Any, place: _Place) -> Any:
 def _refuse(pillow: ModuleType, path: str, error: Exception) -> NoReturn:
     if isinstance(error, pillow.UnidentifiedImageError):
         message = (
-            "this is no image that Pillow knows, nor a .npy or .npz file; name a file of bare numbers .bin or .raw"
+            "no image that Pillow knows, nor a .npy or .npz file; the name of bare numbers must end in .bin or .raw"
         )
     elif isinstance(error, pillow.DecompressionBombWarning | pillow.DecompressionBombError):
         message = f"the image has more than {pillow.MAX_IMAGE_PIXELS:,} pixels, which no network needs; scale it down"

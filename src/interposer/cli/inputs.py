@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ __all__ = ["read_inputs"]
 Infos = Mapping[str, TensorInfo]
 _NPY: Final = b"\x93NUMPY"
 _NPZ: Final = (b"PK\x03\x04", b"PK\x05\x06")
+_MEMBER: Final = ".npy"
 _RAW: Final = (".bin", ".raw")
 
 
@@ -63,7 +66,7 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
         return _from_archive(name, path, infos, free)
     name = name or _next(free, path, infos)
     if head.startswith(_NPY):
-        return {name: _loaded(path)[""]}
+        return {name: _array(path)}
     if Path(path).suffix.lower() in _RAW:
         return {name: _from_numbers(path, name, infos[name])}
     return {name: read_image(path, name, infos[name], preprocessing)}
@@ -77,7 +80,7 @@ def _next(free: list[str], path: str, infos: Infos) -> str:
 
 def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) -> dict[str, Array]:
     """The arrays of an archive by their names; the name of a sole one, or of one that is asked for, is free."""
-    arrays = _loaded(path)
+    arrays = _arrays(path)
     if name in arrays:
         return {name: arrays[name]}
     if len(arrays) == 1:
@@ -91,15 +94,29 @@ def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) ->
     return arrays
 
 
-def _loaded(path: str) -> dict[str, Array]:
-    """The arrays of a .npz file by name, or the one of a .npy file under no name."""
+def _array(path: str) -> Array:
+    with _damage(path):
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # a header that promises too much is refused
+
+
+def _arrays(path: str) -> dict[str, Array]:
+    with _damage(path), zipfile.ZipFile(path) as archive:
+        members = [name for name in archive.namelist() if name.endswith(_MEMBER)]
+        return {name.removesuffix(_MEMBER): _member(archive, name) for name in members}
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> Array:
+    with archive.open(name) as file:
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """NumPy and zipfile raise whatever damage leads to; make it an error that names the file."""
     try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": np.array(loaded)}
-        with loaded:
-            return {key: np.lib.format.read_array(loaded.zip.open(f"{key}.npy"), allow_pickle=False) for key in loaded}
-    except Exception as error:  # NumPy and zipfile raise whatever damage leads to
+        yield
+    except Exception as error:
         raise InvalidArgumentError(
             f"{path}: the arrays cannot be read: {str(error) or type(error).__name__}"
         ) from error

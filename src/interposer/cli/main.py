@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from interposer._version import __version__
+from interposer.cli.tables import printable
 from interposer.errors import InterposerError, LimitExceededError, did_you_mean
 
 __all__ = ["COMMANDS", "main"]
@@ -55,25 +56,26 @@ def _run(words: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no reason to fail
-    try:
-        args = _parsed(words)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    with _messages(args.debug):
-        return _execute(args)
-
-
-def _execute(args: argparse.Namespace) -> int:
-    try:
-        _module(args.command).execute(args)
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        if args.debug:
-            traceback.print_exc()
-        print(f"interposer: {_told(error)}", file=sys.stderr)
-        return FAILED
+    debug = "--debug" in words
+    with _messages(debug):
+        try:
+            args = _parsed(words)
+            _module(args.command).execute(args)
+        except SystemExit as stop:
+            return int(stop.code or 0)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            return _failed(error, debug)
     return 0
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    lines = f"interposer: {_told(error)}".split("\n")
+    print("\n".join(map(printable, lines)), file=sys.stderr)
+    return FAILED
 
 
 def _told(error: Exception) -> str:
@@ -96,7 +98,7 @@ def _told(error: Exception) -> str:
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="interposer", description="Divide a neural network among backends, say why, and run it.")
     parser.add_argument("--version", action="version", version=f"interposer {__version__}")
-    _add_debug(parser, default=False)
+    _add_debug(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     made = {name: commands.add_parser(name, help=line, description=_sentence(line)) for name, line in COMMANDS.items()}
     given = next((word for word in words if not word.startswith("-")), None)
@@ -105,7 +107,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     if given not in COMMANDS:
         parser.error(f"unknown command {given!r}{did_you_mean(given, COMMANDS)} (known: {', '.join(COMMANDS)})")
     _module(given).configure(made[given])
-    _add_debug(made[given], default=argparse.SUPPRESS)
+    _add_debug(made[given])
     args, unknown = parser.parse_known_args(words)
     if unknown:
         options = re.findall(r"--[a-z][a-z-]*", made[given].format_help())
@@ -118,8 +120,8 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **settings)
 
 
-def _add_debug(parser: argparse.ArgumentParser, default: object) -> None:
-    parser.add_argument("--debug", action="store_true", default=default, help="show log and traceback of an error")
+def _add_debug(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--debug", action="store_true", help="show what is logged, and the traceback of an error")
 
 
 def _sentence(line: str) -> str:

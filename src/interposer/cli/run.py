@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections import Counter
@@ -24,28 +25,31 @@ __all__ = ["configure", "execute"]
 
 _INPUTS: Final = """\
 inputs:
-  An input is an image (bmp, png, jpg, ...), a .npy file, a .npz file with arrays by the names of the inputs, or
-  a .bin or .raw file of bare numbers. Several inputs are given as NAME=FILE, or in order.
+  An input is an image (bmp, png, jpg, ...), a .npy file, a .npz file with
+  arrays by the names of the inputs, or a .bin or .raw file of bare numbers.
+  Several inputs are given as NAME=FILE, or in order.
 
-  An image is resized (bilinear) to the height and width of the input, as grey, RGB or RGBA for 1, 3 or 4
-  channels. An input of uint8 takes its codes 0 to 255 as they are, one of int8 takes code - 128, one of floats
-  code / 255. With --mean or --std it is (code - mean) / std, and then quantized for a quantized input; each is
-  one number, or one for each channel:
-    --mean 127.5 --std 127.5                                  from -1 to 1
-    --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375    as networks trained in PyTorch often take it
+  An image is resized (bilinear) to the height and width of the input, as grey,
+  RGB or RGBA for 1, 3 or 4 channels. An input of uint8 takes its codes 0 to 255
+  as they are, one of int8 takes code - 128, one of floats code / 255. With
+  --mean or --std it is (code - mean) / std, and then quantized for a quantized
+  input; each is one number, or one for each channel:
+
+    --mean 127.5 --std 127.5          for networks that take -1 to 1
+    --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375
+                                      for many that were trained in PyTorch
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_network_arguments(parser)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _INPUTS
     parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]FILE", help="may be repeated; see below"
+        "--input", action="append", default=[], metavar="[NAME=]FILE", help="see below; may be repeated"
     )
     parser.add_argument(
-        "--layout", choices=("NHWC", "NCHW"), help="order of an image's axes, where the shape leaves it open"
+        "--layout", choices=("NHWC", "NCHW"), help="where an image's channels go, if the input's shape leaves that open"
     )
     parser.add_argument("--mean", type=_numbers, default=(), metavar="M", help="subtracted from an image's codes")
     parser.add_argument("--std", type=_spreads, default=(), metavar="S", help="by which an image's codes are divided")
@@ -55,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=_positive, default=1, metavar="N", help="time N runs after one to warm up")
     parser.add_argument("--save", metavar="FILE.npz", help="write all outputs to a file")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_network_arguments(parser)
 
 
 def _positive(text: str) -> int:
@@ -65,9 +70,12 @@ def _positive(text: str) -> int:
 
 def _numbers(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(part) for part in text.split(","))
+        found = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}") from None
+        found = ()
+    if not found or not all(map(math.isfinite, found)):
+        raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}")
+    return found
 
 
 def _spreads(text: str) -> tuple[float, ...]:
@@ -191,12 +199,13 @@ def _where(placement: dict[str, int], copies: int) -> str:
 def _time(result: _Result) -> str:
     runs = result.milliseconds
     if len(runs) == 1:
-        return f"{runs[0]:.3f} ms"
-    return f"{result.median:.3f} ms (median of {len(runs)} runs, {min(runs):.3f} to {max(runs):.3f})"
+        return f"{runs[0]:.2f} ms"
+    return f"{result.median:.2f} ms (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})"
 
 
 def _classes(ranked: list[Ranked]) -> Table:
-    rows = [(str(one.index), _figure(one.score), _figure(one.value), one.label or "") for one in ranked]
+    numbers = (_figures([one.score for one in ranked]), _figures([one.value for one in ranked]))
+    rows = [(str(one.index), score, value, one.label or "") for one, score, value in zip(ranked, *numbers, strict=True)]
     return without_empty_columns(Table(("class", "score", "value", "label"), rows, ("class", "score", "value")))
 
 
@@ -204,6 +213,13 @@ def _outputs(described: list[dict[str, Any]]) -> Table:
     keys = ("min", "max", "mean")
     rows = [(one["name"], one["info"], *(_figure(one.get(key)) for key in keys)) for one in described]
     return Table(("output", "info", *keys), rows, keys)
+
+
+def _figures(numbers: list[int | float | None]) -> list[str]:
+    """A column of numbers, with as many decimals each unless that would hide all of them or be absurdly long."""
+    largest = max((abs(number) for number in numbers if number is not None), default=0)
+    style = ".5f" if 1e-3 <= largest < 1e5 else ".5g"
+    return [format(number, style) if isinstance(number, float) else _figure(number) for number in numbers]
 
 
 def _figure(number: int | float | None) -> str:

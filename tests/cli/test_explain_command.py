@@ -1,0 +1,105 @@
+"""``interposer explain``: who gets which layer, and why the others do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from interposer.cli.main import main
+from tests.cli import networks
+
+THREE = ("--backends", "Device,Sums,CpuRef")
+
+
+@pytest.fixture
+def explain(capsys):
+    """Runs the command and gives what it prints."""
+
+    def explain(*words: object, status: int = 0) -> str:
+        assert main(["explain", *map(str, words)]) == status
+        found = capsys.readouterr()
+        assert (found.err if status == 0 else found.out) == ""
+        return found.out if status == 0 else found.err
+
+    return explain
+
+
+def test_reasons_stand_once_and_layers_refer_to_them(explain, tmp_path, more_backends):
+    assert (
+        explain(networks.alternating(tmp_path), *THREE)
+        == """\
+network 'alternating': 4 layers, 3 copies between backends
+  Device: 1 layer, refuses 3
+    [1] Addition (1): no kernel for Addition
+    [2] Multiplication (1): no kernel for Multiplication
+    [3] Activation (1): TANH is not RELU
+  Sums: 2 layers, refuses 2
+    [4] Activation (2): no kernel for Activation
+  CpuRef: 1 layer, could run 3 more
+  copied from Sums to Device (16 bytes): twice
+  copied from Device to Sums (16 bytes): positive
+  copied from Sums to CpuRef (16 bytes): product
+
+layer     operator        backend  refused by
+twice     Addition        Sums     Device [1]
+positive  Activation      Device   Sums [4]
+product   Multiplication  Sums     Device [2]
+bounded   Activation      CpuRef   Device [3], Sums [4]
+"""
+    )
+
+
+def test_an_absent_backend_is_named(explain, tmp_path, more_backends):
+    found = explain(networks.doubler(tmp_path), "--backends", "Gone,CpuRef")
+    assert found.startswith("""\
+network 'doubler': 1 layer, 0 copies between backends
+  CpuRef: 1 layer
+  backend 'Gone' is skipped: there is no such device
+""")
+
+
+def test_the_explanation_as_json(explain, tmp_path, more_backends):
+    found = json.loads(explain(networks.alternating(tmp_path), *THREE, "--json"))
+    assert found["backends"] == ["Device", "Sums", "CpuRef"]
+    assert found["counts"] == {"Device": 1, "Sums": 2, "CpuRef": 1}
+    assert [(one["layer"], one["backend"]) for one in found["layers"]] == [
+        ("twice", "Sums"), ("positive", "Device"), ("product", "Sums"), ("bounded", "CpuRef"),
+    ]  # fmt: skip
+    assert found["layers"][0]["others"] == {"Device": ["no kernel for Addition"], "CpuRef": ["could, ranked lower"]}
+    assert found["copies"][0]["bytes"] == 16
+
+
+def test_a_layer_that_nobody_takes_is_an_error_with_all_reasons(explain, tmp_path, more_backends):
+    found = explain(networks.alternating(tmp_path), "--backends", "Sums", status=1)
+    assert found.startswith("interposer: 2 layers cannot be run\nno backend in ['Sums'] can run layer 'positive'")
+    assert "  Sums says: no kernel for Activation\n" in found
+
+
+def test_open_shapes_must_be_given(explain, tmp_path):
+    model = networks.brightness(tmp_path, ("batch", 3, "height", "width"))
+    assert explain(model, status=1) == (
+        "interposer: the shapes of these inputs are not all known: 'image' float32[batch, 3, height, width]; "
+        "give them, as in --shape image=1x1x1x1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--shape", "image=1x3x8x8"],
+        ["--shape", "image=1,3,8,8"],
+        ["--shape", "batch=1", "--shape", "height=8", "--shape", "width=8"],
+    ],
+)
+def test_shapes_are_given_by_input_or_by_extent(explain, tmp_path, words):
+    model = networks.brightness(tmp_path, ("batch", 3, "height", "width"))
+    assert explain(model, *words, "--backends", "CpuRef").startswith("network 'brightness': 1 layer, ")
+
+
+def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):
+    nodes = [networks.node("Relu", "x", "y")]
+    nodes[0].name = "\x1b[31mred\nline"
+    model = networks.written(Path(tmp_path / "hostile.onnx"), nodes, {"x": (1, 4)}, {"y": (1, 4)})
+    assert "\n\\x1b[31mred\\nline  Activation" in explain(model)

@@ -1,0 +1,106 @@
+"""``interposer backends`` and ``interposer ops``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from interposer.cli.main import main
+from interposer.schema import registered_ops
+
+
+@pytest.fixture
+def shown(capsys):
+    """Runs a command and gives what it prints."""
+
+    def shown(*words: str) -> str:
+        assert main(list(words)) == 0
+        found = capsys.readouterr()
+        assert found.err == ""
+        return found.out
+
+    return shown
+
+
+def line_of(text: str, start: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(start))
+
+
+def words(line: str) -> str:
+    return " ".join(line.split())
+
+
+# --- backends ---------------------------------------------------------------------------------------------------------
+
+
+def test_backends_are_listed_with_what_they_can_or_why_they_are_absent(shown, more_backends):
+    found = shown("backends")
+    assert words(line_of(found, "backend ")) == "backend available version source capabilities, or why not"
+    assert line_of(found, "CpuRef").split()[1] == "yes"
+    assert "NonConstWeights, ConstantTensorsAsInputs" in line_of(found, "CpuRef")
+    assert words(line_of(found, "Gone")) == "Gone no registered by a test there is no such device"
+
+
+def test_backends_as_json(shown, more_backends):
+    records = {record["id"]: record for record in json.loads(shown("backends", "--json"))}
+    assert records["Gone"] == {
+        "id": "Gone", "available": False, "source": "registered by a test", "reason": "there is no such device",
+        "version": "", "capabilities": {},
+    }  # fmt: skip
+    assert records["CpuRef"]["capabilities"]["HasFp16"] is True
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def test_every_operator_is_listed_with_operands_and_attributes(shown):
+    lines = shown("ops").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(registered_ops())
+    softmax = line_of("\n".join(lines), "Softmax")
+    assert softmax.split(maxsplit=3) == ["Softmax", "activation", "input", "beta=1.0, axis=-1"]
+    assert " inputs... " in line_of("\n".join(lines), "Concat")
+    assert " input, weights, bias? " in line_of("\n".join(lines), "Convolution2d")
+
+
+def test_operators_as_json(shown):
+    found = {one["op"]: one for one in json.loads(shown("ops", "--json"))}
+    convolution = found["Convolution2d"]
+    assert convolution["family"] == "convolution"
+    assert [(one["name"], one["optional"]) for one in convolution["operands"]] == [
+        ("input", False), ("weights", False), ("bias", True),
+    ]  # fmt: skip
+    stride = next(one for one in convolution["attributes"] if one["name"] == "stride_x")
+    assert (stride["type"], stride["required"], stride["default"]) == ("an integer >= 1", False, 1)
+    assert "default" not in next(one for one in found["Reshape"]["attributes"] if one["name"] == "target_shape")
+
+
+def test_one_operator_is_described(shown):
+    found = shown("ops", "Gather")
+    assert found.startswith("Gather (gather)\n\n")
+    assert "Source:" in found
+    assert line_of(found, "operand    indices").split(maxsplit=2)[2] == "int32, int64"
+    assert line_of(found, "attribute  axis=0").split(maxsplit=2)[2].startswith("an integer")
+    assert json.loads(shown("ops", "Gather", "--json"))["op"] == "Gather"
+
+
+def test_the_kernels_of_a_backend_are_listed_with_their_types_and_conditions(shown, more_backends):
+    assert shown("ops", "--backend", "Device") == (
+        "operator    types    where\n"
+        "Activation  float32  only relu\n"
+    )  # fmt: skip
+    assert json.loads(shown("ops", "--backend", "Sums", "--json")) == [
+        {"op": "Addition", "quantized": None, "types": {"*": ["float32"]}, "conditions": []},
+        {"op": "Multiplication", "quantized": None, "types": {"*": ["float32"]}, "conditions": []},
+    ]
+
+
+def test_groups_of_types_go_by_their_names(shown):
+    found = shown("ops", "--backend", "CpuRef")
+    assert line_of(found, "Dequantize").split() == ["Dequantize", "integers"]
+    assert line_of(found, "Cast").split(maxsplit=1) == ["Cast", "numbers, bool"]
+
+
+def test_what_a_backend_that_is_absent_has_is_not_known(capsys, more_backends):
+    assert main(["ops", "--backend", "Gone"]) == 1
+    assert capsys.readouterr().err == "interposer: backend 'Gone' is not available: there is no such device\n"

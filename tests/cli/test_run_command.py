@@ -1,0 +1,245 @@
+"""``interposer run``: what it shows, as text and as JSON, and what it says where a run is not possible."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from interposer.cli.main import main
+from tests.cli import networks
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples/digits"
+SHARED = ROOT.parent / "shared/models"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.float32([[1, 4, 2, 3]]))
+    (tmp_path / "labels.txt").write_text("one\ntwo\nthree\nfour\n")
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs the command, on CpuRef unless told otherwise, and gives what it prints, with the times taken out."""
+
+    def run(*words: object, status: int = 0) -> str:
+        backends = [] if "--backends" in words else ["--backends", "CpuRef"]
+        assert main(["run", *map(str, words), *backends]) == status
+        found = capsys.readouterr()
+        assert (found.err if status == 0 else found.out) == ""
+        return re.sub(r"\d+\.\d\d(?= ms|\)| to)", "0.00", found.out) if status == 0 else found.err
+
+    return run
+
+
+def as_json(run, *words: object) -> dict[str, object]:
+    return json.loads(run(*words, "--json"))
+
+
+# --- classes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_top_classes_are_shown_with_their_labels(run, folder):
+    assert run(networks.doubler(folder), "--input", "x.npy", "--labels", "labels.txt", "--top", 3) == (
+        "class    score  label\n"
+        "    1  8.00000  two\n"
+        "    3  6.00000  four\n"
+        "    2  4.00000  three\n"
+        "1 layer on CpuRef\n"
+        "0.00 ms\n"
+    )
+
+
+def test_without_labels_there_is_no_column_for_them(run, folder):
+    assert run(networks.doubler(folder), "--input", "x.npy", "--top", 1).startswith("class    score\n    1  8.00000\n1")
+
+
+def test_the_result_as_json(run, folder):
+    found = as_json(run, networks.doubler(folder), "--input", "x.npy", "--labels", "labels.txt", "--top", 2)
+    assert found.pop("ms") >= 0
+    assert found == {
+        "top": [{"index": 1, "label": "two", "score": 8.0}, {"index": 3, "label": "four", "score": 6.0}],
+        "outputs": [{"name": "y", "info": "float32[1, 4]", "shape": [1, 4], "min": 2.0, "max": 8.0, "mean": 5.0}],
+        "placement": {"CpuRef": 1},
+        "copies": 0,
+        "absent": [],
+        "runs": 1,
+    }
+
+
+def test_without_labels_the_label_is_null(run, folder):
+    [best] = as_json(run, networks.doubler(folder), "--input", "x.npy", "--top", 1)["top"]
+    assert best == {"index": 1, "label": None, "score": 8.0}
+
+
+def test_scores_that_are_no_numbers_are_null(run, folder):
+    np.save("x.npy", np.float32([[1, np.nan, 3, 2]]))
+    top = as_json(run, networks.doubler(folder), "--input", "x.npy", "--top", 2)["top"]
+    assert [one["score"] for one in top] == [None, 6.0]
+
+
+def test_several_runs_are_timed_by_their_median(run, folder):
+    found = run(networks.doubler(folder), "--input", "x.npy", "--repeat", 3)
+    assert found.endswith("\n0.00 ms (median of 3 runs, 0.00 to 0.00)\n")
+    assert as_json(run, networks.doubler(folder), "--input", "x.npy", "--repeat", 3)["runs"] == 3
+
+
+def test_a_backend_that_is_absent_is_skipped_and_named(folder, more_backends, capsys):
+    words = ["run", networks.doubler(folder), "--input", "x.npy", "--backends", "Gone,Sums"]
+    assert main(words) == 0
+    found = capsys.readouterr()
+    assert found.err == "interposer: backend 'Gone' is skipped: there is no such device\n"
+    assert "\n1 layer on Sums\n" in found.out
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["absent"] == [{"id": "Gone", "reason": "there is no such device"}]
+
+
+def test_layers_on_several_backends_are_counted_with_the_copies_between_them(run, folder, more_backends):
+    words = [networks.alternating(folder), "--input", "x.npy", "--backends", "Device,Sums,CpuRef"]
+    assert "\n4 layers (1 on Device, 2 on Sums, 1 on CpuRef), 3 copies between backends\n" in run(*words)
+
+
+# --- other outputs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_inputs(folder) -> list[str]:
+    np.save("a.npy", np.float32([[1, 2, 3]]))
+    np.save("b.npy", np.float32([[1, 1, 1], [10, 10, 10]]))
+    return [networks.splitter(folder), "--input", "a.npy", "--input", "b=b.npy"]
+
+
+def test_of_what_is_no_vector_of_classes_the_range_is_shown(run, two_inputs):
+    assert run(*two_inputs) == (
+        "output      info           min  max  mean\n"
+        "total       float32[2, 3]    2   13   7.5\n"
+        "difference  float32[2, 3]   -9    2  -3.5\n"
+        "2 layers on CpuRef\n"
+        "0.00 ms\n"
+    )
+
+
+def test_one_output_can_be_chosen(run, two_inputs):
+    found = as_json(run, *two_inputs, "--output", "difference")
+    assert [one["name"] for one in found["outputs"]] == ["difference"]
+    assert found["top"] == []
+
+
+def test_all_outputs_are_saved(run, two_inputs, folder):
+    run(*two_inputs, "--output", "total", "--save", "out.npz")
+    with np.load("out.npz") as saved:
+        assert saved["total"].tolist() == [[2, 3, 4], [11, 12, 13]]
+        assert saved["difference"].tolist() == [[0, 1, 2], [-9, -8, -7]]
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 8, 8), ("batch", 3, 8, 8), ("batch", 3, "height", "width")])
+def test_a_picture_goes_into_networks_of_known_and_of_open_shape(run, folder, shape):
+    Image.new("RGB", (20, 10), (255, 102, 0)).save("orange.png")
+    words = [networks.brightness(folder, shape), "--input", "orange.png"]
+    assert [(one["index"], round(one["score"], 5)) for one in as_json(run, *words)["top"]] == [
+        (0, 1.0),
+        (1, 0.4),
+        (2, 0),
+    ]
+
+
+def test_mean_and_std_change_what_a_network_of_floats_sees(run, folder):
+    Image.new("RGB", (20, 10), (255, 102, 0)).save("orange.png")
+    words = [networks.brightness(folder), "--input", "orange.png", "--mean", "127.5", "--std", "127.5"]
+    assert [round(one["score"], 5) for one in as_json(run, *words)["top"]] == [1, -0.2, -1]
+
+
+def test_the_example_reads_every_digit(run):
+    for label in (DIGITS / "labels.txt").read_text().split():
+        found = as_json(
+            run, DIGITS / "digits.onnx", "--input", DIGITS / f"{label}.png", "--labels", DIGITS / "labels.txt"
+        )
+        assert found["top"][0]["label"] == label
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        ("cat.bmp", [(286, "Egyptian cat", 205), (282, "tabby, tabby cat", 26), (283, "tiger cat", 9)]),
+        ("parrot.jpg", [(89, "macaw", 255)]),
+        ("grace_hopper.bmp", [(653, "military uniform", 239)]),
+    ],
+)
+def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
+    if not SHARED.exists():
+        pytest.skip("../shared/models is not there")
+    model, labels = SHARED / "mobilenet_v2_1.0_224_quant.tflite", SHARED / "imagenet_labels.txt"
+    found = as_json(run, model, "--input", SHARED / picture, "--labels", labels, "--top", len(expected))
+    assert [(one["index"], one["label"], one["score"]) for one in found["top"]] == expected
+    assert found["top"][0]["value"] == expected[0][2] / 256
+    assert found["placement"].keys() == {"CpuRef"}
+
+
+# --- what is not possible ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "no --input gives these inputs of the network:\n  - 'x' float32[1, 4]"),
+        (["--input", "nothing.npy"], "nothing.npy: No such file or directory"),
+        (["--input", "."], ".: Is a directory"),
+        (["--input", "short.npy"], "input 'x' has shape [1, 3]; expected [1, 4]"),
+        (["--input", "x.npy", "--output", "z"], "the network has no output 'z' (it has: y)"),
+        (["--input", "x.npy", "--labels", "few.txt"],
+         "few.txt: 2 labels for 4 classes; there must be one for each"),
+        (["--input", "x.npy", "--backends", "CpuReff"], "unknown backend 'CpuReff'; did you mean 'CpuRef'? (known: "),
+        (["--input", "x.npy", "--save", "no/out.npz"], "no/out.npz: No such file or directory"),
+        (["--input", "x.npy", "--limit-bytes", "16"],
+         "the network needs 32 bytes of memory, but the limit is 16; "
+         "raise it with --limit-bytes if the file is trusted"),
+        (["--input", "x.npy", "--limit-operations", "1"],
+         "the network needs 12 operations of arithmetic, but the limit is 1; "
+         "raise it with --limit-operations if the file is trusted"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_said_in_a_message(run, folder, words, text):
+    np.save("short.npy", np.float32([[1, 2, 3]]))
+    (folder / "few.txt").write_text("one\ntwo\n")
+    assert run(networks.doubler(folder), *words, status=1).startswith(f"interposer: {text}")
+
+
+def test_labels_need_one_vector_of_classes(run, two_inputs, folder):
+    words = [*two_inputs, "--labels", "labels.txt"]
+    text = "interposer: --labels needs one output; choose it with --output (total, difference)\n"
+    assert run(*words, status=1) == text
+    text = "interposer: --labels needs a vector of classes, but output 'total' is float32[2, 3]\n"
+    assert run(*words, "--output", "total", status=1) == text
+
+
+def test_a_file_that_is_no_network_is_refused(run, folder):
+    text = "interposer: labels.txt: this is no model of a known format (onnx, tflite): "
+    assert run("labels.txt", status=1).startswith(text)
+
+
+def test_a_limit_can_be_lifted(run, folder):
+    words = ["--limit-bytes", "none", "--limit-operations", "1K"]
+    assert as_json(run, networks.doubler(folder), "--input", "x.npy", *words)["runs"] == 1
+
+
+def test_it_runs_as_a_program():
+    words = ["run", "digits.onnx", "--input", "seven.png", "--labels", "labels.txt", "--top", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "interposer", *words], cwd=DIGITS, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"class    score  label\n    7  0\.\d{5}  seven\n10 layers .*\n\d+\.\d\d ms\n", done.stdout)
