@@ -147,22 +147,35 @@ class PassRecord:
         return f"{self.name}: {self.layers_before} -> {self.layers_after} layers ({done or 'nothing to do'})"
 
 
-def run_passes(graph: Graph, passes: Iterable[Pass]) -> list[PassRecord]:
-    """Run passes on a graph and on the regions of its layers, and verify the graph after every one.
+def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[PassRecord]:
+    """Run passes in order, and all of them again while they change anything, on a graph and the regions of its layers.
+
+    The graph is verified after every pass that changed it. At most `rounds` are made. Records of later rounds are
+    given only where something changed.
 
     Raises:
         VerificationError: a pass broke the graph; names it and what is broken.
     """
-    records = []
-    for one in passes:
-        before = len(graph)
-        done = _apply(one, graph)
-        record = PassRecord(one.name, {k: n for k, n in done.counts.items() if n}, before, len(graph), done.finished)
-        if record.changed:
-            verify(graph, after=f"the pass {one.name!r}")
-            _log.info("%s", record)
-        records.append(record)
+    order = tuple(passes)
+    latest = [_run(one, graph) for one in order]
+    records = list(latest)
+    for _ in range(rounds - 1):
+        if not any(one.changed for one in latest) or not all(one.finished for one in latest):
+            break
+        latest = [_run(one, graph) for one in order]
+        records += [one for one in latest if one.changed]
     return records
+
+
+def _run(one: Pass, graph: Graph) -> PassRecord:
+    before = len(graph)
+    done = _apply(one, graph)
+    counts = {name: count for name, count in done.counts.items() if count}
+    record = PassRecord(one.name, counts, before, len(graph), done.finished)
+    if record.changed:
+        verify(graph, after=f"the pass {one.name!r}")
+        _log.info("%s", record)
+    return record
 
 
 def _apply(one: Pass, graph: Graph) -> Rewritten:
