@@ -1,0 +1,177 @@
+"""Samples: one operator with the tensors that it is tried on. They are the rows of every conformance check.
+
+A family's samples stand in ``testing/samples/<family>.py``, a generator for each operator::
+
+    @samples(DepthToSpace)
+    def depth_to_space() -> Iterator[Sample]:
+        for dtype in (FLOAT32, INT8):
+            yield Sample(DepthToSpace(block_size=2), [given((1, 2, 2, 8), dtype)], name=str(dtype))
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.ir.graph import Layer
+from interposer.ir.network import Network
+from interposer.schema import Op
+from interposer.types import Array, DataType, Quantization, ShapeLike, TensorInfo
+
+__all__ = ["Given", "Sample", "given", "of", "samples", "samples_of", "weights"]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """One operand of a sample: its info, and its values, which are drawn where none are given.
+
+    Drawn numbers are real ones between `low` and `high`, rounded for integers and stored as the info's quantization
+    says. A `constant` operand is part of the network, any other one comes from the caller.
+    """
+
+    info: TensorInfo
+    values: Array | None = None
+    low: float = -4.0
+    high: float = 4.0
+    constant: bool = False
+
+    def array(self, generator: np.random.Generator) -> Array:
+        """The operand's array."""
+        if self.values is not None:
+            return self.values
+        real = generator.uniform(self.low, self.high, tuple(self.info.shape))
+        return _stored(real, self.info)
+
+
+def _stored(real: Array, info: TensorInfo) -> Array:
+    q = info.quantization
+    if info.dtype is DataType.STRING:
+        return np.array([f"text {number:.1f}" for number in real.ravel()], object).reshape(real.shape)
+    if info.dtype is DataType.BOOL:
+        return np.asarray(real > 0)
+    if info.dtype.is_float:
+        return real.astype(info.dtype.numpy)
+    if q is not None:
+        shape = [1] * info.rank
+        if q.axis is not None:
+            shape[q.axis] = -1
+        real = real / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
+    lowest, highest = _range(info.dtype)
+    return np.clip(np.rint(real), lowest, highest).astype(info.dtype.numpy)
+
+
+def _range(dtype: DataType) -> tuple[int, int]:
+    signed = str(dtype).startswith("int")
+    bits = dtype.bits - 1 if signed else dtype.bits
+    return (-(1 << bits) if signed else 0), (1 << bits) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """An operator, its operands (None where an optional one is absent), and what is declared of its results.
+
+    `outputs` gives infos where inference needs them, above all for quantized results. `expected` holds the answer of
+    a worked example; without it, the reference backend's answer counts. `statistical` marks an operator that draws at
+    random, of which only shapes and types can be compared.
+    """
+
+    op: Op
+    inputs: Sequence[Given | None]
+    outputs: Sequence[TensorInfo | None] = ()
+    name: str = ""
+    expected: Sequence[Array] | None = None
+    statistical: bool = False
+
+    @property
+    def id(self) -> str:
+        """The operator's name and the sample's, unique among all samples."""
+        return f"{self.op.op_name()}-{self.name}" if self.name else self.op.op_name()
+
+    def arrays(self) -> list[Array | None]:
+        """The operands' arrays: the same ones every time, others for every sample."""
+        generator = np.random.default_rng(zlib.crc32(self.id.encode()))
+        return [None if one is None else one.array(generator) for one in self.inputs]
+
+    def network(self) -> tuple[Network, dict[int, Array]]:
+        """A network of this one layer, and the arrays to run it on, by binding id."""
+        network, feeds = Network(self.id), dict[int, Array]()
+        values: list[Layer | None] = []
+        for index, (one, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
+            if one is None or array is None:
+                values.append(None)
+            elif one.constant:
+                values.append(network.add_constant_layer(array, one.info.quantization, f"constant_{index}"))
+            else:
+                values.append(network.add_input_layer(index, one.info, f"input_{index}"))
+                feeds[index] = array
+        layer = network.add_layer(self.op, *values, name="layer", outputs=self.outputs)
+        for index, value in enumerate(layer.outputs):
+            network.add_output_layer(index, value, f"output_{index}")
+        return network, feeds
+
+
+def given(
+    shape: ShapeLike,
+    dtype: DataType = DataType.FLOAT32,
+    quantization: Quantization | None = None,
+    *,
+    low: float = -4.0,
+    high: float = 4.0,
+) -> Given:
+    """An operand from the caller, drawn at random."""
+    return Given(TensorInfo(shape, dtype, quantization), low=low, high=high)
+
+
+def weights(
+    shape: ShapeLike,
+    dtype: DataType = DataType.FLOAT32,
+    quantization: Quantization | None = None,
+    *,
+    low: float = -1.0,
+    high: float = 1.0,
+) -> Given:
+    """An operand that is part of the network, drawn at random."""
+    return Given(TensorInfo(shape, dtype, quantization), low=low, high=high, constant=True)
+
+
+def of(values: object, dtype: DataType = DataType.FLOAT32, *, constant: bool = False) -> Given:
+    """An operand with these values."""
+    array = np.asarray(values, dtype.numpy)
+    return Given(TensorInfo(array.shape, dtype), array, constant=constant)
+
+
+Source = Callable[[], Iterator[Sample]]
+_SOURCES: Final[dict[type[Op], list[Source]]] = {}
+
+
+def samples(*ops: type[Op]) -> Callable[[Source], Source]:
+    """Add the decorated generator as the samples of these operators."""
+
+    def add(source: Source) -> Source:
+        for op in ops:
+            _SOURCES.setdefault(op, []).append(source)
+        return source
+
+    return add
+
+
+@cache
+def samples_of(op: type[Op]) -> tuple[Sample, ...]:
+    """All samples of an operator.
+
+    Raises:
+        InvalidArgumentError: two of them share a name.
+    """
+    import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
+
+    found = tuple(one for source in _SOURCES.get(op, ()) for one in source() if type(one.op) is op)
+    ids = [one.id for one in found]
+    for twice in {one for one in ids if ids.count(one) > 1}:
+        raise InvalidArgumentError(f"two samples are called {twice!r}")
+    return found
