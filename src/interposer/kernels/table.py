@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.schema import Op
 from interposer.types import Array, DataType, TensorInfo
 
@@ -165,12 +165,19 @@ class KernelTable:
                 open; a mapping gives sets by operand's or result's name, ``"*"`` standing for the ones just described.
             quantized: True if it takes only quantized tensors, False if none; judged by the first operand.
             when: further rules ``rule(op, info)``, each giving the reason for a refusal, or None.
+
+        Raises:
+            InvalidArgumentError: a name in `dtypes` that no operand or result has, or a function that does not take
+                the operands.
         """
         types = _type_sets(dtypes)
         rules = (when,) if callable(when) else tuple(when)
+        _check_names(ops, types)
 
         def add(function: _F) -> _F:
             made = Kernel(function, types, quantized, rules)
+            for op in ops:
+                _check_parameters(op, made)
             for op in ops:
                 self._kernels.setdefault(op, []).append(made)
             return function
@@ -182,11 +189,13 @@ class KernelTable:
 
         It finds constants in ``info.inputs[i].constant``; what it returns, the kernel gets as `prepared`.
         """
+        found = [made for kernels in self._kernels.values() for made in kernels if made.function is function]
+        if not found:
+            raise InvalidArgumentError(f"{function.__name__} is no kernel of this table; add it before its prepare")
 
         def attach(prepare: _F) -> _F:
-            for made in (one for kernels in self._kernels.values() for one in kernels):
-                if made.function is function:
-                    made.prepare = prepare
+            for made in found:
+                made.prepare = prepare
             return prepare
 
         return attach
@@ -219,6 +228,24 @@ class KernelTable:
         answers = [list(one.reasons(op, info)) for one in candidates]
         shortest: list[str] = min(answers, key=len)
         return list(dict.fromkeys(shortest))
+
+
+def _check_names(ops: Sequence[type[Op]], types: TypeSets) -> None:
+    known = {declared.name for op in ops for declared in (*op.operands, *op.results)}
+    for name in types.keys() - known - {"*"}:
+        titles = ", ".join(op.op_name() for op in ops)
+        raise InvalidArgumentError(f"{titles} has no operand or result {name!r}{did_you_mean(name, known)}")
+
+
+def _check_parameters(op: type[Op], kernel: Kernel) -> None:
+    names = [declared.name for declared in op.operands]
+    try:
+        inspect.signature(kernel.function).bind(op, *names, **dict.fromkeys(kernel.wants))
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"the kernel {kernel.function.__name__} cannot be called as (op, {', '.join(names)}) for {op.op_name()}: "
+            f"{error}"
+        ) from error
 
 
 def _type_sets(dtypes: Iterable[DataType] | Mapping[str, Iterable[DataType]] | None) -> TypeSets:
