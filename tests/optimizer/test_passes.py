@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from interposer.errors import VerificationError
+from interposer.errors import InvalidNetworkError, VerificationError
 from interposer.ir.graph import Graph
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
@@ -17,6 +17,7 @@ from interposer.ops import (
     Concat,
     Constant,
     Convolution2d,
+    Debug,
     DepthwiseConvolution2d,
     Floor,
     Maximum,
@@ -146,9 +147,7 @@ def images(draw) -> Graph:
         drawn.network.add_output_layer(index, value)
     try:
         drawn.network.validate()
-    except Exception:
-        from hypothesis import reject
-
+    except InvalidNetworkError:
         reject()
     return drawn.network.graph
 
@@ -338,8 +337,6 @@ def test_a_new_layer_used_twice_is_made_once_and_gets_source_and_hint_of_what_it
 
 
 def test_a_layer_that_leaves_a_trace_is_never_rewritten():
-    from interposer.ops import Debug
-
     @rewrite(Debug)
     def hide(op, layer):
         return layer.inputs[0]

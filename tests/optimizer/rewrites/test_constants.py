@@ -1,8 +1,12 @@
 """Layers on constants become constants, unless these would be too large."""
 
+import numpy as np
 import pytest
 
+from interposer.ir.network import Network
+from interposer.optimizer.passes import RewritePass, run_passes
 from interposer.optimizer.rewrites.constants import fold_constants
+from interposer.schema import Op, op, operand, result
 from tests.optimizer.rewriting import assert_becomes, assert_stays
 
 
@@ -111,3 +115,19 @@ def test_a_layer_that_leaves_a_trace_is_not_folded():
         """,
         fold_constants,
     )
+
+
+@op(register=False)
+class Mystery(Op):
+    """An operator of a plug-in, which has no reference kernel."""
+
+    input = operand()
+    output = result(like="input")
+
+
+def test_a_layer_without_a_reference_kernel_is_left_to_its_backend():
+    network = Network()
+    value = network.add_constant_layer(np.zeros(2, np.float32))
+    network.add_output_layer(0, network.add_layer(Mystery(), value, name="mystery"))
+    [record] = run_passes(network.graph, [RewritePass("test", (fold_constants,))])
+    assert not record.changed

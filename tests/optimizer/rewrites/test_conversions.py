@@ -11,7 +11,7 @@ from interposer.optimizer.passes import INVERSE_CONVERSIONS, RewritePass, run_pa
 from interposer.optimizer.rewrites.conversions import INVERSES
 from interposer.optimizer.rewrites.pattern import INSERTED
 from interposer.types import Quantization, TensorInfo
-from tests.optimizer.rewriting import assert_becomes, assert_stays, evaluate_graph
+from tests.optimizer.rewriting import assert_becomes, assert_stays, evaluate_graph, graph_of, lines
 
 
 @pytest.mark.parametrize(("half", "title"), [("float16", "Fp16"), ("bfloat16", "Bf16")])
@@ -48,8 +48,6 @@ def test_digits_that_a_conversion_takes_away_on_purpose_stay_away():
 
 
 def test_conversions_that_the_optimizer_inserted_are_dropped_in_pairs():
-    from tests.optimizer.rewriting import graph_of, lines
-
     graph = graph_of(TO_HALF_AND_BACK.format(source=f'from "{INSERTED}"'))
     run_passes(graph, INVERSE_CONVERSIONS)
     assert lines(graph) == 'Output %x as "y"'

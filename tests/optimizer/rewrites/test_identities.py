@@ -2,8 +2,9 @@
 
 import pytest
 
+from interposer.optimizer.passes import RewritePass, run_passes
 from interposer.optimizer.rewrites.identities import IDENTITIES
-from tests.optimizer.rewriting import assert_becomes, assert_stays
+from tests.optimizer.rewriting import assert_becomes, assert_stays, graph_of
 
 
 @pytest.mark.parametrize(
@@ -119,9 +120,6 @@ def test_what_gives_the_codes_another_meaning_stays():
 
 
 def test_a_dropped_layer_is_remembered_by_what_stands_in_for_it():
-    from interposer.optimizer.passes import RewritePass, run_passes
-    from tests.optimizer.rewriting import graph_of
-
     graph = graph_of(
         """
         graph {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from interposer.errors import InterposerError
 from interposer.ir.graph import Layer
 from interposer.kernels import evaluate
 from interposer.ops import Cast, Constant, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize
@@ -55,6 +54,6 @@ def _values(layer: Layer) -> list[Array] | None:
     arrays = [None if value is None else value.constant for value in layer.inputs]
     try:
         return evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
-    except InterposerError as error:
-        _log.debug("layer %s is not folded: %s", layer, error)
+    except Exception as error:  # what fails here fails again when the layer runs, and is reported there
+        _log.info("layer %s is not folded: %s: %s", layer, type(error).__name__, error)
         return None
