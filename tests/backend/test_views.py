@@ -1,0 +1,229 @@
+"""A backend's answer to a part that it was given: what it replaces, gives back, and leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from interposer import Network, OptimizedNetwork, OptimizerOptions, Runtime, TensorInfo, optimize
+from interposer.backend import Backend, Failure, OptimizationViews, Options, SubgraphView, Substitution
+from interposer.ir.graph import Graph
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Input,
+    Multiplication,
+    Output,
+    PreCompiled,
+    Subtraction,
+)
+from tests.devices import Sums, sums
+
+INFO = TensorInfo((3,))
+X = np.float32([-1, 2, 3])
+
+
+def network() -> Network:
+    """first = x + w, second = first * first, third = second + first, of which w is constant."""
+    made = Network("three")
+    x = made.add_input_layer(0, INFO, name="x")
+    w = made.add_constant_layer(np.float32([1, 1, 1]), name="w")
+    first = made.add_layer(Addition(), x, w, name="first")
+    second = made.add_layer(Multiplication(), first, first, name="second")
+    third = made.add_layer(Addition(), second, first, name="third")
+    made.add_output_layer(0, third, name="y")
+    return made
+
+
+@pytest.fixture
+def view() -> SubgraphView:
+    graph = network().graph
+    return SubgraphView(graph, [graph.layer(name) for name in ("first", "second", "third")])
+
+
+def test_an_answer_without_anything_leaves_all_layers_alone(view: SubgraphView) -> None:
+    answer = OptimizationViews(view)
+    answer.validate()
+    assert answer.untouched == view.layers
+
+
+def test_what_is_neither_replaced_nor_given_back_is_untouched(view: SubgraphView) -> None:
+    first, second, third = (view.part([layer]) for layer in view)
+    answer = OptimizationViews(
+        view, substitutions=[Substitution(first, PreCompiled())], failed=[Failure(third, "too hot")]
+    )
+    answer.validate()
+    assert answer.untouched == second.layers
+
+
+def test_a_whole_view_can_be_given_back(view: SubgraphView) -> None:
+    answer = OptimizationViews.all_failed(view, "no licence")
+    answer.validate()
+    assert answer.untouched == ()
+    assert [(len(one.part), one.reason) for one in answer.failed] == [(3, "no licence")]
+
+
+def test_a_compiled_layer_takes_no_constants_and_an_ordinary_one_takes_everything(view: SubgraphView) -> None:
+    first = view.part(view.layers[:1])
+    assert [value.name for value in Substitution(first, PreCompiled()).entering] == ["x"]
+    assert [value.name for value in Substitution(first, Addition()).entering] == ["x", "w"]
+    assert Substitution(first, PreCompiled(), first.constants).entering == first.constants
+
+
+# --- answers carried out ----------------------------------------------------------------------------------------------
+
+
+class Rewriting(Backend):
+    """Computes what Sums does, and optimizes as the test says."""
+
+    id: ClassVar = "Rewriting"
+    kernels: ClassVar = sums
+
+    def __init__(self, answer: Callable[[SubgraphView], OptimizationViews]) -> None:
+        self.answer = answer
+        self.seen: list[tuple[str, ...]] = []
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        self.seen.append(tuple(layer.name for layer in view))
+        return self.answer(view)
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime() as made:
+        made.registry.register("Sums", Sums)
+        yield made
+
+
+def optimized(runtime: Runtime, backend: Rewriting, others: tuple[str, ...] = ()) -> OptimizedNetwork:
+    runtime.registry.register("Rewriting", lambda: backend)
+    options = OptimizerOptions(rewrite=False)
+    return optimize(network(), ["Rewriting", *others], runtime.device_spec, options)
+
+
+def run(runtime: Runtime, made: OptimizedNetwork) -> np.ndarray:
+    return runtime.enqueue_workload(runtime.load_network(made), {0: X})[0]
+
+
+EXPECTED = (X + 1) ** 2 + (X + 1)
+
+
+def kinds(made: OptimizedNetwork) -> list[tuple[str, str, str | None]]:
+    return [(layer.name, layer.kind, layer.backend) for layer in made.graph.topological() if layer.kind != "Constant"]
+
+
+def test_one_layer_can_stand_for_another_with_its_inputs_the_other_way_round(runtime: Runtime) -> None:
+    def swapped(view: SubgraphView) -> OptimizationViews:
+        part = view.part([layer for layer in view if layer.name == "third"])
+        return OptimizationViews(view, substitutions=[Substitution(part, Addition(), part.operands[::-1])])
+
+    made = optimized(runtime, Rewriting(swapped))
+    assert ("third", "Addition", "Rewriting") in kinds(made)
+    assert [value.name for value in made.graph.layer("third").values] == ["first", "second"]
+    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+
+
+def double_of(part: SubgraphView) -> Graph:
+    """A graph for x * x + x, with its constants inside: (x + 1) * x."""
+    body = Graph()
+    [value] = [body.add(Input(n), outputs=[one.known]).output for n, one in enumerate(part.operands)]
+    one = body.constant(np.float32([1, 1, 1]))
+    more = body.add(Addition(), [value, one], name="more").output
+    product = body.add(Multiplication(), [more, value], name="product").output
+    body.add(Output(0), [product])
+    return body
+
+
+def test_a_part_can_be_replaced_by_a_graph(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        part = view.part([layer for layer in view if layer.name != "first"])
+        return OptimizationViews(view, substitutions=[Substitution(part, double_of(part))])
+
+    backend = Rewriting(answer)
+    made = optimized(runtime, backend)
+    assert kinds(made) == [
+        ("x", "Input", "Rewriting"),
+        ("first", "Addition", "Rewriting"),
+        ("more", "Addition", "Rewriting"),
+        ("product", "Multiplication", "Rewriting"),
+        ("y", "Output", None),
+    ]
+    assert made.graph.layer("more").replaced == ("second", "third")
+    assert backend.seen == [("first", "second", "third")]
+    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+
+
+def test_a_part_can_be_replaced_by_nothing_at_all(runtime: Runtime) -> None:
+    """Wrong for the numbers, but allowed: the part's result is one of its inputs."""
+
+    def answer(view: SubgraphView) -> OptimizationViews:
+        part = view.part([layer for layer in view if layer.name == "second"])
+        body = Graph()
+        body.add(Output(0), [body.add(Input(0), outputs=[INFO]).output])
+        return OptimizationViews(view, substitutions=[Substitution(part, body)])
+
+    made = optimized(runtime, Rewriting(answer))
+    assert [name for name, _, _ in kinds(made)] == ["x", "first", "third", "y"]
+    np.testing.assert_array_equal(run(runtime, made), (X + 1) * 2)
+
+
+def test_parts_that_depend_on_each_other_can_be_replaced_in_one_answer(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        parts = [view.part([layer]) for layer in reversed(view.layers)]
+        return OptimizationViews(
+            view, substitutions=[Substitution(part, part.layers[0].op, part.layers[0].values) for part in parts]
+        )
+
+    made = optimized(runtime, Rewriting(answer))
+    assert [name for name, _, _ in kinds(made)] == ["x", "first", "second", "third", "y"]
+    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+
+
+def test_what_is_given_back_goes_to_the_next_backend_and_is_not_offered_twice(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        products = [view.part([layer]) for layer in view if layer.kind == "Multiplication"]
+        return OptimizationViews(view, failed=[Failure(part, "the multiplier is broken") for part in products])
+
+    backend = Rewriting(answer)
+    made = optimized(runtime, backend, ("Sums",))
+    assert backend.seen == [("first", "second", "third")]
+    assert {one.layer: one.backend for one in made.placements} == {
+        "first": "Rewriting",
+        "second": "Sums",
+        "third": "Rewriting",
+    }
+    [refusal] = made.refusals
+    assert (refusal.layer, refusal.reasons, refusal.stage) == ("second", ("the multiplier is broken",), "optimize")
+    assert [(one.value, one.source, one.target) for one in made.copies] == [
+        ("first", "Rewriting", "Sums"),
+        ("second", "Sums", "Rewriting"),
+    ]
+    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+
+
+def test_the_explanation_tells_in_which_compiled_part_a_layer_runs(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        return OptimizationViews(view, substitutions=[Substitution(view, PreCompiled())])
+
+    made = optimized(runtime, Rewriting(answer))
+    assert {one.layer: one.runs_in for one in made.placements} == dict.fromkeys(
+        ("first", "second", "third"), "PreCompiled:first"
+    )
+    assert made.graph.layer("PreCompiled:first").replaced == ("first", "second", "third")
+
+
+def test_chains_find_what_can_be_fused() -> None:
+    made = Network()
+    x = made.add_input_layer(0, INFO)
+    summed = made.add_layer(Addition(), x, x, name="a")
+    clamped = made.add_layer(Activation(ActivationFunction.RELU), summed, name="b")
+    other = made.add_layer(Subtraction(), clamped, x, name="c")
+    last = made.add_layer(Addition(), clamped, other, name="d")
+    made.add_output_layer(0, last)
+    view = SubgraphView(made.graph, made.graph)
+    assert [[layer.name for layer in run] for run in view.chains(Addition, Activation)] == [["a", "b"]]
+    assert view.chains(Activation, Subtraction) == []
