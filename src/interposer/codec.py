@@ -146,7 +146,7 @@ class _OptionalCodec(Codec):
 class _TupleCodec(Codec):
     def __init__(self, inner: Codec, count: int | None) -> None:
         self.inner, self.count = inner, count
-        self.title = f"a tuple of {count if count is not None else 'any number'} items, each {inner.title}"
+        self.title = f"a tuple of {count if count is not None else 'any number of'} items, each {inner.title}"
 
     def coerce(self, value: Any) -> Any:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
