@@ -152,9 +152,7 @@ def in_fp32(layer: Layer) -> SubgraphView:
     Raises:
         InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
     """
-    op = _retyped(layer, _TO_FP32)
-    if op is None:
-        raise InvalidArgumentError(f"layer {layer} cannot compute in float32")
+    op = _op_in_fp32(layer)
     graph = Graph(layer.name)
     inputs = [None if value is None else _outside(graph, value) for value in layer.inputs]
     outputs = [_with_types(info, _TO_FP32) for info in layer.output_infos]
@@ -180,22 +178,32 @@ def convert_layer_to_fp32(graph: Graph, layer: Layer) -> list[Layer]:
     Raises:
         InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
     """
+    op = _op_in_fp32(layer)
+    before = _widen_inputs(graph, layer)
+    types = [value.known.dtype for value in layer.outputs]
+    _change_type(layer, op, _TO_FP32)
+    pairs = zip(layer.outputs, types, strict=True)
+    behind = [_convert_uses(graph, value, dtype) for value, dtype in pairs if value.known.dtype is not dtype]
+    return [value.producer for value in (*before, *behind) if not value.is_constant]
+
+
+def _op_in_fp32(layer: Layer) -> Op:
     op = _retyped(layer, _TO_FP32)
     if op is None:
         raise InvalidArgumentError(f"layer {layer} cannot compute in float32")
+    return op
+
+
+def _widen_inputs(graph: Graph, layer: Layer) -> list[Value]:
     made: dict[Value, Value] = {}
-    halves = [(i, value) for i, value in enumerate(layer.inputs) if value and value.known.dtype in _HALVES]
-    for position, value in halves:
+    for position, value in enumerate(layer.inputs):
+        if value is None or value.known.dtype not in _HALVES:
+            continue
         if value not in made:
             made[value] = _convert(graph, value, FP32, position, layer.name)
         graph.set_input(layer, position, made[value])
-    types = [value.known.dtype for value in layer.outputs]
-    _change_type(layer, op, _TO_FP32)
-    for value, dtype in zip(layer.outputs, types, strict=True):
-        if dtype in _HALVES and value.known.dtype is FP32:
-            made[value] = _convert_uses(graph, value, dtype)
-    graph.erase_dead(value.producer for _, value in halves if value.is_constant)
-    return [value.producer for value in made.values() if not value.is_constant]
+    graph.erase_dead(value.producer for value in made if value.is_constant)
+    return list(made.values())
 
 
 def _convert_uses(graph: Graph, value: Value, dtype: DataType) -> Value:

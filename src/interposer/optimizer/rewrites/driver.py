@@ -114,14 +114,14 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
 
 def _remember(made: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
     """Note the layers that went: with the one that is like them, else with new layers, else with what stands in."""
-    claimed = [new.like for new in made.values()]
-    names = [name for layer in reversed(gone) if layer not in claimed for name in _stood_for(layer)]
     for layer, new in made.items():
         _note(layer, _stood_for(new.like) if new.like else ())
+    claimed = {new.like for new in made.values()}
+    names = [name for layer in reversed(gone) if layer not in claimed for name in _stood_for(layer)]
     fresh = [layer for layer, new in made.items() if not new.like and not isinstance(layer.op, Constant)]
     for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
-        own = () if heir in made and not made[heir].like else _stood_for(heir)
-        _note(heir, dict.fromkeys((*own, *names)))
+        unnamed = heir in made and not made[heir].like
+        _note(heir, dict.fromkeys((*(() if unnamed else _stood_for(heir)), *names)))
 
 
 def _note(layer: Layer, names: Iterable[str]) -> None:
