@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from interposer.schema import Op
 from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["Importer"]
+
+# What Python raises where a converter takes something for granted that a damaged node does not keep to.
+_SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class Importer:
@@ -118,6 +122,9 @@ class Importer:
             self._refuse(message, name, domain, str(error))
         except InterposerError as error:
             text = error.message if isinstance(error, ParseError) else str(error)
+            raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
+        except _SLIPS as error:
+            text = f"it cannot be converted ({type(error).__name__}: {error})"
             raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:

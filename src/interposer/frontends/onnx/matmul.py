@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
 from interposer.frontends.onnx.registry import operator
@@ -57,6 +58,8 @@ def gemm(node: Node) -> Value:
     """alpha * A * B + beta * C; factors of weights and bias are multiplied into these."""
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     a, b, c = node.value(0), node.value(1), node.optional(2)
+    if a.known.rank != 2 or b.known.rank != 2:
+        raise ParseError(f"a has shape {a.known.shape} and b {b.known.shape}; expected rank 2")
     if node.flag("transA"):
         a = node.step(Transpose((1, 0)), a)
     if alpha != 1:

@@ -23,9 +23,12 @@ __all__ = ["Node"]
 # What moves elements or compares them, and what has scales among its own operands. For anything else, the format says
 # that the elements are just integers.
 _KEEPS_QUANTIZATION: Final = frozenset(
-    "Concat DepthToSpace DequantizeLinear Expand Flatten Gather GatherND GlobalMaxPool Identity MaxPool QLinearConv "
-    "QLinearMatMul Reshape Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze".split()
-)
+    {
+        "Concat", "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather", "GatherND", "GlobalMaxPool",
+        "Identity", "MaxPool", "QLinearConv", "QLinearMatMul", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth",
+        "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
 
 
 class Node(Attributes):
