@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 import pickle
+from contextlib import suppress
 from enum import Enum
 
 import numpy as np
@@ -278,7 +279,7 @@ REQUIRED = {
 def with_known_values():
     for cls in registered_ops().values():
         needed = {name for name, declared in cls.attributes.items() if declared.required}
-        if needed <= REQUIRED.keys():
+        with suppress(KeyError, InvalidArgumentError):
             yield cls(**{name: REQUIRED[name] for name in needed})
 
 
