@@ -283,7 +283,7 @@ def with_known_values():
             yield cls(**{name: REQUIRED[name] for name in needed})
 
 
-@pytest.mark.parametrize("made", list(with_known_values()), ids=Op.op_name)
+@pytest.mark.parametrize("made", list(with_known_values()), ids=lambda made: made.op_name())
 def test_every_operator_is_written_as_json_and_read_back(made):
     assert Op.from_plain(json.loads(json.dumps(made.to_plain()))) == made
     assert pickle.loads(pickle.dumps(made)) == made
