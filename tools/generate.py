@@ -383,7 +383,7 @@ def _kernel(kernel: Kernel) -> str:
     types = [f"{names.get(name, f'`{name}`')}: {types_text(found)}" for name, found in kernel.types.items()]
     only = {True: "quantized only", False: "not quantized", None: ""}[kernel.quantized]
     rules = "with further rules" if kernel.rules else ""
-    return "; ".join(filter(None, [*types, only, rules])) or "anything that the operator allows"
+    return "; ".join(filter(None, [*(types or ["all that the operator allows"]), only, rules]))
 
 
 def errors_page() -> str:
