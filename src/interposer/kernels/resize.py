@@ -29,7 +29,8 @@ def _bilinear(op: Resize, info: KernelInfo) -> str | None:
 
 
 def _nearest(op: Resize, info: KernelInfo) -> str | None:
-    return None if op.method is ResizeMethod.NEAREST_NEIGHBOR else "is for NEAREST_NEIGHBOR"
+    nearest = op.method is ResizeMethod.NEAREST_NEIGHBOR
+    return None if nearest else f"input is {info.input.dtype}; BILINEAR takes floats and integers"
 
 
 def _scale(op: Resize, size: int, target: int) -> np.float32:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -48,10 +49,9 @@ class Folder:
         return self._evaluated(op, infos, outputs) if self._affordable([*infos, *outputs]) else None
 
     def _affordable(self, infos: Sequence[TensorInfo | None]) -> bool:
-        sizes = [info.num_bytes for info in infos if info is not None]
-        if any(isinstance(size, Dim) for size in sizes):
+        if not all(info is None or info.is_concrete for info in infos):
             return False
-        cost = sum(sizes)
+        cost = sum(_bytes(info) for info in infos if info is not None)
         if cost <= _SMALL:
             return True
         if cost > self._left:
@@ -67,6 +67,11 @@ class Folder:
         except InterposerError:
             return None
         return [info.with_constant(array) for info, array in zip(outputs, arrays, strict=True)]
+
+
+def _bytes(info: TensorInfo) -> int:
+    """Bytes of a tensor, where an empty one counts by its other extents."""
+    return math.prod(max(dim, 1) for dim in info.shape) * info.dtype.itemsize
 
 
 def _elementwise(op: Any, a: Array, b: Array) -> Array:

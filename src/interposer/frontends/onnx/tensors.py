@@ -57,6 +57,7 @@ _FIELDS: Final = {
     DataType.STRING: "string_data",
 }  # all other types lie in int32_data, floats of 16 and 8 bits as their bits
 _EXTERNAL: Final = 1
+_MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have other extents, but not whatever ones
 
 
 def data_type(number: int) -> DataType:
@@ -89,6 +90,8 @@ def _shape_of(tensor: Message) -> tuple[int, ...]:
         raise ParseError(f"a tensor has rank {len(shape)}; ranks 0 to {MAX_RANK} are supported")
     if any(dim < 0 for dim in shape):
         raise ParseError(f"a tensor has the shape {list(shape)}; an extent must not be negative")
+    if math.prod(max(dim, 1) for dim in shape) > _MOST_ELEMENTS:
+        raise ParseError(f"a tensor has the shape {list(shape)}; there is no room for that")
     return shape
 
 
