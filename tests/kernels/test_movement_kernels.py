@@ -88,7 +88,7 @@ def test_elements_of_every_type_are_moved_as_numbers_are(dtype):
         )
 
 
-@pytest.mark.parametrize(("op", "expected"), [pair for pair in MOVES if pair[1]], ids=lambda item: repr(item)[:40])
+@pytest.mark.parametrize(("op", "expected"), [pytest.param(*pair, id=repr(pair[0])[:40]) for pair in MOVES if pair[1]])
 def test_elements_are_moved_as_numpy_says(op, expected):
     x = np.arange(128).reshape(2, 4, 4, 4)
     np.testing.assert_array_equal(run(op, x)[0], expected(x))
