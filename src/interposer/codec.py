@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interposer.errors import InvalidArgumentError
 from interposer.types import Array, DataType, Quantization, TensorInfo, TensorShape
@@ -284,7 +285,7 @@ def codec_of(hint: Any) -> Codec:
         return _EnumCodec(hint)
     if hint is Quantization:
         return _QuantizationCodec()
-    if origin is np.ndarray or hint is np.ndarray:
+    if hint is np.ndarray or origin in (np.ndarray, NDArray):  # NDArray[Any] is an alias of its own since NumPy 2.5
         return _ArrayCodec()
     if origin in (typing.Union, types.UnionType):
         return _OptionalCodec(codec_of(_only(item for item in arguments if item is not type(None))))
