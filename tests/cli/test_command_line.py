@@ -129,6 +129,12 @@ def test_a_reader_that_goes_away_is_no_error():
     program.stderr.close()
 
 
+def test_a_full_disk_is_told_once():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*INTERPOSER, "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "interposer: No space left on device\n")
+
+
 def test_an_interruption_is_quiet(capsys, monkeypatch):
     monkeypatch.setattr(backends, "execute", lambda args: signal.raise_signal(signal.SIGINT))
     assert main(["backends"]) == 130

@@ -54,10 +54,17 @@ bounded   Activation      CpuRef   Device [3], Sums [4]
 def test_an_absent_backend_is_named(explain, tmp_path, more_backends):
     found = explain(networks.doubler(tmp_path), "--backends", "Gone,CpuRef")
     assert found.startswith("""\
-network 'doubler': 1 layer, 0 copies between backends
+network 'doubler': 1 layer
   CpuRef: 1 layer
   backend 'Gone' is skipped: there is no such device
 """)
+
+
+def test_without_a_choice_backends_that_are_not_available_are_named(explain, tmp_path, more_backends):
+    [line] = [line for line in explain(networks.doubler(tmp_path)).splitlines() if "not available" in line]
+    assert line.startswith("  not available here: ")
+    assert line.endswith(" (interposer backends says why)")
+    assert "Gone" in line
 
 
 def test_the_explanation_as_json(explain, tmp_path, more_backends):
@@ -95,7 +102,7 @@ def test_open_shapes_must_be_given(explain, tmp_path):
 )
 def test_shapes_are_given_by_input_or_by_extent(explain, tmp_path, words):
     model = networks.brightness(tmp_path, ("batch", 3, "height", "width"))
-    assert explain(model, *words, "--backends", "CpuRef").startswith("network 'brightness': 1 layer, ")
+    assert explain(model, *words, "--backends", "CpuRef").startswith("network 'brightness': 1 layer\n")
 
 
 def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):

@@ -86,7 +86,7 @@ def test_one_operator_is_described(shown):
 
 def test_the_kernels_of_a_backend_are_listed_with_their_types_and_conditions(shown, more_backends):
     assert shown("ops", "--backend", "Device") == (
-        "operator    types    where\n"
+        "operator    types    conditions\n"
         "Activation  float32  only relu\n"
     )  # fmt: skip
     assert json.loads(shown("ops", "--backend", "Sums", "--json")) == [

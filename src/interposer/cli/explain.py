@@ -27,7 +27,13 @@ def execute(args: argparse.Namespace) -> None:
     if args.json:
         write_json(explanation.to_dict())
     else:
-        _print(explanation)
+        _print(explanation, _left_out(model) if args.backends is None else [])
+
+
+def _left_out(model: Model) -> list[str]:
+    """The backends that are not available, and so not among those taken by default."""
+    registry = model.runtime.registry
+    return [backend for backend in registry if registry.reason_absent(backend) is not None]
 
 
 def _require_shapes(model: Model) -> None:
@@ -40,9 +46,11 @@ def _require_shapes(model: Model) -> None:
         )
 
 
-def _print(explanation: Explanation) -> None:
+def _print(explanation: Explanation, left_out: list[str]) -> None:
     for line in explanation.summary():
         say(line)
+    if left_out:
+        say(f"  not available here: {', '.join(left_out)} (interposer backends says why)")
     print()
     titles, *rows = explanation.table()
     show(Table(titles, rows))

@@ -42,14 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        status = _run(words)
-        sys.stdout.flush()
+        return _run(words)
     except BrokenPipeError:
         _discard_output()
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    return status
 
 
 def _run(words: Sequence[str]) -> int:
@@ -61,6 +59,7 @@ def _run(words: Sequence[str]) -> int:
         try:
             args = _parsed(words)
             _module(args.command).execute(args)
+            sys.stdout.flush()
         except SystemExit as stop:
             return int(stop.code or 0)
         except BrokenPipeError:
@@ -75,6 +74,10 @@ def _failed(error: Exception, debug: bool) -> int:
         traceback.print_exc()
     lines = f"interposer: {_told(error)}".split("\n")
     print("\n".join(map(printable, lines)), file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
     return FAILED
 
 

@@ -143,7 +143,7 @@ def _print_kernels(backend_id: str, as_json: bool) -> None:
         write_json([_described_kernel(op, kernel) for op, kernel in kernels])
     elif kernels:
         rows = [(op.op_name(), _tensors(kernel), _takes(op, kernel), _conditions(kernel)) for op, kernel in kernels]
-        show(without_empty_columns(Table(("operator", "tensors", "types", "where"), rows)))
+        show(without_empty_columns(Table(("operator", "tensors", "types", "conditions"), rows)))
     else:
         say(f"{backend_id} has no table of kernels, it decides on its own; ask for a network with interposer explain")
 

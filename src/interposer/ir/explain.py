@@ -98,8 +98,9 @@ class Explanation:
 
     def summary(self) -> Iterator[str]:
         """What there is to say of the whole, then of each backend with its refusals, then the copies, line by line."""
-        placed, copied = _counted(len(self.rows), "layer"), _counted(len(self.copies), "copy", "copies")
-        yield f"network {self.network!r}: {placed}, {copied} between backends"
+        several = len(self.preferences) > 1
+        copied = f", {_counted(len(self.copies), 'copy', 'copies')} between backends" if several else ""
+        yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied}"
         for backend, count in self.counts().items():
             yield from self._standing(backend, count)
         yield from self._crossings()
