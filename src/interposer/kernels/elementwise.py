@@ -36,12 +36,13 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.types import Array, DataType, TensorInfo
+from interposer.types import FLOATS, INTEGERS, Array, DataType, TensorInfo
 
-__all__ = ["erf"]
+__all__ = ["NUMBERS", "erf"]
 
 Function: TypeAlias = Callable[..., Array]
 Functions: TypeAlias = Mapping[str, Mapping[Any, Function]]
+NUMBERS: Final = FLOATS | {dtype for dtype in INTEGERS if dtype.bits >= 8}
 _LARGE: Final = 2**16
 """From so many elements on, a table of all pairs of codes pays."""
 
@@ -300,6 +301,7 @@ def unary_by_table(op: ElementwiseUnary | Floor, x: Array, *, out: Array, prepar
 
 
 @kernel.prepare(unary_by_table)
+@np.errstate(all="ignore")
 def _unary_table(op: ElementwiseUnary | Floor, info: KernelInfo) -> Array:
     codes = all_codes(info.input.dtype)
     return clamp_to(_unary_codes(_operation(op), codes, info.input, info.output), info.output.dtype)
@@ -361,7 +363,7 @@ def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, 
         store(np.where(condition, real(a, info.at(1)), real(b, info.at(2))), info.output, out)
 
 
-@kernel(Prelu, quantized=False, when=all_quantized)
+@kernel(Prelu, dtypes=NUMBERS, quantized=False, when=all_quantized)
 def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Array:
     """The slope is multiplied everywhere and taken where the input is negative."""
     x, alpha = real(x, info.at(0)), real(alpha, info.at(1))

@@ -51,7 +51,7 @@ def _normalized(x: Array, mean: Array, variance: Array, eps: float) -> Array:
     return (x - mean) / np.sqrt(variance + eps)
 
 
-@kernel(BatchNormalization, when=_of_reals)
+@kernel(BatchNormalization, when=(all_quantized, _of_reals))
 def batch_normalization(
     op: BatchNormalization, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array,
     *, info: KernelInfo, out: Array,
@@ -65,7 +65,7 @@ def batch_normalization(
     store(g * _normalized(real(x, info.input), m, v, op.eps) + b, info.output, out)
 
 
-@kernel(InstanceNormalization, when=_of_reals)
+@kernel(InstanceNormalization, when=(all_quantized, _of_reals))
 def instance_normalization(
     op: InstanceNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
 ) -> None:
@@ -79,7 +79,7 @@ def instance_normalization(
     store(scale * _normalized(values, mean, variance, op.eps) + shift, info.output, out)
 
 
-@kernel(LayerNormalization, when=_of_reals)
+@kernel(LayerNormalization, when=(all_quantized, _of_reals))
 def layer_normalization(
     op: LayerNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
 ) -> None:

@@ -129,7 +129,7 @@ def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
 def tabulated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
     """A function of real numbers in float32, rounded with ties away from zero; what is not a number counts as 0."""
     reals = function(scale32(input) * offset(x, input).astype(np.float32))
-    steps = round_half_away(reals * (1 / scale32(output)))
+    steps = round_half_away(reals * (np.float32(1) / scale32(output)))
     return np.where(np.isnan(steps), 0, steps) + output.zero_point
 
 
@@ -138,12 +138,12 @@ _STEPS: Final = 512
 
 def interpolation_table(function: Function, low: np.floating, high: np.floating, codes_per_unit: np.floating) -> Ints:
     """A function at 513 points from `low` to `high`, each moved by half the error of interpolation behind it."""
-    step = (high - low) / _STEPS
+    step = (high - low) / low.dtype.type(_STEPS)
     points = low + np.arange(_STEPS, dtype=step.dtype) * step
     codes = round_half_away(function(points) * codes_per_unit)
     following = function(low + np.arange(1, _STEPS + 1, dtype=step.dtype) * step) * codes_per_unit
     between = round_half_away((following + codes.astype(step.dtype)) / 2)
-    error = between - round_half_away(function(points + step / 2) * codes_per_unit)
+    error = between - round_half_away(function(points + step / step.dtype.type(2)) * codes_per_unit)
     last = round_half_away(function(np.asarray([high])) * codes_per_unit)
     entries = np.append(codes - round_half_away(np.nan_to_num(error) / 2), last)
     return _saturate16(entries)

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.fixedpoint import (
     FixedPoint,
     clamp_to,
@@ -214,7 +215,7 @@ def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-@kernel(ArgMinMax)
+@kernel(ArgMinMax, dtypes=NUMBERS | {DataType.BOOL})
 def arg_min_max(op: ArgMinMax, x: Array, *, info: KernelInfo) -> Array:
     """Stored integers are compared as they are; to find the last of equals, the axis is turned around."""
     search = np.argmin if op.function is ArgMinMaxFunction.MIN else np.argmax

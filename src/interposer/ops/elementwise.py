@@ -150,7 +150,7 @@ class ElementwiseBinary(Op):
     POWER                     a**b, of a's type; b may have another type; integers truncate towards zero
     ATAN2                     the angle of the point (b, a)
     BITWISE_AND _OR _XOR      on integers and bool
-    SHIFT_LEFT SHIFT_RIGHT    by b bits, arithmetic to the right; all bits go where b is the width or more
+    SHIFT_LEFT SHIFT_RIGHT    by b bits, arithmetic to the right; by the width or more, all bits go
     ========================= ==========================================================================
 
     An integer divided by zero gives 0, quotient and remainder alike; so does zero to a negative power.

@@ -37,8 +37,8 @@ class ArgMinMaxFunction(Enum):
 
 
 def reduced_axes(axis: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """The axes that are reduced, counted from the front; none given means all."""
-    return normal_axes(axis, rank) if axis else tuple(range(rank))
+    """The axes that are reduced, counted from the front, each once; none given means all."""
+    return tuple(sorted(set(normal_axes(axis, rank)))) if axis else tuple(range(rank))
 
 
 def _reduced_shape(shape: TensorShape, axes: tuple[int, ...], keep_dims: bool) -> TensorShape:
@@ -57,7 +57,7 @@ class _Reduction(Op):
     keep_dims: bool
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults(self.axis, input.rank))
+        faults = [fault for axis in self.axis for fault in axes_faults([axis], input.rank)]
         yield from faults
         if not faults:
             yield from quantized_axis_faults(input, reduced_axes(self.axis, input.rank), "reduce")
@@ -79,7 +79,7 @@ class Mean(_Reduction):
         ONNX ReduceMean-18, GlobalAveragePool-22; TFLite MEAN; NNAPI MEAN; Arm NN MeanDescriptor.
     """
 
-    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all, naming one twice does nothing.")
     keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
 
 
@@ -111,7 +111,7 @@ class Reduce(_Reduction):
         REDUCE_MIN, REDUCE_PROD, REDUCE_ALL, REDUCE_ANY; Arm NN ReduceDescriptor.
     """
 
-    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all, naming one twice does nothing.")
     keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
     operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="What is made of the elements.")
 

@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from interposer.kernels.lookup import all_codes, all_pairs, look_up, look_up_pairs
+from interposer.types import DataType
+
+
+@pytest.mark.parametrize("dtype", [DataType.INT8, DataType.UINT8, DataType.INT16])
+def test_every_integer_finds_its_own_entry(dtype):
+    codes = all_codes(dtype)
+    limits = np.iinfo(dtype.numpy)
+    everything = np.arange(limits.min, limits.max + 1).astype(dtype.numpy)
+    found = np.empty_like(everything)
+    look_up(codes, everything, found)
+    np.testing.assert_array_equal(found, everything)
+
+
+@given(
+    arrays.arrays(np.int8, (3, 1, 2), elements=st.integers(-128, 127)),
+    arrays.arrays(np.uint8, (4, 2), elements=st.integers(0, 255)),
+)
+def test_every_pair_finds_its_own_entry_in_arrays_that_broadcast(a, b):
+    first, second = all_pairs(DataType.INT8, DataType.UINT8)
+    table = first.astype(np.int16) - second
+    found = np.empty((3, 4, 2), np.int16)
+    look_up_pairs(table, a, b, found)
+    np.testing.assert_array_equal(found, a.astype(np.int16) - b)
+
+
+def test_an_array_that_is_no_block_of_memory_can_be_looked_up():
+    turned = np.arange(6, dtype=np.uint8).reshape(2, 3).T
+    found = np.empty((3, 2), np.uint8)
+    look_up(all_codes(DataType.UINT8), turned, found)
+    np.testing.assert_array_equal(found, turned)

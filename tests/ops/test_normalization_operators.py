@@ -1,0 +1,68 @@
+import pytest
+
+from interposer.ops.normalization import (
+    BatchNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LayerNormalization,
+    Normalization,
+    NormalizationAlgorithmChannel,
+)
+from interposer.types import DataLayout, TensorInfo
+
+IMAGE = TensorInfo((1, 3, 8, 5))
+THREE, FIVE = TensorInfo((3,)), TensorInfo((5,))
+
+
+def test_statistics_belong_to_the_channels_wherever_the_layout_has_them():
+    assert BatchNormalization().violations(IMAGE, THREE, THREE, THREE, THREE) == []
+    last = BatchNormalization(data_layout=DataLayout.NHWC)
+    assert last.violations(IMAGE, FIVE, FIVE, FIVE, FIVE) == []
+
+
+def test_statistics_that_do_not_fit_the_channels_are_named():
+    faults = BatchNormalization().violations(IMAGE, THREE, FIVE, THREE, THREE)
+    assert faults == ["variance has shape [5]; expected 3 elements, one per channel"]
+
+
+def test_statistics_of_unknown_length_are_left_alone():
+    unknown = TensorInfo((None,))
+    assert BatchNormalization().violations(IMAGE, unknown, unknown, unknown, unknown) == []
+
+
+def test_a_single_scale_serves_all_channels_of_an_instance():
+    assert InstanceNormalization().violations(IMAGE, TensorInfo(), None) == []
+    [fault] = InstanceNormalization().violations(IMAGE, FIVE)
+    assert fault == "gamma has shape [5]; expected 3 elements, one per channel, or a single one"
+
+
+@pytest.mark.parametrize(("op", "axis"), [(L2Normalization(), 1), (L2Normalization(axis=-1), 3)])
+def test_the_length_is_taken_along_the_channels_unless_an_axis_is_given(op, axis):
+    assert op.normalized_axis(4) == axis
+
+
+def test_a_window_within_a_channel_needs_an_image():
+    within = Normalization(NormalizationAlgorithmChannel.WITHIN, norm_size=3)
+    assert within.window_axes(4) == (2, 3)
+    assert within.violations(TensorInfo((3, 4))) == ["input has rank 2, shape [3, 4]; expected rank 4 for WITHIN"]
+
+
+def test_what_scales_a_layer_must_broadcast_to_it():
+    op = LayerNormalization(axis=2)
+    assert op.violations(IMAGE, TensorInfo((8, 5)), FIVE) == []
+    [fault] = op.violations(IMAGE, TensorInfo((2, 1, 1, 5)))
+    assert fault == "gamma has shape [2, 1, 1, 5], which does not broadcast to the input's, [1, 3, 8, 5]"
+
+
+@pytest.mark.parametrize(
+    ("op", "others"),
+    [
+        (BatchNormalization(), (THREE,) * 4),
+        (InstanceNormalization(), ()),
+        (L2Normalization(), ()),
+        (Normalization(norm_size=3), ()),
+        (LayerNormalization(), ()),
+    ],
+)
+def test_normalizing_changes_neither_shape_nor_type(op, others):
+    assert op.infer_infos(IMAGE, *others) == (IMAGE,)
