@@ -69,7 +69,7 @@ class _Reduction(Op):
 
 @op
 class Mean(_Reduction):
-    """The arithmetic mean over axes.
+    """The arithmetic mean over axes; an axis that is named twice counts once.
 
     Shapes:
         input: any
@@ -79,13 +79,13 @@ class Mean(_Reduction):
         ONNX ReduceMean-18, GlobalAveragePool-22; TFLite MEAN; NNAPI MEAN; Arm NN MeanDescriptor.
     """
 
-    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all, naming one twice does nothing.")
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
     keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
 
 
 @op
 class Reduce(_Reduction):
-    """Take the elements along axes together.
+    """Take the elements along axes together; an axis that is named twice counts once.
 
     ============= ====================================================================
     SUM PROD      sum and product; integers wrap around
@@ -111,7 +111,7 @@ class Reduce(_Reduction):
         REDUCE_MIN, REDUCE_PROD, REDUCE_ALL, REDUCE_ANY; Arm NN ReduceDescriptor.
     """
 
-    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all, naming one twice does nothing.")
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
     keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
     operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="What is made of the elements.")
 
