@@ -169,6 +169,7 @@ def _chunk(terminal: int) -> bytes:
 
 
 def test_on_a_terminal_tables_are_drawn_to_its_width():
+    pytest.importorskip("rich")
     shown = on_terminal("ops")
     assert "\x1b[1m" in shown  # bold titles
     assert "─────" in shown
