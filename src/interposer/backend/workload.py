@@ -83,7 +83,7 @@ class KernelWorkload(Workload):
 
     def __init__(self, op: Op, kernel: Kernel, info: KernelInfo) -> None:
         self.op, self.kernel, self.info = op, kernel, info
-        self.prepared = kernel.prepare(op, info) if kernel.prepare is not None else None
+        self.prepared = kernel.make_ready(op, info)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map everything, compute, and unmap."""

@@ -34,5 +34,4 @@ def evaluate(
     found = reference().find(op, info)
     if found is None:
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(reference().reasons(op, info))}")
-    prepared = found.prepare(op, info) if found.prepare else None
-    return found.values(op, arrays, info, prepared)
+    return found.values(op, arrays, info, found.make_ready(op, info))

@@ -97,6 +97,13 @@ class Kernel:
             if tensor is not None and allowed is not None and tensor.dtype not in allowed:
                 yield f"{label} is {tensor.dtype}; takes {sorted(map(str, allowed))}"
 
+    def make_ready(self, op: Op, info: KernelInfo) -> Any:
+        """What `prepare` makes of the constants, to be given to every `call` on these tensors; None without one."""
+        if self.prepare is None:
+            return None
+        with np.errstate(all="ignore"):
+            return self.prepare(op, info)
+
     def call(
         self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, out: Sequence[Array], prepared: Any = None
     ) -> None:
