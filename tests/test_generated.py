@@ -147,6 +147,20 @@ def test_the_command_names_stale_files_and_fails_only_when_it_checks(monkeypatch
     assert capsys.readouterr().out == ""
 
 
+def test_environment_variables_are_found_with_their_meaning():
+    source = '''
+A: Final = "INTERPOSER_A"
+"""Environment variable: what A means."""
+B: Final = "B"
+"""Something else."""
+'''
+    assert generate.environment_variables(source) == [("INTERPOSER_A", "what A means.")]
+
+
+def test_a_table_in_a_docstring_stands_as_it_is():
+    assert generate.prose("A.\n\n== ==\na  b\n== ==\n\nB.") == "A.\n\n```text\n== ==\na  b\n== ==\n```\n\nB."
+
+
 def test_the_pages_lead_to_every_operator():
     index = generate.generated()["docs/reference/operators/README.md"]
     for name in interposer.ops.__dict__:

@@ -7,19 +7,20 @@ with status 1 where there are any. In both cases it lists what is declared badly
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from interposer import errors, ops  # noqa: E402, F401 - the operators register themselves
+from interposer import config, errors, ops  # noqa: E402, F401 - the operators register themselves
 from interposer.kernels.reference import reference  # noqa: E402
 from interposer.kernels.table import Kernel  # noqa: E402
 from interposer.schema import Attribute, Op, Operand, Result, annotation, registered_ops  # noqa: E402
@@ -68,7 +69,11 @@ def write(paths: Iterable[str]) -> None:
 
 def generated() -> dict[str, str]:
     """All generated files: their texts by their paths from the root."""
-    files = {"src/interposer/ir/builders.py": builders(), "docs/reference/errors.md": errors_page()}
+    files = {
+        "src/interposer/ir/builders.py": builders(),
+        "docs/reference/errors.md": errors_page(),
+        "docs/reference/environment.md": environment_page(),
+    }
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]
     files |= {f"docs/reference/operators/{family}.md": family_page(family, group) for family, group in families}
     files["docs/reference/operators/README.md"] = operators_index(dict(families))
@@ -263,7 +268,7 @@ def family_page(family: str, group: list[type[Op]]) -> str:
 
 def _operator(op: type[Op]) -> Iterator[str]:
     sections = docstring_sections(op)
-    yield from (f"## {op.op_name()}", "", sections[""], "")
+    yield from (f"## {op.op_name()}", "", prose(sections[""]), "")
     if op.op_name() not in BY_HAND:
         yield from (f"Added by `Network.add_{snake_case(op.op_name())}_layer`.", "")
     yield from _table(("Operand", "Rank", "Types", "", "Meaning"), map(_operand_row, op.operands))
@@ -288,7 +293,13 @@ def docstring_sections(op: type[Op]) -> dict[str, str]:
 
 
 def _block(title: str, text: str) -> list[str]:
-    return ["```text", text, "```"] if title.startswith("Shapes") else [text]
+    return ["```text", text, "```"] if title.startswith("Shapes") else [prose(text)]
+
+
+def prose(text: str) -> str:
+    """A docstring's text as Markdown: its tables stand as they are."""
+    blocks = text.split("\n\n")
+    return "\n\n".join(f"```text\n{block}\n```" if block.startswith("==") else block for block in blocks)
 
 
 def first_line(op: type[Op]) -> str:
@@ -395,6 +406,27 @@ def errors_page() -> str:
             bases = ", ".join(f"`{base.__name__}`" for base in found.__bases__)
             lines += [f"## {name}", "", f"Derives from {bases}.", "", inspect.getdoc(found) or "", ""]
     return "\n".join(lines)
+
+
+def environment_page() -> str:
+    """The reference page of the environment variables, which are the constants of `interposer.config`."""
+    lines = ["# Environment variables", "", NOTE, "| Variable | Meaning |", "| --- | --- |"]
+    for name, meaning in environment_variables(inspect.getsource(config)):
+        lines.append(f"| `{name}` | {meaning} |")
+    return "\n".join(lines)
+
+
+def environment_variables(source: str) -> list[tuple[str, str]]:
+    """The texts that a module's constants hold, with the docstrings behind them."""
+    found = []
+    for first, second in pairwise(ast.parse(source).body):
+        match first, second:
+            case (
+                ast.AnnAssign(value=ast.Constant(value=str(name))),
+                ast.Expr(value=ast.Constant(value=str(meaning))),
+            ) if name.startswith("INTERPOSER_"):
+                found.append((name, meaning.removeprefix("Environment variable: ")))
+    return found
 
 
 def _tree() -> str:

@@ -1,5 +1,6 @@
 """The invariants of graphs, each broken once."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -7,7 +8,7 @@ from interposer.errors import VerificationError
 from interposer.ir.graph import Graph, Use, Value
 from interposer.ir.text import parse_graph
 from interposer.ir.verify import verify
-from interposer.ops import Activation, Addition, Concat, StandIn
+from interposer.ops import Activation, Addition, Concat, MemCopy, StandIn
 from interposer.types import TensorInfo
 from tests.graphs import annotated
 
@@ -197,12 +198,35 @@ def test_regions_are_verified_too():
     assert faults_of(graph) == ["region 1 of layer 'if' (StandIn): layer 'a' (Activation): input is not connected"]
 
 
-def test_every_executable_layer_must_have_a_backend_where_that_is_asked():
+def placed(**backends):
     graph = sound()
     for layer in graph:
-        layer.backend = "CpuRef" if layer.op.executable and layer.name != "relu" else None
+        layer.backend = backends.get(layer.name, None if layer.name == "out" else "CpuRef")
+    return graph
+
+
+def test_every_executable_layer_must_have_a_backend_where_that_is_asked():
+    graph = placed(relu=None)
     verify(graph)
-    assert faults_of(graph, placed=True) == ["layer 'relu' (Activation): it has no backend"]
+    assert "layer 'relu' (Activation): it has no backend" in faults_of(graph, placed=True)
+    verify(placed(), placed=True)
+
+
+def test_what_comes_from_another_backend_must_come_through_a_copy():
+    graph = placed(twice="CpuAcc", copy="CpuAcc")
+    relu, twice = graph.layer("relu"), graph.layer("twice")
+    fault = "layer 'twice' (Addition): it runs on CpuAcc and takes 'relu' from CpuRef without a copy"
+    assert faults_of(graph, placed=True) == [fault, fault]
+    copied = graph.add(MemCopy(), [relu.output], name="copy")
+    copied.output.info, copied.backend = relu.output.info, "CpuAcc"
+    graph.replace_uses(relu.output, copied.output, lambda use: use.layer is twice)
+    verify(graph, placed=True)
+
+
+def test_a_constant_needs_no_copy():
+    graph = placed()
+    graph.set_input(graph.layer("twice"), 1, graph.constant(np.ones(3, np.float32)))
+    verify(graph, placed=True)
 
 
 def test_an_operator_that_infers_the_wrong_number_of_infos_is_found():

@@ -982,7 +982,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The arithmetic mean over axes."""
+        """The arithmetic mean over axes; an axis that is named twice counts once."""
         op = Mean(axis=axis, keep_dims=keep_dims)
         return self.add_layer(op, input, name=name, outputs=outputs)
 
@@ -996,7 +996,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Take the elements along axes together."""
+        """Take the elements along axes together; an axis that is named twice counts once."""
         op = Reduce(axis=axis, keep_dims=keep_dims, operation=operation)
         return self.add_layer(op, input, name=name, outputs=outputs)
 

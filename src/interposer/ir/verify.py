@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from interposer.errors import InvalidArgumentError, VerificationError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import layer_faults
-from interposer.ops.control import Input, Output
+from interposer.ops.control import Input, MemCopy, MemImport, Output, PreCompiled
 from interposer.types import TensorInfo
 
 __all__ = ["verify"]
@@ -21,7 +21,7 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     - Every layer has the outputs that its operator gives, no more inputs than operands, and all required ones.
     - Every input is an output of a layer of the graph; inputs and uses agree both ways; nothing depends on itself.
     - Every tensor has an info: one that its layer's operator infers, as far as that can tell.
-    - With `placed`, every layer that can be executed has a backend.
+    - With `placed`, every layer that runs has a backend, and takes nothing from another one but through a copy.
 
     Raises:
         VerificationError: with everything that is broken; `after` says in it what had run before.
@@ -38,8 +38,8 @@ def _graph_faults(graph: Graph, placed: bool) -> Iterator[str]:
         structure += (f"layer {layer}: {fault}" for fault in own)
         if not own:
             yield from (f"layer {layer}: {fault}" for fault in _info_faults(layer))
-        if placed and layer.op.executable and not layer.backend:
-            yield f"layer {layer}: it has no backend"
+        if placed:
+            yield from (f"layer {layer}: {fault}" for fault in _placement_faults(layer))
         for index, region in enumerate(layer.regions):
             yield from (f"region {index} of layer {layer}: {fault}" for fault in _graph_faults(region, placed))
     yield from structure or _cycle_faults(graph)
@@ -131,6 +131,16 @@ def _inference_faults(layer: Layer) -> Iterator[str]:
 
 def _agree(info: TensorInfo, inferred: TensorInfo | None) -> bool:
     return inferred is None or (info.dtype is inferred.dtype and info.shape.accepts(inferred.shape))
+
+
+def _placement_faults(layer: Layer) -> Iterator[str]:
+    if not layer.backend and (layer.op.executable or isinstance(layer.op, PreCompiled)):
+        yield "it has no backend"
+    if not layer.backend or isinstance(layer.op, MemCopy | MemImport):
+        return
+    for value in layer.values:
+        if not value.is_constant and value.producer.backend != layer.backend:
+            yield f"it runs on {layer.backend} and takes {value.name!r} from {value.producer.backend} without a copy"
 
 
 def _cycle_faults(graph: Graph) -> Iterator[str]:

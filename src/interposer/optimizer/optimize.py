@@ -62,7 +62,7 @@ def optimize(
     if options.debug:
         insert_debug_layers(graph)
     copies = insert_copies(graph, default=ids[0])
-    verify(graph, after="inserting copies")
+    verify(graph, after="inserting copies", placed=True)
     return OptimizedNetwork(
         graph=graph,
         preferences=ids,
