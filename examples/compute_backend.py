@@ -1,14 +1,15 @@
 """A backend that only computes: a few kernels in a table, and everything else follows from them.
 
 >>> import interposer as ip
->>> ip.process_registry().register("Tiny", TinyBackend)
+>>> runtime = ip.Runtime()
+>>> runtime.registry.register("Tiny", TinyBackend)
 >>> network = ip.Network("layer")
 >>> x = network.add_input_layer(0, ip.TensorInfo((1, 2)), name="x")
 >>> w = network.add_constant_layer(np.float32([[1, -1], [2, -2]]), name="w")
 >>> product = network.add_batch_mat_mul_layer(x, w, name="product")
 >>> y = network.add_activation_layer(product, function=ActivationFunction.RELU, name="relu")
 >>> _ = network.add_output_layer(0, y)
->>> model = ip.load(network, backends=["Tiny"])
+>>> model = ip.load(network, backends=["Tiny"], runtime=runtime)
 >>> model.run([[[3, 4]]])
 [array([[11.,  0.]], dtype=float32)]
 """

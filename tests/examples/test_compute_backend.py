@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from interposer import Network, TensorInfo, optimize, process_registry
+from interposer import Network, Runtime, TensorInfo, optimize
 from interposer.errors import UnsupportedLayerError
 from interposer.ops import Activation, ActivationFunction, BatchMatMul
 
@@ -18,13 +17,11 @@ FILE = Path(__file__).parents[2] / "examples" / "compute_backend.py"
 
 
 @pytest.fixture
-def example() -> Iterator[ModuleType]:
+def example() -> ModuleType:
     spec = importlib.util.spec_from_file_location("compute_backend", FILE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    yield module
-    if "Tiny" in process_registry():
-        process_registry().deregister("Tiny")
+    return module
 
 
 def test_the_session_in_its_docstring_shows_what_really_happens(example: ModuleType) -> None:
@@ -38,9 +35,10 @@ def test_what_it_has_no_kernel_for_is_refused_with_the_reasons_of_its_rules(exam
     x = network.add_input_layer(0, TensorInfo((2, 2)), name="x")
     product = network.add_layer(BatchMatMul(transpose_y=True), x, x, name="product")
     network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.TANH), product, name="tanh"))
-    process_registry().register("Tiny", example.TinyBackend)
+    runtime = Runtime()
+    runtime.registry.register("Tiny", example.TinyBackend)
     with pytest.raises(UnsupportedLayerError) as caught:
-        optimize(network, ["Tiny"])
+        optimize(network, ["Tiny"], runtime.device_spec)
     assert str(caught.value) == (
         "2 layers cannot be run\n"
         "no backend in ['Tiny'] can run layer 'product' (BatchMatMul)\n"

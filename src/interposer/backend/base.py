@@ -60,7 +60,7 @@ class Backend:
 
     A backend that only computes sets `id` and `kernels`, and everything else follows. One that compiles whole parts
     overrides `optimize_subgraph` and `create_workload_factory`; one with memory of its own overrides
-    `create_memory_manager` too. Every method may be called from any thread, one at a time.
+    `create_memory_manager` too. Methods may be called by several threads at once.
     """
 
     id: ClassVar[str]
