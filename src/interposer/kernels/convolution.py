@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
 from interposer.kernels.layout import to_nhwc
-from interposer.kernels.places import places
+from interposer.kernels.places import places, visible
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
@@ -19,18 +19,23 @@ from interposer.types import Array, DataType
 
 __all__: list[str] = []
 
-BLOCK: Final = 1 << 16
+BLOCK: Final = 1 << 18
 """How many elements are worked on at a time, so that they stay in the cache."""
 
 Windows = tuple[Window, Window]
+Taps = tuple[slice, slice]
 WithWeights = Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d
 
 
-def _slide(x: Array, windows: Windows, out: Array, compute: Callable[[Array], Array]) -> None:
-    """Fill `out` (N, OH, OW, O) with what `compute` makes of the places of the window, block by block."""
-    under = places(x, windows)
-    for block in _blocks(out.shape, max(int(np.prod(under.shape[3:])), out.shape[3])):
-        out[block] = compute(under[block])
+def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array, Taps], Array]) -> None:
+    """Fill `out` (N, OH, OW, O) with what `compute` makes of the places of the window, block by block.
+
+    It is told which rows and columns of the weights there are in the places; the others see nothing of the image.
+    """
+    (rows, down), (columns, across) = (visible(windows[i], image.shape[i + 1], out.shape[i + 1]) for i in (0, 1))
+    under = places(image, rows, columns)
+    for block in _blocks(out.shape, max(rows.size * columns.size * image.shape[3], out.shape[3])):
+        out[block] = compute(under[block], (down, across))
 
 
 def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, slice]]:
@@ -64,18 +69,27 @@ def _correlate_channels(under: Array, weights: Array) -> Array:
 
 def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tuple[int, ...]) -> Array:
     """Add every cell of `x` times weights (O / groups, KH, KW, I) to where it falls in an image of that shape."""
-    (rows, columns), (n, height, width, c) = windows, x.shape
-    high, wide = (height - 1) * rows.stride + 1, (width - 1) * columns.stride + 1
-    canvas_height = max(high - 1 + rows.reach, rows.pad_before + shape[1])
-    canvas_width = max(wide - 1 + columns.reach, columns.pad_before + shape[2])
-    canvas = np.zeros((n, canvas_height, canvas_width, shape[3]), x.dtype)
+    n, height, width, c = x.shape
+    sums = np.zeros(shape, x.dtype)
     parts = x.reshape(n, height, width, groups, 1, c // groups)
     filters = np.moveaxis(weights.reshape(*weights.shape[:3], groups, c // groups), 0, -1)
     for i, j in np.ndindex(weights.shape[1:3]):
-        top, left = i * rows.dilation, j * columns.dilation
-        products = (parts @ filters[i, j]).reshape(n, height, width, shape[3])
-        canvas[:, top : top + high : rows.stride, left : left + wide : columns.stride] += products
-    return canvas[:, rows.pad_before :, columns.pad_before :][:, : shape[1], : shape[2]]
+        ys, target_ys = _falls(windows[0], i, height, shape[1])
+        xs, target_xs = _falls(windows[1], j, width, shape[2])
+        seen = parts[:, ys, xs]
+        sums[:, target_ys, target_xs] += (seen @ filters[i, j]).reshape(*seen.shape[:3], shape[3])
+    return sums
+
+
+def _falls(window: Window, tap: int, extent: int, target: int) -> tuple[slice, slice]:
+    """Which cells of the input an element of the window brings into the output along one axis, and where they fall."""
+    shift = tap * window.dilation - window.pad_before
+    first = max(0, -(shift // window.stride))
+    last = min(extent, -((shift - target) // window.stride))
+    if last <= first:
+        return slice(0, 0), slice(0, 0)
+    start = first * window.stride + shift
+    return slice(first, last), slice(start, start + (last - first - 1) * window.stride + 1, window.stride)
 
 
 @kernel(Convolution2d, when=summable_types)
@@ -86,7 +100,8 @@ def convolution(
     """A matrix product for every block of places."""
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
-    _slide(image, op.windows(*w.shape[1:3]), target, lambda under: finish(_correlate(under, w, op.groups)))
+    windows = op.windows(*w.shape[1:3])
+    _slide(image, windows, target, lambda under, taps: finish(_correlate(under, w[:, *taps], op.groups)))
 
 
 @kernel(DepthwiseConvolution2d, when=summable_types)
@@ -99,7 +114,7 @@ def depthwise_convolution(
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     times = target.shape[3] // image.shape[3]
     image = np.repeat(image, times, axis=3) if times > 1 else image
-    _slide(image, op.windows(*w.shape[:2]), target, lambda under: finish(_correlate_channels(under, w)))
+    _slide(image, op.windows(*w.shape[:2]), target, lambda under, taps: finish(_correlate_channels(under, w[taps])))
 
 
 @kernel(TransposeConvolution2d, when=summable_types)

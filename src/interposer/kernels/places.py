@@ -1,6 +1,13 @@
-"""The places of a window on an image, as a view: what convolutions and pooling look at."""
+"""The places of a window on an image, as a view: what convolutions and pooling look at.
+
+Sizes, strides, dilations and paddings may come from a file that lies: nothing larger than the image or the result of
+the operator is made of them.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -8,16 +15,64 @@ from numpy.lib.stride_tricks import as_strided
 from interposer.ops.window import Window
 from interposer.types import Array
 
-__all__ = ["places"]
+__all__ = ["Steps", "places", "visible"]
 
 
-def places(image: Array, windows: tuple[Window, Window], padding: float = 0) -> Array:
-    """What lies under the window at each place on the image (N, H, W, C): a read-only view (N, OH, OW, KH, KW, C)."""
-    rows, columns = windows
-    pads = [(rows.pad_before, rows.pad_after), (columns.pad_before, columns.pad_after)]
-    padded = np.pad(image, [(0, 0), *pads, (0, 0)], constant_values=padding) if np.any(pads) else image
+class Steps(NamedTuple):
+    """Where the cells of a window lie along one axis of the image: ``origin + place * stride + cell * dilation``."""
+
+    origin: int
+    number: int
+    stride: int
+    size: int
+    dilation: int
+
+    @property
+    def last(self) -> int:
+        """The position of the last cell at the last place."""
+        return self.origin + (self.number - 1) * self.stride + (self.size - 1) * self.dilation
+
+    def positions(self) -> Array:
+        """The positions of all cells at all places, (number, size)."""
+        cells = np.arange(self.size) * self.dilation
+        return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cells
+
+
+def visible(window: Window, extent: int, count: int) -> tuple[Steps, slice]:
+    """How those cells of a window lie that see anything of an axis at some of `count` places; and which they are."""
+    way = (count - 1) * window.stride
+    first = max(0, -((way - window.pad_before) // window.dilation))
+    end = min(window.size, -(-(extent + window.pad_before) // window.dilation))
+    size = max(0, end - first)
+    origin = first * window.dilation - window.pad_before
+    return Steps(origin, count, window.stride, size, window.dilation), slice(first, first + size)
+
+
+def places(image: Array, rows: Steps, columns: Steps, padding: float = 0) -> Array:
+    """What lies under the window at each place on an image (N, H, W, C): (N, OH, OW, KH, KW, C), a view to be read."""
     n, height, width, c = image.shape
-    shape = (n, rows.places(height), columns.places(width), rows.size, columns.size, c)
+    shape = (n, rows.number, columns.number, rows.size, columns.size, c)
+    if 0 in shape:
+        return np.empty(shape, image.dtype)
+    (top, bottom), (left, right) = pads = _pads(rows, height), _pads(columns, width)
+    padded_area = (top + height + bottom) * (left + width + right)
+    if padded_area > 4 * (height * width + math.prod(shape[1:5])):
+        return _picked(image, rows.positions(), columns.positions(), padding)
+    padded = np.pad(image, [(0, 0), *pads, (0, 0)], constant_values=padding) if any(pads[0] + pads[1]) else image
     by_n, by_y, by_x, by_c = padded.strides
     strides = (by_n, by_y * rows.stride, by_x * columns.stride, by_y * rows.dilation, by_x * columns.dilation, by_c)
-    return as_strided(padded, shape, strides, writeable=False)
+    start = padded[:, rows.origin + top :, columns.origin + left :]
+    return as_strided(start, shape, strides, writeable=False)
+
+
+def _pads(steps: Steps, extent: int) -> tuple[int, int]:
+    return max(0, -steps.origin), max(0, steps.last + 1 - extent)
+
+
+def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:
+    """The same by index, where the window moves over much more padding than image."""
+    _, height, width, _ = image.shape
+    y, x = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis, :]
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    picked = image[:, y.clip(0, height - 1), x.clip(0, width - 1)]
+    return np.where(inside[..., np.newaxis], picked, image.dtype.type(padding))

@@ -7,7 +7,7 @@ import numpy as np
 from interposer.kernels.accumulation import NUMBERS, float_type
 from interposer.kernels.fixedpoint import dequantize, quantize, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
-from interposer.kernels.places import places
+from interposer.kernels.places import places, visible
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
@@ -68,9 +68,9 @@ class _PoolWindow:
         self.axes = (rows, before[h], after[h]), (columns, before[w], after[w])
 
     def over(self, image: Array, padding: float = 0) -> Array:
-        """The places of the window; the padding reaches as far as the last of them."""
-        rows, columns = (_reaching(*axis) for axis in self.axes)
-        return places(image, (rows, columns), padding)
+        """What lies under the window at each place, as far as it can see anything."""
+        (rows, _), (columns, _) = (visible(*axis) for axis in self.axes)
+        return places(image, rows, columns, padding)
 
     def area(self, *, padding: bool) -> Array:
         """How many cells are under the window at each place, (OH, OW, 1): those of the image, or of the padding too."""
@@ -79,7 +79,7 @@ class _PoolWindow:
 
     def largest(self, image: Array) -> Array:
         """The largest cell; a stored zero where there is none."""
-        found: Array = np.maximum.reduce(self.over(image, _least(image)), axis=(3, 4))
+        found: Array = np.max(self.over(image, _least(image)), axis=(3, 4), initial=_least(image))
         return np.where(self.area(padding=False) > 0, found, image.dtype.type(self.zero))
 
     def mean(self, image: Array) -> Array:
@@ -100,19 +100,13 @@ class _PoolWindow:
         return self.area(padding=self.op.padding_method is PaddingMethod.IGNORE_VALUE)
 
 
-def _reaching(window: Window, extent: int, places: int) -> Window:
-    """The window with padding behind as far as the last of so many places reaches."""
-    end = (places - 1) * window.stride + window.reach
-    return window._replace(pad_after=max(0, end - extent - window.pad_before))
-
-
-def _cells(window: Window, extent: int, places: int, *, padding: bool) -> Array:
+def _cells(window: Window, extent: int, count: int, *, padding: bool) -> Array:
     """How many cells lie under the window at each place along one axis."""
-    first = np.arange(places) * window.stride - window.pad_before
-    cells = first[:, np.newaxis] + np.arange(window.size) * window.dilation
     low, high = (-window.pad_before, extent + window.pad_after) if padding else (0, extent)
-    counts: Array = np.count_nonzero((cells >= low) & (cells < high), axis=1)
-    return counts
+    first = np.arange(count) * window.stride - window.pad_before
+    before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
+    cells: Array = until - before
+    return cells
 
 
 def _least(image: Array) -> float:

@@ -42,7 +42,7 @@ def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False)
     Raises:
         ParseError: the file cannot be read, is damaged, or uses something that is not supported.
         UnsupportedOperatorError: operators that are not known, all of them with their counts.
-        InvalidArgumentError: a shape for an input that is not there, or that cannot be one.
+        InvalidArgumentError: something else than a path or bytes, or a shape that no input can have.
     """
     path, data = _read(source)
     model = read_model(data, path=path)
@@ -55,7 +55,9 @@ def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False)
 def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
     if isinstance(source, bytes | bytearray | memoryview):
         return None, source
-    path = os.fspath(source)
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
+    path = os.fsdecode(source) or "."
     try:
         return path, Path(path).read_bytes()
     except (OSError, ValueError) as error:

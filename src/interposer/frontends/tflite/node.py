@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Node"]
 
 FOLDED_ELEMENTS: Final = 4096
-"""Up to how many elements results of constants are computed at once: shapes, axes and the like."""
+"""Up to what size tensors are computed at once that follow from constants: shapes, axes and the like."""
 
 _FUSED: Final = {
     1: ("RELU", Activation(ActivationFunction.RELU)),
@@ -206,8 +206,8 @@ def _folded(
     arrays = [None if info is None else info.constant for info in infos]
     if any(info is not None and array is None for info, array in zip(infos, arrays, strict=True)):
         return None
-    elements = sum(info.num_elements for info in outputs)
-    if not op.pure or isinstance(elements, Dim) or not (whatever_size or elements <= FOLDED_ELEMENTS):
+    sizes = [info.num_elements for info in (*infos, *outputs) if info is not None]
+    if not op.pure or any(isinstance(size, Dim) or (size > FOLDED_ELEMENTS and not whatever_size) for size in sizes):
         return None
     try:
         return evaluate(op, arrays, infos, outputs)
