@@ -253,7 +253,8 @@ def _operation(op: ElementwiseUnary | Floor) -> UnaryOperation:
 
 def _computes_unary(op: ElementwiseUnary | Floor, info: KernelInfo) -> str | None:
     found = by_dtype(_UNARY, _operation(op), DataType.FLOAT32 if info.quantized else info.input.dtype)
-    return None if found else f"{_operation(op).name} of {info.input.dtype} is not defined"
+    sensible = not info.quantized or info.output.is_quantized
+    return None if found and sensible else f"{_operation(op).name} of {info.input.dtype} is not defined"
 
 
 @kernel(ElementwiseUnary, Floor, quantized=False, when=_computes_unary)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -47,8 +47,12 @@ def _per_channel(values: Array, axis: int, rank: int) -> Array:
     return np.reshape(values, shape)
 
 
-def _normalized(x: Array, mean: Array, variance: Array, eps: float) -> Array:
-    return (x - mean) / np.sqrt(variance + eps)
+def _standardized(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """Less the mean, and divided by the deviation, over some axes."""
+    if x.size == 0:
+        return x
+    standardized: Array = (x - x.mean(axis=axes, keepdims=True)) / np.sqrt(x.var(axis=axes, keepdims=True) + eps)
+    return standardized
 
 
 @kernel(BatchNormalization, when=(all_quantized, _of_reals))
@@ -62,7 +66,7 @@ def batch_normalization(
         _per_channel(real(values, info.at(index)), axis, x.ndim)
         for index, values in enumerate((mean, variance, beta, gamma), start=1)
     )
-    store(g * _normalized(real(x, info.input), m, v, op.eps) + b, info.output, out)
+    store(g * ((real(x, info.input) - m) / np.sqrt(v + op.eps)) + b, info.output, out)
 
 
 @kernel(InstanceNormalization, when=(all_quantized, _of_reals))
@@ -72,11 +76,9 @@ def instance_normalization(
     """Mean and variance over everything but batch and channels."""
     channels = channel_axis(op.data_layout, x.ndim)
     axes = tuple(axis for axis in range(1, x.ndim) if axis != channels)
-    values = real(x, info.input)
-    mean, variance = values.mean(axis=axes, keepdims=True), values.var(axis=axes, keepdims=True)
     scale = _per_channel(_given(gamma, 1, info, 1), channels, x.ndim)
     shift = _per_channel(_given(beta, 2, info, 0), channels, x.ndim)
-    store(scale * _normalized(values, mean, variance, op.eps) + shift, info.output, out)
+    store(scale * _standardized(real(x, info.input), axes, op.eps) + shift, info.output, out)
 
 
 @kernel(LayerNormalization, when=(all_quantized, _of_reals))
@@ -85,20 +87,20 @@ def layer_normalization(
 ) -> None:
     """Mean and variance over the last axes."""
     axes = tuple(range(op.axis % x.ndim, x.ndim))
-    values = real(x, info.input)
-    mean, variance = values.mean(axis=axes, keepdims=True), values.var(axis=axes, keepdims=True)
-    normalized = _normalized(values, mean, variance, op.eps)
+    normalized = _standardized(real(x, info.input), axes, op.eps)
     store(_given(gamma, 1, info, 1) * normalized + _given(beta, 2, info, 0), info.output, out)
 
 
-def _prescribed_length(op: L2Normalization, info: KernelInfo) -> str | None:
-    wanted = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quantization(2.0**-7, 128)}
-    if info.output.quantization == wanted.get(info.output.dtype, Quantization(1.0)):
-        return None
-    return "takes 8-bit results in steps of 1/128"
+_PRESCRIBED: Final = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quantization(2.0**-7, 128)}
 
 
-@kernel(L2Normalization, quantized=True, when=(all_quantized, one_scale_of_few_bits, _prescribed_length))
+def _prescribed(op: L2Normalization, info: KernelInfo) -> str | None:
+    wanted = _PRESCRIBED.get(info.output.dtype)
+    known = wanted is not None and wanted == info.output.quantization
+    return None if known else "takes 8-bit results in steps of 1/128"
+
+
+@kernel(L2Normalization, quantized=True, when=(all_quantized, one_scale_of_few_bits, _prescribed))
 def l2_normalization_in_integers(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
     """The zero point falls out of the length; the scale too, as it is in both numerator and denominator."""
     value = offset(x, info.input)
@@ -126,6 +128,8 @@ def _local_brightness(op: Normalization, info: KernelInfo) -> str | None:
 @kernel(Normalization, when=(all_quantized, _of_reals, _local_brightness))
 def local_response_normalization(op: Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
     """The window's sum of squares, one axis after the other."""
+    if x.size == 0:
+        return
     values = real(x, info.input)
     total = np.square(values)
     for axis in op.window_axes(x.ndim):

@@ -39,10 +39,12 @@ def precisely(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def all_quantized(op: object, info: KernelInfo) -> str | None:
-    """A kernel's rule: of the integer tensors all must be quantized, or none."""
+    """A kernel's rule: of the integer tensors all must be quantized, with 8 bits or more, or none."""
     tensors = (*zip(info.names, info.inputs, strict=False), ("output", info.output))
     integers = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.dtype.is_integer]
     for name, tensor in integers:
         if tensor.is_quantized != integers[0][1].is_quantized:
             return f"{name} is {'' if tensor.is_quantized else 'not '}quantized, unlike {integers[0][0]}"
+        if tensor.is_quantized and tensor.dtype.bits < 8:
+            return f"{name} is {tensor.dtype}; takes quantized tensors of 8 bits or more"
     return None
