@@ -10,7 +10,7 @@ DIGITS := examples/digits
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
 PYTEST  := $(RUN) -m pytest
-DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs README.md)
+DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs README.md CONTRIBUTING.md)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
