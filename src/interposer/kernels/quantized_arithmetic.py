@@ -112,7 +112,10 @@ def _sq_diff(a: Array, b: Array, info: KernelInfo) -> Ints:
 
 
 def _div(a: Array, b: Array, info: KernelInfo) -> Ints:
-    """Multiply by the reciprocal of the divisor; a quotient by zero counts as zero."""
+    """Multiply by the reciprocal of the divisor; a quotient by zero counts as zero.
+
+    So does one that is too small to show, where TFLite shifts by more bits than there are.
+    """
     factor = quantize_multiplier(scale32(info.at(0)) / (scale32(info.at(1)) * scale32(info.output)))
     dividend, divisor = np.broadcast_arrays(offset(a, info.at(0)), offset(b, info.at(1)))
     dividend, divisor = dividend * np.sign(divisor), np.maximum(np.abs(divisor), 1)
