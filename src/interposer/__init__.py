@@ -36,9 +36,12 @@ if TYPE_CHECKING:
     )
     from interposer.ir.network import Network
     from interposer.ir.optimized import OptimizedNetwork
-    from interposer.optimizer import OptimizerOptions, optimize
+    from interposer.optimizer.optimize import optimize
+    from interposer.optimizer.options import OptimizerOptions
     from interposer.runtime import CreationOptions, Runtime
-    from interposer.session import Limits, Model, default_runtime, load
+    from interposer.session.limits import Limits
+    from interposer.session.load import default_runtime, load
+    from interposer.session.model import Model
     from interposer.types import DataLayout, DataType, Quantization, TensorInfo, TensorShape
 
 _HOMES = {

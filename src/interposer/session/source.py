@@ -51,8 +51,11 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network:
 
 
 def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:
-    path = None if isinstance(source, bytes | bytearray | memoryview) else Path(source)
-    head = _head(path) if path is not None else bytes(source[:16])  # type: ignore[index]
+    if isinstance(source, bytes | bytearray | memoryview):
+        path, head = None, bytes(source[:16])
+    else:
+        path = Path(source)
+        head = _head(path)
     if head[4:8] == b"TFL3":
         return "tflite"
     named = path.suffix.lower().lstrip(".") if path is not None else ""
