@@ -11,7 +11,7 @@ from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.rearrange import Transpose
-from interposer.types import Quantization
+from interposer.types import Quantization, differ
 
 __all__: list[str] = []
 
@@ -24,8 +24,16 @@ def matmul(node: Node) -> Value:
 
 def _product(node: Node, a: Value, b: Value, quantization: Quantization | None = None) -> Value:
     """A product with a constant matrix is a layer of a neural network, and weights; any other one is just a product."""
-    op = FullyConnected(keep_dims=a.known.rank > 2) if _is_layer(a, b) else BatchMatMul()
-    return node.add(op, a, b, quantization=quantization)
+    if not _is_layer(a, b):
+        return node.add(BatchMatMul(), a, b, quantization=quantization)
+    _check_rows(a, b.known.shape[0])
+    return node.add(FullyConnected(keep_dims=a.known.rank > 2), a, b, quantization=quantization)
+
+
+def _check_rows(a: Value, size: int) -> None:
+    """A fully connected layer would take the elements for rows of any extent."""
+    if differ(a.known.shape[-1], size):
+        raise ParseError(f"a of shape {a.known.shape} has rows of {a.known.shape[-1]} elements, but b takes {size}")
 
 
 def _is_layer(a: Value, b: Value) -> bool:
@@ -67,6 +75,7 @@ def gemm(node: Node) -> Value:
     if c is not None and beta != 1:
         c = node.step(Multiplication(), c, node.scalar_like(beta, c))
     op = FullyConnected(transpose_weight_matrix=node.flag("transB"))
+    _check_rows(a, b.known.shape[1 - op.output_axis])
     if c is None or beta == 0:
         return node.add(op, a, b)
     bias = _bias(node, c, b.known.shape[op.output_axis])

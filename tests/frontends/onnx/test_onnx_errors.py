@@ -1,0 +1,157 @@
+"""What is wrong with a model is said at once: what, where, and what was expected."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.frontends.onnx import load
+from tests.frontends.onnx.models import model, single
+
+X = np.zeros((2, 3), np.float32)
+
+
+def node(kind, inputs, outputs, name=None, **attributes):
+    return helper.make_node(kind, inputs, outputs, name=name, **attributes)
+
+
+def error(given):
+    with pytest.raises(ParseError) as caught:
+        load(given)
+    return str(caught.value)
+
+
+def test_all_operators_that_are_not_supported_are_listed_at_once():
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("Einsum", ["a"], ["b"], "first", equation="ij->ji"),
+        node("Neg", ["b"], ["c"]),
+        node("Einsum", ["c"], ["d"], "second", equation="ij->ji"),
+        node("FusedMatMul", ["x", "x"], ["e"], "fused", domain="com.microsoft"),
+        node("Odd", ["x"], ["f"], "odd", domain="com.example"),
+        node("Pad", ["x", "pads"], ["g"], "pad"),
+        node("Add", ["d", "g"], ["y"]),
+    ]
+    given = model(
+        nodes, {"x": (2, 3), "pads": np.zeros(4, np.int64)}, domains=[helper.make_opsetid("com.microsoft", 1)]
+    )
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        load(given)
+    assert str(caught.value) == (
+        "operators that are not supported:"
+        "\n  - 2 x Einsum (opset 21; first as node 'first')"
+        "\n  - 1 x Pad (opset 21; first as node 'pad': its pads is no constant)"
+        "\n  - 1 x com.example.Odd (whose opset the model does not import; first as node 'odd')"
+        "\n  - 1 x com.microsoft.FusedMatMul (opset 1; first as node 'fused')"
+    )
+    assert caught.value.operators == {"Einsum": 2, "Pad": 1, "com.example.Odd": 1, "com.microsoft.FusedMatMul": 1}
+
+
+def test_a_path_stands_before_the_place(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(single("Einsum", X, equation="ij->ji").SerializeToString())
+    assert error(path).startswith(f"{path}: operators that are not supported:")
+    path.write_bytes(single("Flatten", X, axis=5).SerializeToString())
+    assert error(path) == f"{path}: node 'node' (Flatten): axis is 5, but the input has rank 2"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (b"", "the file is empty"),
+        (b"\x08", "this is no ONNX model, or it is damaged (protobuf: "),
+        (b"PK\x03\x04 some archive", "this is no ONNX model"),
+        (b"ir_version: eight", "this is no ONNX model, or it is damaged (textproto: "),
+        (b"\x08\x07", "this is no ONNX model: it has no graph"),
+        (helper.make_model(helper.make_graph([], "g", [], []), opset_imports=[]), None),
+    ],
+)
+def test_what_is_no_model_is_told(given, text):
+    if text is None:
+        del given.opset_import[:]
+        text = "this is no ONNX model: it imports no operator set"
+    assert error(given).startswith(text)
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path):
+    assert (
+        error(tmp_path / "absent.onnx")
+        == f"{tmp_path / 'absent.onnx'}: the file cannot be read: No such file or directory"
+    )
+    assert error(tmp_path) == f"{tmp_path}: the file cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs", "text"),
+    [
+        ([node("Relu", ["z"], ["y"], "r")], ["y"], "node 'r' takes the value 'z', which is not defined"),
+        ([node("Relu", ["x"], ["y"])], ["z"], "the output 'z' is not defined"),
+        ([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])], ["y"], "the value 'y' is defined twice"),
+        ([node("Relu", ["x"], ["x"])], ["x"], "the value 'x' is defined twice"),
+        (
+            [node("Add", ["x", "b"], ["a"], "p"), node("Neg", ["a"], ["b"], "q"), node("Neg", ["x"], ["y"])],
+            ["y"],
+            "nodes depend on themselves: 'p', 'q'",
+        ),
+        ([], [], "the graph has no outputs"),
+    ],
+)
+def test_graphs_that_are_none_are_told(nodes, outputs, text):
+    assert error(model(nodes, {"x": (2, 3)}, outputs)) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (single("Add", X), "node 'node' (Add): it has no input number 1"),
+        (single("Concat", X, X), "node 'node' (Concat): it needs the attribute 'axis'"),
+        (single("Concat", X, X, axis=1.0), "node 'node' (Concat): the attribute 'axis' is not an integer"),
+        (single("Concat", X, X[:, :2], axis=0), "inputs[1] has shape [2, 2]; expected [2, 3] but for axis 0"),
+        (single("MatMul", X, X), "a of shape [2, 3] has rows of 3 elements, but b takes 2"),
+        (single("Add", X, np.zeros((2, 4), np.float32)), "the shapes do not broadcast: a [2, 3] and b [2, 4]"),
+        (single("Reshape", X, np.array([4, -1])), "an input of shape [2, 3] cannot be given the shape"),
+        (single("Reshape", X, np.array([1] * 9)), "its shape has rank 9; ranks 0 to 8 are supported"),
+        (single("Reshape", X, np.array([2, 3, 0])), "its shape [2, 3, 0] copies an extent that the input of"),
+        (single("Squeeze", X, np.array([0])), "axis 0 of its input of shape [2, 3] has not the extent 1"),
+        (single("Transpose", X, perm=[0, 0]), "permutation is (0, 0); expected every axis of the input"),
+        (single("Slice", X, np.array([0]), np.array([1]), np.array([0]), np.array([0])), "or a step is 0"),
+        (single("Slice", X, np.array([0.5]), np.array([1])), "its starts is float64[1]; expected a list of integers"),
+        (single("Gather", X, np.array([2])), "index 2 is outside of an axis of extent 2"),
+        (single("Expand", X, np.array([3, 3])), "its input of shape [2, 3] cannot be broadcast to [3, 3]"),
+        (single("Pad", X, np.array([1, 1])), "it has 2 pads for 2 axes, in mode 'constant'"),
+        (single("Pad", X, np.array([-2, 0, -1, 0])), "leave nothing of the shape [2, 3]"),
+        (single("Split", X, np.array([1, 1]), outputs=3), "it has 3 outputs, but 2 sizes"),
+        (single("Conv", X, X), "its input has shape [2, 3] and its weights [2, 3]; expected one rank, 3 or more"),
+        (single("Gemm", np.zeros((2, 3, 4), np.float32), X), "a has shape [2, 3, 4] and b [2, 3]; expected rank 2"),
+        (single("Cast", X, to=99), "tensors of type 99 are not supported"),
+        (single("QuantizeLinear", X, np.float32(0), np.uint8(0)), "a scale must be positive and finite, not 0.0"),
+    ],
+)  # fmt: skip
+def test_nodes_that_break_the_rules_are_told_with_their_place(given, text):
+    found = error(given)
+    assert found.startswith("node 'node' (")
+    assert text in found
+
+
+def test_the_version_of_the_operators_must_be_one():
+    given = single("Relu", X)
+    given.opset_import[0].version = 0
+    assert error(given) == "operator set 'ai.onnx' is imported twice, or in no version"
+
+
+def test_without_onnx_it_is_said_what_to_install():
+    code = """
+import sys
+sys.modules["onnx"] = None
+from interposer.frontends.onnx import load
+from interposer.errors import MissingDependencyError
+try:
+    load("net.onnx")
+except MissingDependencyError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "reading ONNX files needs the package 'onnx': pip install 'interposer[onnx]'\n"

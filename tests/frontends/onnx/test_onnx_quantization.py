@@ -1,0 +1,183 @@
+"""Quantized models: what is computed in integers, and what by way of real numbers."""
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from interposer.errors import UnsupportedOperatorError
+from interposer.frontends.onnx import load
+from interposer.types import Quantization
+from tests.frontends.onnx.models import agree, model, ours, single, theirs
+
+RNG = np.random.default_rng(10)
+X = RNG.uniform(-3, 3, (2, 3, 4)).astype(np.float32)
+
+
+def kinds(given):
+    return [layer.kind for layer in load(given) if layer.kind not in {"Input", "Output", "Constant"}]
+
+
+@pytest.mark.parametrize(("dtype", "point"), [(np.uint8, 100), (np.int8, -5), (np.int16, 7), (np.uint16, 30000)])
+def test_real_numbers_become_integers_rounded_to_even(dtype, point):
+    x = np.float32([-1e9, -0.75, -0.25, 0.25, 0.75, 1.25, 1e9])
+    given = single("QuantizeLinear", x, np.float32(0.5), dtype(point))
+    agree(given, x)
+    [layer] = [layer for layer in load(given) if layer.kind == "Quantize"]
+    assert layer.output.known.quantization == Quantization(0.5, point)
+
+
+def test_every_channel_may_have_its_own_scale():
+    scale, point = np.float32([0.1, 0.2, 0.3]), np.uint8([0, 128, 7])
+    agree(single("QuantizeLinear", X, scale, point, axis=1), X)
+    codes = RNG.integers(0, 256, (2, 3, 4)).astype(np.uint8)
+    agree(single("DequantizeLinear", codes, scale, point, axis=-2), codes)
+
+
+def test_an_input_that_is_dequantized_is_quantized():
+    codes = np.arange(6, dtype=np.uint8)
+    given = single("DequantizeLinear", codes, np.float32(0.5), np.uint8(3))
+    agree(given, codes)
+    network = load(given)
+    assert network.inputs[0].output.known.quantization == Quantization(0.5, 3)
+    assert kinds(given) == ["Dequantize"]
+
+
+def test_an_input_with_two_meanings_is_plain_integers():
+    codes = np.arange(6, dtype=np.uint8)
+    nodes = [helper.make_node("DequantizeLinear", ["x", f"s{i}"], [f"y{i}"]) for i in range(2)]
+    given = model(nodes, {"x": codes}, ["y0", "y1"], {"s0": np.float32(0.5), "s1": np.float32(2.0)})
+    agree(given, codes)
+    assert load(given).inputs[0].output.known.quantization is None
+    assert "Dequantize" not in kinds(given)
+
+
+def test_stored_weights_stay_stored():
+    codes = RNG.integers(-128, 128, (4, 5)).astype(np.int8)
+    node = helper.make_node("DequantizeLinear", ["w", "scale"], ["real"], axis=1)
+    product = helper.make_node("MatMul", ["x", "real"], ["y"])
+    x, scale = RNG.uniform(-1, 1, (2, 4)).astype(np.float32), RNG.uniform(0.1, 1, 5).astype(np.float32)
+    given = model([node, product], {"x": x}, constants={"w": codes, "scale": scale})
+    agree(given, x, atol=1e-4)
+    assert kinds(given)[0] == "Dequantize"
+
+
+def test_integers_without_a_known_scale_are_converted_by_arithmetic():
+    codes = np.arange(-3, 5, dtype=np.int32)
+    add = helper.make_node("Add", ["x", "x"], ["sum"])
+    node = helper.make_node("DequantizeLinear", ["sum", "scale", "point"], ["y"])
+    given = model([add, node], {"x": codes}, constants={"scale": np.float32(0.5), "point": np.int32(2)})
+    agree(given, codes)
+    assert "Dequantize" not in kinds(given)
+
+
+def test_arithmetic_on_stored_integers_is_on_integers():
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["codes"]),
+        helper.make_node("Add", ["codes", "codes"], ["sum"]),
+        helper.make_node("Transpose", ["codes"], ["moved"]),
+        helper.make_node("DequantizeLinear", ["moved", "scale", "point"], ["real"]),
+    ]
+    constants = {"scale": np.float32(0.1), "point": np.uint8(20)}
+    x = np.float32([[0.5, 1.0, -0.5]])
+    given = model(nodes, {"x": x}, ["sum", "real"], constants)
+    agree(given, x)
+    assert kinds(given) == ["Quantize", "Cast", "Cast", "Addition", "Transpose", "Dequantize"]
+
+
+def quantized_convolution(point=3, weights_type=np.int8, per_channel=True, declared=True):
+    x = RNG.integers(0, 256, (1, 4, 5, 6)).astype(np.uint8)
+    w = RNG.integers(0, 100, (6, 4, 3, 3)).astype(weights_type)
+    scale = RNG.uniform(0.01, 0.02, 6).astype(np.float32) if per_channel else np.float32(0.015)
+    constants = {
+        "xs": np.float32(0.05), "xz": np.uint8(point), "w": w, "ws": scale, "wz": np.zeros(scale.shape, weights_type),
+        "ys": np.float32(4.0), "yz": np.uint8(20), "b": RNG.integers(-999, 999, 6).astype(np.int32),
+    }  # fmt: skip
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    first = [] if declared else [helper.make_node("Add", ["x", "one"], ["more"])]
+    names[0] = "x" if declared else "more"
+    node = helper.make_node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1], strides=[2, 1])
+    return model([*first, node], {"x": x}, constants=constants | {"one": np.uint8(1)}), x
+
+
+@pytest.mark.parametrize(("weights_type", "per_channel"), [(np.int8, True), (np.uint8, False)])
+def test_a_quantized_convolution_is_computed_in_integers(weights_type, per_channel):
+    given, x = quantized_convolution(weights_type=weights_type, per_channel=per_channel)
+    assert kinds(given) == ["Convolution2d"]
+    difference = ours(given, x)[0].astype(int) - theirs(given, x)[0]
+    assert np.abs(difference).max() <= 1  # rounding differs, as TFLite's goes twice
+
+
+def test_a_quantized_convolution_of_plain_integers_goes_by_way_of_real_numbers():
+    given, x = quantized_convolution(declared=False)
+    assert "Quantize" in kinds(given)
+    difference = ours(given, x)[0].astype(int) - theirs(given, x)[0]
+    assert np.abs(difference).max() <= 1
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_a_quantized_product_of_matrices(rank):
+    a = RNG.integers(0, 256, (2, 3, 4)[3 - rank :]).astype(np.uint8)
+    b = RNG.integers(0, 256, (4, 5)).astype(np.uint8)
+    scales = [np.float32(0.01), np.uint8(100)]
+    given = single("QLinearMatMul", a, *scales, b, np.float32(0.02), np.uint8(50), np.float32(0.1), np.uint8(128))
+    assert kinds(given) == ["FullyConnected"]
+    difference = ours(given, a)[0].astype(int) - theirs(given, a)[0]
+    assert np.abs(difference).max() <= 1
+
+
+def test_integer_products_and_convolutions_keep_all_bits():
+    a, b = RNG.integers(0, 256, (3, 300)).astype(np.uint8), RNG.integers(-128, 128, (300, 4)).astype(np.int8)
+    agree(single("MatMulInteger", a, b, np.uint8(12), np.int8(3)), a)
+    x, w = RNG.integers(0, 256, (1, 2, 5, 5)).astype(np.uint8), RNG.integers(0, 256, (3, 2, 3, 3)).astype(np.uint8)
+    agree(single("ConvInteger", x, w, np.uint8(7), np.uint8(9), pads=[1, 1, 1, 1]), x)
+
+
+def test_quantization_by_the_range_of_the_data():
+    x = np.float32([0, 2, -3, -2.5, 1.34, 0.5])
+    agree(single("DynamicQuantizeLinear", x, outputs=3, opset=21), x)
+
+
+def test_equal_quantizations_are_joined_and_others_are_joined_as_integers():
+    for scale in (0.5, 0.25):
+        nodes = [
+            helper.make_node("QuantizeLinear", ["x", "s0", "z"], ["a"]),
+            helper.make_node("QuantizeLinear", ["x", "s1", "z"], ["b"]),
+            helper.make_node("Concat", ["a", "b"], ["y"], axis=0),
+        ]
+        constants = {"s0": np.float32(0.5), "s1": np.float32(scale), "z": np.uint8(9)}
+        x = np.float32([1, 2, 3])
+        given = model(nodes, {"x": x}, constants=constants)
+        agree(given, x)
+        assert ("Cast" in kinds(given)) == (scale != 0.5)
+
+
+@pytest.mark.parametrize("to", ["FLOAT8E4M3FN", "FLOAT8E5M2", "BFLOAT16", "FLOAT16", "INT4", "UINT4"])
+def test_casts_to_narrow_types(to):
+    from onnx import TensorProto
+
+    x = np.float32([0.3, -7.6, 5.2, 500.0, -6e4, 3.0])
+    given = single("Cast", x, to=getattr(TensorProto, to))
+    [found], [expected] = ours(given, x), theirs(given, x)
+    if isinstance(expected, np.ndarray) and to not in {"INT4", "UINT4"}:
+        np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32))
+    assert found.dtype.name.lower() == expected.dtype.name.lower()
+
+
+def test_a_scale_that_is_computed_is_not_supported():
+    node = helper.make_node("QuantizeLinear", ["x", "scale"], ["y"])
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        load(model([node], {"x": (3,), "scale": ()}))
+    assert caught.value.notes == {
+        "QuantizeLinear": "opset 21; first as node 'QuantizeLinear_0': its scale is no constant"
+    }
+
+
+def test_four_bit_weights_are_unpacked():
+    import ml_dtypes
+
+    codes = np.array([[1, -8, 7], [0, -1, 3]]).astype(ml_dtypes.int4)
+    given = single("Identity", np.float32([1.0]))
+    node = helper.make_node("DequantizeLinear", ["w", "s"], ["y"])
+    given.graph.node[0].CopyFrom(node)
+    given.graph.initializer.extend([numpy_helper.from_array(codes, "w"), numpy_helper.from_array(np.float32(0.5), "s")])
+    assert ours(given, np.float32([1.0]))[0].tolist() == [[0.5, -4, 3.5], [0, -0.5, 1.5]]

@@ -1,0 +1,87 @@
+"""Resizing: every way to find places, by our own operator or without it, against ONNX's reference evaluator."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from interposer.errors import UnsupportedOperatorError
+from interposer.frontends.onnx import load
+from tests.frontends.onnx.models import agree, single
+
+X = np.random.default_rng(9).uniform(-3, 3, (1, 2, 4, 6)).astype(np.float32)
+MODES = ["align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"]
+NEAREST = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+
+
+def kinds(given):
+    return [layer.kind for layer in load(given) if layer.kind not in {"Input", "Output", "Constant"}]
+
+
+@pytest.mark.parametrize(("places", "nearest"), list(itertools.product(MODES, NEAREST)))
+def test_the_nearest_pixel_is_the_one_meant(places, nearest):
+    common = {"coordinate_transformation_mode": places, "nearest_mode": nearest}
+    agree(single("Resize", X, None, None, np.array([1, 2, 7, 5]), **common), X)
+    agree(single("Resize", X, None, np.float32([1, 1, 2, 0.5]), **common), X)
+
+
+@pytest.mark.parametrize(("places", "mode"), list(itertools.product(MODES, ["linear", "cubic"])))
+def test_pixels_are_mixed_as_meant(places, mode):
+    common = {"coordinate_transformation_mode": places, "mode": mode}
+    agree(single("Resize", X, None, None, np.array([1, 2, 7, 5]), **common), X, atol=1e-5)
+    agree(single("Resize", X, None, np.float32([1, 1, 0.6, 1.7]), **common), X, atol=1e-5)
+
+
+@pytest.mark.parametrize("attributes", [{"exclude_outside": 1}, {"cubic_coeff_a": -0.5}])
+def test_cubic_mixing_has_its_own_attributes(attributes):
+    agree(single("Resize", X, None, np.float32([1, 1, 2, 0.8]), mode="cubic", **attributes), X, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+def test_the_aspect_ratio_may_be_kept(policy):
+    given = single("Resize", X, None, None, np.array([7, 7]), axes=[2, 3], keep_aspect_ratio_policy=policy)
+    agree(given, X)
+
+
+@pytest.mark.parametrize("scales", [[2, 1, 1, 1], [1, 1.5, 1, 2]])
+def test_any_axis_may_change(scales):
+    agree(single("Resize", X, None, np.float32(scales), mode="linear"), X, atol=1e-5)
+    agree(single("Resize", X, None, np.float32(scales)), X)
+
+
+def test_what_our_operator_means_becomes_our_operator():
+    double = np.float32([1, 1, 2, 2])
+    assert kinds(single("Resize", X, None, double)) == ["Resize"]
+    assert kinds(single("Resize", X, None, double, mode="linear")) == ["Resize"]
+    corners = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    assert kinds(single("Resize", X, None, double, **corners)) == ["Resize"]
+    assert kinds(single("Upsample", X, double, opset=9)) == ["Resize"]
+    assert kinds(single("Resize", X, None, double, nearest_mode="ceil")) == ["Gather", "Gather"]
+    assert kinds(single("Resize", X, None, double, mode="cubic")) == ["BatchMatMul", "BatchMatMul"]
+    assert kinds(single("Resize", X, None, np.float32([1, 1, 1, 1]))) == []
+
+
+@pytest.mark.parametrize(
+    ("operands", "attributes", "reason"),
+    [
+        (
+            [None, None, np.array([1, 2, 2**40, 6])],
+            {},
+            "it makes 1099511627776 out of 4 along axis 2",
+        ),
+        (
+            [None, np.float32([1, 1, 0.5, 1])],
+            {"antialias": 1, "mode": "linear"},
+            "it smooths when making smaller (antialias)",
+        ),
+        (
+            [None, np.float32([1, 1, 2, 2])],
+            {"coordinate_transformation_mode": "tf_crop_and_resize"},
+            "its coordinate_transformation_mode is 'tf_crop_and_resize'",
+        ),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused(operands, attributes, reason):
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        load(single("Resize", X, *operands, **attributes))
+    assert caught.value.notes == {"Resize": f"opset 21; first as node 'node': {reason}"}
