@@ -128,9 +128,11 @@ def test_an_unavailable_backend_is_an_error_with_its_reason(registry: BackendReg
 def test_a_backend_that_is_not_available_is_logged_once(
     registry: BackendRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(3):
-        registry.available()
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            registry.available()
     assert caplog.messages == ["backend Missing (a test) is not available: there is no such device"]
+    assert caplog.records[0].levelname == "INFO"
 
 
 def test_a_backend_can_be_removed_and_registered_again(registry: BackendRegistry) -> None:

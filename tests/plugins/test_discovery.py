@@ -93,7 +93,8 @@ def test_a_broken_backend_is_a_record_with_its_reason_and_one_line_in_the_log(
         "capabilities": {},
     }
     line = f"backend {backend} (entry point of broken-backends) is not available: {reason}"
-    assert discovery.stderr.splitlines().count(line) == 1
+    says_so_itself = backend == "Unavailable"
+    assert discovery.stderr.splitlines().count(line) == (0 if says_so_itself else 1)
 
 
 @pytest.mark.parametrize(

@@ -215,14 +215,20 @@ def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
 
 
 def _made(backend_id: str, entry: _Entry) -> Backend | str:
+    level = logging.WARNING
     try:
         backend = entry.load()()
-        reason = _fault(backend_id, backend) or _why_unavailable(backend)
+        reason = _fault(backend_id, backend)
+        if reason is None:
+            reason, level = backend.unavailable(), logging.INFO
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
     if reason is None:
         return backend
-    _log.warning("backend %s (%s) is not available: %s", backend_id, entry.source, reason)
+    if not isinstance(reason, str):
+        reason = f"unavailable() gave {reason!r}; expected a reason, or None where the backend works"
+        level = logging.WARNING
+    _log.log(level, "backend %s (%s) is not available: %s", backend_id, entry.source, reason)
     return reason
 
 
@@ -243,13 +249,6 @@ def _version_fault(version: object) -> str | None:
             here = ".".join(map(str, API_VERSION))
             return None if fits else f"it needs version {major}.{minor} of the backend interface; this is {here}"
     return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"
-
-
-def _why_unavailable(backend: Backend) -> str | None:
-    reason = backend.unavailable()
-    if reason is not None and not isinstance(reason, str):
-        return f"unavailable() gave {reason!r}; expected a reason, or None where the backend works"
-    return reason
 
 
 @cache

@@ -155,7 +155,6 @@ def _messages(debug: bool) -> Iterator[None]:
         logger.setLevel(logging.DEBUG)
     else:
         handler.setFormatter(_OneLine())
-        handler.addFilter(_is_news)
         handler.setLevel(logging.WARNING)
     logger.addHandler(handler)
     try:
@@ -163,11 +162,6 @@ def _messages(debug: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """False for backends that are absent: commands say so where one was asked for, and ``backends`` lists them."""
-    return not (record.name == "interposer.backend" and "is not available" in record.msg)
 
 
 def _discard_output() -> None:

@@ -72,5 +72,10 @@ def _ids(preferences: Iterable[object]) -> list[str]:
 
 
 def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
-    why = "; ".join(f"{one.id}: {one.reason}" for one in absent) or "no backend is registered"
+    why = "; ".join(f"{one.id}: {one.reason}" for one in absent) or _all_absent(device_spec)
     return f"{why} (available: {', '.join(device_spec.supported_backends) or 'none'})"
+
+
+def _all_absent(device_spec: DeviceSpec) -> str:
+    found = [one for one in device_spec.registry.records() if not one.available]
+    return "; ".join(f"{one.id}: {one.reason}" for one in found) or "no backend is registered"
