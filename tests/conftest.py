@@ -1,8 +1,12 @@
-"""What all tests share: the skipping of those that need CpuRef where that backend is absent."""
+"""What all tests share: no clocks, and the skipping of those that need CpuRef where that backend is absent."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where that backend is absent or disabled"
 

@@ -115,6 +115,15 @@ def test_comments_and_line_breaks_within_brackets_may_be_added_by_hand():
     assert print_graph(parse_graph(text)) == text_of("%x = Input(binding_id=1) : float32[1, 2]", 'Output %x as "y"')
 
 
+def test_absent_operands_are_told_only_before_others():
+    graph = Graph()
+    x = graph.add(Input(), name="x").output
+    y = graph.add(StandIn(), [None, x, None], name="y")
+    graph.set_input(y, 2, None)
+    assert print_graph(graph) == text_of("%x = Input", "%y = StandIn _, %x")
+    assert_read_back(graph)
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 

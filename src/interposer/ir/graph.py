@@ -177,6 +177,8 @@ class Graph:
     ) -> Layer:
         """Append a layer. `outputs` are declared infos; a name that is taken gets a number behind it.
 
+        Absent inputs behind the last one that is there are left out.
+
         Raises:
             InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or something
                 that is no value, info or name.
@@ -195,7 +197,8 @@ class Graph:
         layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))
         self._layers[layer.guid] = layer
         for index, value in enumerate(inputs):
-            self.set_input(layer, index, value)
+            if value is not None:
+                self.set_input(layer, index, value)
         return layer
 
     def _check_own(self, value: Value | None) -> None:

@@ -68,7 +68,7 @@ class _Printer:
         return f"({', '.join(shown)})" if shown else ""
 
     def tail(self, layer: Layer) -> Iterable[str]:
-        yield ", ".join("_" if value is None else _value(value) for value in layer.inputs)
+        yield ", ".join(_operands(layer))
         if layer.backend is not None:
             yield f"@{_word(layer.backend)}"
         if layer.hint is not None:
@@ -150,6 +150,14 @@ def _word(text: str | None) -> str:
     if text is None:
         return "?"
     return text if _WORD.fullmatch(text) else _quoted(text)
+
+
+def _operands(layer: Layer) -> list[str]:
+    """Absent ones behind the last one that is there say nothing."""
+    shown = ["_" if value is None else _value(value) for value in layer.inputs]
+    while shown and shown[-1] == "_":
+        shown.pop()
+    return shown
 
 
 def _value(value: Value) -> str:

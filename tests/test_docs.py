@@ -1,0 +1,62 @@
+"""The examples in the documentation and in docstrings run, and links in the documentation lead somewhere."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from interposer.errors import MissingDependencyError
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
+EXAMPLES = [page for page in PAGES if ">>> " in page.read_text(encoding="utf-8")]
+MODULES = [path for path in sorted((ROOT / "src").rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.REPORT_NDIFF
+
+
+def from_root(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    try:
+        return importlib.import_module(".".join(part for part in parts if part != "__init__"))
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=from_root)
+def test_the_examples_on_a_page_run(page):
+    found = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    assert found.attempted
+    assert not found.failed
+
+
+@pytest.mark.parametrize("path", MODULES, ids=from_root)
+def test_the_examples_in_docstrings_run(path):
+    assert not doctest.testmod(module_of(path), optionflags=FLAGS).failed
+
+
+def anchors(page):
+    titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=from_root)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target):
+            file, _, anchor = target.partition("#")
+            there = page.parent / file if file else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), target
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+    assert [page.name for page in pages if f"]({page.name})" not in index] == []
