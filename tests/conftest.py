@@ -1,14 +1,10 @@
-"""What all tests share: no clocks, and the skipping of those that need CpuRef where that backend is absent."""
+"""What all tests share: those that need CpuRef are skipped where the environment disables it, and only there."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
-MARKER = "needs_cpuref: runs networks on CpuRef; skipped where that backend is absent or disabled"
+MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,17 +12,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    marked = [item for item in items if item.get_closest_marker("needs_cpuref")]
-    reason = _why_absent() if marked else None
-    for item in marked if reason is not None else ():
-        item.add_marker(pytest.mark.skip(reason=f"CpuRef is absent: {reason}"))
+    from interposer.config import DISABLED_BACKENDS, disabled_backends
 
-
-def _why_absent() -> str | None:
-    from interposer.backend import DeviceSpec
-    from interposer.errors import UnknownBackendError
-
-    try:
-        return DeviceSpec.default().registry.reason_absent("CpuRef")
-    except UnknownBackendError as error:
-        return str(error)
+    if "CpuRef" not in disabled_backends():
+        return
+    skip = pytest.mark.skip(reason=f"{DISABLED_BACKENDS} disables CpuRef")
+    for item in items:
+        if item.get_closest_marker("needs_cpuref"):
+            item.add_marker(skip)

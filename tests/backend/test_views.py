@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 
 from interposer import Network, OptimizedNetwork, OptimizerOptions, Runtime, TensorInfo, optimize
-from interposer.backend import Backend, Failure, OptimizationViews, Options, SubgraphView, Substitution
+from interposer.backend import Backend, Failure, KernelTable, OptimizationViews, Options, SubgraphView, Substitution
 from interposer.ir.graph import Graph
 from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
+    ConvertFp16ToFp32,
+    ConvertFp32ToFp16,
     Input,
     Multiplication,
     Output,
     PreCompiled,
     Subtraction,
 )
+from interposer.types import DataType
 from tests.devices import Sums, sums
 
 INFO = TensorInfo((3,))
@@ -227,3 +230,50 @@ def test_chains_find_what_can_be_fused() -> None:
     view = SubgraphView(made.graph, made.graph)
     assert [[layer.name for layer in run] for run in view.chains(Addition, Activation)] == [["a", "b"]]
     assert view.chains(Activation, Subtraction) == []
+
+
+# --- layers that come in late -----------------------------------------------------------------------------------------
+
+conversions = KernelTable()
+conversions(ConvertFp16ToFp32, ConvertFp32ToFp16)(lambda op, x: x)
+halves = KernelTable()
+halves(Addition, dtypes={DataType.FLOAT16})(lambda op, a, b: a + b)
+
+
+class Converting(Backend):
+    id: ClassVar = "Converting"
+    kernels: ClassVar = conversions
+
+
+class Halves(Backend):
+    """Says that it adds halves, and then gives the additions back."""
+
+    id: ClassVar = "Halves"
+    kernels: ClassVar = halves
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        return OptimizationViews.all_failed(view, "too small")
+
+
+def test_no_claim_is_made_for_backends_that_were_not_asked_about_a_late_layer(runtime: Runtime) -> None:
+    made = Network()
+    x = made.add_input_layer(0, TensorInfo((3,), "float16"), name="x")
+    made.add_output_layer(0, made.add_layer(Addition(), x, x, name="sum"))
+    for backend in (Halves, Converting):
+        runtime.registry.register(backend.id, backend)
+    result = optimize(made, ["Halves", "Converting", "Sums"], runtime.device_spec)
+    verdicts = {
+        (row.layer, verdict.backend): verdict.reasons for row, others in result.explain().rows for verdict in others
+    }
+    late = ("was not asked, as the layer came in while others were given back",)
+    assert verdicts == {
+        ("sum", "Halves"): ("too small",),
+        ("sum", "Converting"): ("no kernel for Addition",),
+        ("convert_fp16_to_fp32-0-sum", "Halves"): ("no kernel for ConvertFp16ToFp32",),
+        ("convert_fp16_to_fp32-0-sum", "Sums"): late,
+        ("convert_fp32_to_fp16-0-sum", "Halves"): ("no kernel for ConvertFp32ToFp16",),
+        ("convert_fp32_to_fp16-0-sum", "Sums"): late,
+    }
+    half = np.float16([1, 2, 3])
+    found = runtime.enqueue_workload(runtime.load_network(result), {0: half})[0]
+    np.testing.assert_array_equal(found, half + half)

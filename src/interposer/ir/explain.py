@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Verdict"]
 
 COULD: Final = "could, ranked lower"
+LATE: Final = ("was not asked, as the layer came in while others were given back",)
 _TITLES: Final = ("layer", "operator", "backend", "runs in", "stands also for", "refused by")
 _ALWAYS: Final = 3
 
@@ -159,5 +160,5 @@ def _verdicts(
         if backend == placement.backend:
             continue
         refusal = refusals.get((placement.layer, backend))
-        reasons = refusal.reasons if refusal is not None else optimized.ask(backend).get(placement.layer, ())
+        reasons = refusal.reasons if refusal is not None else optimized.ask(backend).get(placement.layer, LATE)
         yield Verdict(backend, reasons)
