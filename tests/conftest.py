@@ -1,8 +1,12 @@
-"""What all tests share: those that need CpuRef are skipped where the environment disables it, and only there."""
+"""What all tests share: no clocks; those that need CpuRef are skipped where the environment disables it, only there."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # how long a test takes says nothing on a busy machine
+settings.load_profile("untimed")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"
 

@@ -29,7 +29,8 @@ def module_of(path):
 
 
 @pytest.mark.parametrize("page", EXAMPLES, ids=from_root)
-def test_the_examples_on_a_page_run(page):
+def test_the_examples_on_a_page_run(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
     found = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
     assert found.attempted
     assert not found.failed
