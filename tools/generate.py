@@ -332,7 +332,8 @@ def _result_row(result: Result) -> tuple[str, ...]:
     types = types_text(result.dtypes)
     if result.dtypes is None and result.dtype_of:
         types = f"that of `{result.dtype_of}`"
-    return (f"`{result.name}`", _rank(result.rank), types, "any number" if result.variadic else "", result.doc)
+    notes = ["any number"] * result.variadic + ["shape may depend on data"] * result.dynamic
+    return (f"`{result.name}`", _rank(result.rank), types, ", ".join(notes), result.doc)
 
 
 def _count(operand: Operand) -> str:
