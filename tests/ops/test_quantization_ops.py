@@ -1,0 +1,47 @@
+"""Types and faults of operators that change how numbers are stored."""
+
+import pytest
+
+from interposer.errors import InvalidArgumentError
+from interposer.ops import Cast, ConvertFp32ToBf16, Dequantize, FakeQuantization, Quantize
+from interposer.types import DataType, Quantization, TensorInfo
+
+Q = Quantization(0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "expected"),
+    [
+        (Quantize(), TensorInfo((2,)), TensorInfo((2,), "uint8")),
+        (Quantize(DataType.INT8), TensorInfo((2,), "uint8", Q), TensorInfo((2,), "int8")),
+        (Dequantize(), TensorInfo((2,), "uint8", Q), TensorInfo((2,))),
+        (Dequantize(DataType.FLOAT16), TensorInfo((2,), "uint8", Q), TensorInfo((2,), "float16")),
+        (Cast(DataType.INT64), TensorInfo((2,), "uint8", Q), TensorInfo((2,), "int64")),
+        (ConvertFp32ToBf16(), TensorInfo((2,)), TensorInfo((2,), "bfloat16")),
+        (FakeQuantization(), TensorInfo((2,), "float16"), TensorInfo((2,), "float16")),
+    ],
+)
+def test_the_type_of_the_result_is_that_of_the_operator(op, given, expected):
+    assert op.violations(given) == []
+    assert op.infer_infos(given) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "fault"),
+    [
+        (Quantize(), TensorInfo((2,), "int32"), "input is int32 and not quantized; expected real numbers"),
+        (
+            Dequantize(),
+            TensorInfo((2,), "int8"),
+            "input is int8 without scale and zero point; expected a quantized tensor",
+        ),
+        (FakeQuantization(1.0, 2.0), TensorInfo((2,)), "the range is 1 to 2; expected one around zero"),
+    ],
+)
+def test_inputs_that_cannot_be_meant_are_named(op, given, fault):
+    assert op.violations(given) == [fault]
+
+
+def test_a_tensor_cannot_be_quantized_to_floats():
+    with pytest.raises(InvalidArgumentError, match=r"^Quantize: dtype is float32; expected one of int16, int32, "):
+        Quantize(DataType.FLOAT32)
