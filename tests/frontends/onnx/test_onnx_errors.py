@@ -35,9 +35,8 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         node("Pad", ["x", "pads"], ["g"], "pad"),
         node("Add", ["d", "g"], ["y"]),
     ]
-    given = model(
-        nodes, {"x": (2, 3), "pads": np.zeros(4, np.int64)}, domains=[helper.make_opsetid("com.microsoft", 1)]
-    )
+    inputs = {"x": (2, 3), "pads": np.zeros(4, np.int64)}
+    given = model(nodes, inputs, ["y", "e", "f"], domains=[helper.make_opsetid("com.microsoft", 1)])
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(given)
     assert str(caught.value) == (

@@ -87,6 +87,16 @@ def test_what_nobody_asks_for_is_left_out():
     ]  # fmt: skip
 
 
+def test_what_no_output_depends_on_need_not_be_supported():
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Unheard", ["x"], ["unused"])]
+    assert len(load(model(nodes, {"x": (2,)}))) == 3
+
+
+def test_nodes_of_one_name_are_told_apart_by_numbers():
+    nodes = [helper.make_node("Neg", [a], [b], name="n") for a, b in ("xs", "st", "ty")]
+    assert [layer.name for layer in load(model(nodes, {"x": (2,)}))] == ["x", "n", "n_1", "n_2", "y"]
+
+
 def test_nodes_may_stand_in_any_order():
     given = chain("Relu", "Neg", "Abs")
     nodes = list(given.graph.node)

@@ -45,6 +45,7 @@ class Importer:
         self._notes: dict[str, str] = {}
         self._reserved: set[str] = set()
         self._numbers: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
 
     def reserve(self, names: set[str]) -> None:
         """Keep these names for layers to come: no node gets one of them."""
@@ -183,7 +184,10 @@ class Importer:
         return None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)
 
     def _name(self, wanted: str) -> str:
-        return f"{wanted}/layer" if wanted in self._reserved else wanted
+        """The name, or with a number behind it from the second time on."""
+        name = f"{wanted}/layer" if wanted in self._reserved else wanted
+        self._used[name] += 1
+        return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
 
     def _settled(self, value: Value) -> Value:
         """A value that inference knows already, such as a shape, becomes a constant."""

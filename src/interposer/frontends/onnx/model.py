@@ -65,7 +65,7 @@ def _network(document: Document, shapes: Mapping[str, ShapeArgument]) -> Network
     for number, (name, info) in enumerate(Bindings(shapes).infos(inputs)):
         quantized = info.with_quantization(claims.get(name)) if info.dtype in QUANTIZABLE else info
         importer.define(name, network.add_input_layer(number, quantized, name=name).output)
-    importer.convert(_in_running_order(graph.node))
+    importer.convert(_in_running_order(graph))
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.value(output.name), name=output.name)
     network.graph.erase_dead()
@@ -117,13 +117,25 @@ def _twice(names: Sequence[str], kind: str) -> Iterator[str]:
         seen.add(name)
 
 
-def _in_running_order(nodes: Sequence[Message]) -> list[Message]:
-    """The nodes, producers first; the format asks for that order, but not every file keeps to it."""
+def _in_running_order(graph: Message) -> list[Message]:
+    """The nodes that the outputs depend on, producers first: not every file keeps to that order."""
+    nodes = graph.node
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     needs = [{producers[name] for name in node.input if name in producers} for node in nodes]
-    if all(need < index for index, group in enumerate(needs) for need in group):
-        return list(nodes)
-    return [nodes[index] for index in _sorted(needs, nodes)]
+    sorted_already = all(need < index for index, group in enumerate(needs) for need in group)
+    order = range(len(nodes)) if sorted_already else _sorted(needs, nodes)
+    used = _reached([producers[output.name] for output in graph.output if output.name in producers], needs)
+    return [nodes[index] for index in order if index in used]
+
+
+def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
+    reached: set[int] = set()
+    while pending:
+        index = pending.pop()
+        if index not in reached:
+            reached.add(index)
+            pending += needs[index]
+    return reached
 
 
 def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
