@@ -67,6 +67,12 @@ class Backend:
     """A `BackendId`; a text that a subclass gives becomes one."""
     kernels: ClassVar[KernelTable] = KernelTable()
     capabilities: ClassVar[Capabilities] = Capabilities()
+    """What it says of itself, by name.
+
+    Only a backend with ``DynamicShapes`` is offered layers with tensors whose shapes depend on data: it answers for
+    them while extents are unknown and makes their workloads in the middle of a run; these take tensors in ordinary
+    memory (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape.
+    """
     api_version: ClassVar[tuple[int, int]] = API_VERSION
     version: ClassVar[str] = ""
     """Version of the backend itself, for people."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntFlag
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from interposer.errors import BackendContractError
-from interposer.types import Array, TensorInfo
+from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["ALIGNMENT", "ArenaMemoryManager", "ArrayHandle", "MemoryManager", "MemorySource", "TensorHandle"]
 
@@ -36,6 +36,9 @@ class TensorHandle(ABC):
     run, in running order and once each, so that a memory manager can let tensors share memory; real memory is there
     once the manager is acquired. A handle without a manager gets memory of its own in `allocate`. Every `map` is
     followed by an `unmap`; a tensor that goes into a layer twice is mapped twice at a time.
+
+    A tensor whose shape depends on data has a handle of its own in every run, whose `info` has unknown extents until
+    the workload that gives it has called `resize`.
     """
 
     def __init__(self, info: TensorInfo) -> None:
@@ -46,6 +49,14 @@ class TensorHandle(ABC):
 
     def allocate(self) -> None:
         """End the tensor's life in the memory plan, or give it memory of its own where it has no manager."""
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Get memory for a tensor whose shape was only found by computing it; `info` knows the shape from then on.
+
+        Raises:
+            BackendContractError: the tensor has another shape, or the handle cannot do this.
+        """
+        raise BackendContractError(f"the handle of {self.info} cannot be given the shape {list(shape)}")
 
     @abstractmethod
     def map(self) -> Array:
@@ -122,6 +133,14 @@ class ArrayHandle(TensorHandle):
             self._manager.end(self)
         elif self._array is None:
             self._array = np.empty(tuple(self.info.shape), self.info.dtype.numpy)
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Make an array of the shape, where that was open; the handle must not lie in an arena."""
+        found = TensorShape(shape)
+        if self.info.is_concrete or not self.info.shape.accepts(found):
+            super().resize(shape)
+        self.info = self.info.with_shape(found)
+        self.allocate()
 
     def bind(self, memory: Array | None) -> None:
         """Let the tensor lie in these bytes (of the right count), or nowhere."""

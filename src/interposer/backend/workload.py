@@ -79,18 +79,29 @@ class WorkloadFactory:
 
 
 class KernelWorkload(Workload):
-    """Runs a kernel on mapped arrays."""
+    """Runs a kernel on mapped arrays. Outputs of unknown shape are resized to what the kernel finds."""
 
     def __init__(self, op: Op, kernel: Kernel, info: KernelInfo) -> None:
         self.op, self.kernel, self.info = op, kernel, info
         self.prepared = kernel.make_ready(op, info)
+        self._open = not all(output.is_concrete for output in info.outputs)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map everything, compute, and unmap."""
         with ExitStack() as stack:
             arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
+            if self._open:
+                self._find(arrays, outputs)
+                return
             out = [stack.enter_context(handle.mapped()) for handle in outputs]
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
+
+    def _find(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
+        found = self.kernel.values(self.op, arrays, self.info, self.prepared)
+        for handle, array in zip(outputs, found, strict=True):
+            if not handle.info.is_concrete:
+                handle.resize(array.shape)
+            handle.copy_in(array)
 
 
 class KernelWorkloadFactory(WorkloadFactory):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.control import Constant, Input, Output
+from interposer.types import TensorInfo
 
 __all__ = ["Estimate", "estimate"]
 
@@ -20,16 +21,17 @@ class Estimate:
 
 
 def estimate(graph: Graph) -> Estimate:
-    """Compute the plan of a graph whose shapes are all known, without allocating anything."""
+    """Compute the plan of a graph without allocating anything; what has an unknown shape counts as nothing."""
     order = graph.topological()
     constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
-    constant_bytes = sum(int(info.num_bytes) for info in constants)
+    constant_bytes = sum(map(_bytes, constants))
     return Estimate(constant_bytes + _peak(order), constant_bytes, sum(map(operations, order)))
 
 
 def operations(layer: Layer) -> int:
-    """The operations of one layer."""
-    if isinstance(layer.op, Input | Output | Constant):
+    """The operations of one layer; 0 where a shape is unknown."""
+    infos = [value.known for value in (*layer.values, *layer.outputs)]
+    if isinstance(layer.op, Input | Output | Constant) or not all(info.is_concrete for info in infos):
         return 0
     return int(layer.op.operations(layer.input_infos, layer.output_infos))
 
@@ -40,10 +42,14 @@ def _peak(order: list[Layer]) -> int:
     for layer in order:
         if isinstance(layer.op, Constant):
             continue
-        live += sum(int(value.known.num_bytes) for value in layer.outputs)
+        live += sum(_bytes(value.known) for value in layer.outputs)
         peak = max(peak, live)
         for value in dict.fromkeys((*layer.values, *layer.outputs)):
             left[value] -= value in layer.values
             if left[value] == 0 and not value.is_constant:
-                live -= int(value.known.num_bytes)
+                live -= _bytes(value.known)
     return peak
+
+
+def _bytes(info: TensorInfo) -> int:
+    return int(info.num_bytes) if info.is_concrete else 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from interposer.errors import InvalidArgumentError, InvalidNetworkError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.types import Dim, TensorInfo, TensorShape
 
-__all__ = ["infer_graph", "infer_layer", "layer_faults"]
+__all__ = ["infer_graph", "infer_layer", "infos_for", "layer_faults", "shaped_by_data"]
 
 
 def infer_layer(layer: Layer) -> list[str]:
@@ -40,6 +40,43 @@ def layer_faults(layer: Layer) -> list[str]:
                    if value is None and not o.optional]  # fmt: skip
         return [f"{name} is not connected" for name in missing]
     return layer.op.violations(*infos)
+
+
+def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
+    """The infos of a layer's outputs where its inputs turn out to be these; what is known of the outputs holds on.
+
+    Raises:
+        InvalidArgumentError: the operator cannot be run on such inputs, or gives something else than is known.
+    """
+    faults = layer.op.violations(*inputs)
+    if faults:
+        raise InvalidArgumentError("; ".join(faults))
+    found = []
+    for value, info in zip(layer.outputs, layer.op.infer_infos(*inputs), strict=True):
+        merged = _merged(info, value.known, _title(value))
+        if isinstance(merged, str):
+            raise InvalidArgumentError(merged)
+        found.append(merged)
+    return found
+
+
+def shaped_by_data(graph: Graph) -> set[Value]:
+    """The values whose shape is only known while running, however much is known of the inputs' shapes.
+
+    These are results that are declared dynamic, as far as inference could not tell their shape, and what follows.
+    """
+    found: set[Value] = set()
+    for layer in graph.topological():
+        follows = not found.isdisjoint(layer.values)
+        for value in layer.outputs:
+            if value.info is not None and not value.info.is_concrete and (follows or _is_dynamic(value)):
+                found.add(value)
+    return found
+
+
+def _is_dynamic(value: Value) -> bool:
+    declared = value.producer.op.results
+    return declared[min(value.index, len(declared) - 1)].dynamic
 
 
 def _forget(values: Iterable[Value]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.schema import Op
-from interposer.types import Array, DataType, TensorInfo
+from interposer.types import Array, DataType, TensorInfo, TensorShape
 
 __all__ = ["Kernel", "KernelInfo", "KernelTable", "empty"]
 
@@ -73,6 +73,7 @@ class Kernel:
     operator's `check`); it gets `info` (`KernelInfo`), `out` (an array, or a tuple of them, to be filled instead of
     returning), and `prepared` (what its `prepare` made of the constants, once) where it declares parameters of these
     names. It returns an array, or a tuple of them; it must not write to its inputs and may return views of them.
+    Only a kernel that returns its results can compute those whose shape depends on data.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Kernel:
         yield from self._type_reasons(op, info)
         if self.quantized is not None and info.quantized != self.quantized:
             yield f"takes only {'quantized' if self.quantized else 'unquantized'} tensors"
+        yield from self._shape_reasons(op, info)
         yield from filter(None, (rule(op, info) for rule in self.rules))
 
     def _type_reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
@@ -104,23 +106,33 @@ class Kernel:
         with np.errstate(all="ignore"):
             return self.prepare(op, info)
 
+    def _shape_reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
+        for index, tensor in enumerate(info.outputs) if "out" in self.wants else ():
+            if _declared(op.results, index).dynamic and not tensor.is_concrete:
+                yield f"the shape of {op.result_name(index)} depends on data; fills only arrays of known shape"
+
     def call(
         self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, out: Sequence[Array], prepared: Any = None
     ) -> None:
         """Compute `op` on `arrays` into `out`, one array for each."""
-        given: dict[str, Any] = {"info": info, "prepared": prepared}
-        if "out" in self.wants:
-            given["out"] = out[0] if len(out) == 1 else tuple(out)
+        given = {"info": info, "prepared": prepared, "out": out[0] if len(out) == 1 else tuple(out)}
         with np.errstate(all="ignore"):  # infinities and NaN are results like others
-            found = self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
+            found = self._found(op, arrays, given)
             if "out" not in self.wants:
-                _store(found if isinstance(found, tuple) else (found,), out)
+                _store(_counted(found, len(out)), out)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
-        """Compute `op` on `arrays` into arrays of its own."""
-        out = [empty(tensor) for tensor in info.outputs]
-        self.call(op, arrays, info, out, prepared)
-        return out
+        """Compute `op` on `arrays` into arrays of its own; what `info` leaves open of their shapes is found."""
+        if all(tensor.is_concrete for tensor in info.outputs):
+            out = [empty(tensor) for tensor in info.outputs]
+            self.call(op, arrays, info, out, prepared)
+            return out
+        with np.errstate(all="ignore"):
+            found = self._found(op, arrays, {"info": info, "prepared": prepared})
+            return _own(_counted(found, len(info.outputs)), info.outputs)
+
+    def _found(self, op: Op, arrays: Sequence[Array | None], given: Mapping[str, Any]) -> Any:
+        return self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
 
 
 def empty(info: TensorInfo) -> Array:
@@ -128,9 +140,22 @@ def empty(info: TensorInfo) -> Array:
     return np.empty(tuple(info.shape), info.dtype.numpy)
 
 
+def _counted(found: Any, count: int) -> tuple[Any, ...]:
+    results = found if isinstance(found, tuple) else (found,)
+    if len(results) != count:
+        raise InvalidArgumentError(f"the kernel gave {len(results)} results, but {count} were expected")
+    return results
+
+
+def _own(found: tuple[Any, ...], wanted: Sequence[TensorInfo]) -> list[Array]:
+    """Arrays of the types that are wanted, whose shapes the wanted ones accept."""
+    for array, info in zip(found, wanted, strict=True):
+        if not info.shape.accepts(TensorShape(np.shape(array))):
+            raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
+    return [np.array(array, info.dtype.numpy, order="C") for array, info in zip(found, wanted, strict=True)]
+
+
 def _store(found: tuple[Any, ...], out: Sequence[Array]) -> None:
-    if len(found) != len(out):
-        raise InvalidArgumentError(f"the kernel gave {len(found)} results, but {len(out)} were expected")
     for source, target in zip(found, out, strict=True):
         if np.shape(source) != target.shape:
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(source)}, but {target.shape} was expected")
@@ -232,7 +257,8 @@ class KernelTable:
         candidates = self._candidates(type(op))
         if not candidates:
             return [f"no kernel for {op.op_name()}"]
-        answers = [list(one.reasons(op, info)) for one in candidates]
+        near = [one for one in candidates if one.quantized in {None, info.quantized}]
+        answers = [list(one.reasons(op, info)) for one in near or candidates]
         shortest: list[str] = min(answers, key=len)
         return list(dict.fromkeys(shortest))
 

@@ -182,7 +182,7 @@ class PreCompiled(Op):
     """
 
     inputs = operand(variadic=True, optional=True)
-    outputs = result(variadic=True)
+    outputs = result(variadic=True, dynamic=True)
 
     num_outputs: int = attribute(default=1, ge=0, doc="How many tensors the part gives.")
     object: Any = attribute(default=None, doc="What the backend needs to run it; no part of any file.")

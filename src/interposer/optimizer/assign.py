@@ -9,6 +9,7 @@ from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.registry import checked
 from interposer.errors import BackendContractError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer
+from interposer.ir.inference import shaped_by_data
 from interposer.ir.optimized import AbsentBackend
 from interposer.ir.report import Message, Placement, Refusal
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
@@ -27,9 +28,31 @@ def is_placed_by_a_backend(layer: Layer) -> bool:
 def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
     """What a backend says of every layer of a view; where asking it fails, a no with what it raised.
 
+    Of layers with tensors whose shapes depend on data, only a backend that can run such layers is asked.
+
     Raises:
         BackendContractError: an answer of the wrong kind or length.
     """
+    late = _late_layers(backend, view)
+    if late:
+        known = [layer for layer in view if layer not in late]
+        given = iter(_asked(backend, SubgraphView(view.graph, known, view.layers), options) if known else ())
+        return [Support.no(late[layer]) if layer in late else next(given) for layer in view]
+    return _asked(backend, view, options)
+
+
+def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
+    """The layers that a backend cannot take as a tensor's shape depends on data, each with the reason."""
+    known = all(value.known.is_concrete for layer in view for value in (*layer.values, *layer.outputs))
+    if known or backend.capabilities.has("DynamicShapes"):
+        return {}
+    late = shaped_by_data(view.graph)
+    first = {layer: next(filter(late.__contains__, (*layer.values, *layer.outputs)), None) for layer in view}
+    text = "the shape of {0.name!r}, {0.known.shape}, depends on data, and it lacks the capability DynamicShapes"
+    return {layer: text.format(value) for layer, value in first.items() if value is not None}
+
+
+def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
     try:
         answer = backend.layer_support(options).query(view)
     except Exception as error:
@@ -115,7 +138,7 @@ class Assigner:
         )
 
     def _takes_in_fp32(self, backend: Backend, layer: Layer) -> bool:
-        if not has_half_types(layer):
+        if not has_half_types(layer) or _late_layers(backend, SubgraphView(self.graph, [layer], [layer])):
             return False
         view = in_fp32(layer)
         return all(query(backend, view, self.options(backend)))

@@ -11,8 +11,9 @@ import numpy as np
 from interposer.errors import BindingError
 from interposer.ir.graph import Layer
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.kernels.table import empty
 from interposer.ops.control import Input
-from interposer.types import Array, TensorInfo
+from interposer.types import MAX_RANK, Array, TensorInfo, TensorShape
 
 __all__ = ["Binding", "Bindings"]
 
@@ -46,7 +47,7 @@ class Bindings:
         return arrays
 
     def checked_outputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
-        """The arrays for the outputs, which must be arrays that can be written to.
+        """The arrays for the outputs, which must be arrays that can be written to; one of unknown shape may be absent.
 
         Raises:
             BindingError: with everything that does not fit.
@@ -58,8 +59,8 @@ class Bindings:
         return dict(given)
 
     def new_outputs(self) -> dict[int, Array]:
-        """Fresh arrays for all outputs."""
-        return {key: np.empty(tuple(one.info.shape), one.info.dtype.numpy) for key, one in self.outputs.items()}
+        """Fresh arrays for all outputs whose shape is known before running."""
+        return {key: empty(one.info) for key, one in self.outputs.items() if one.info.is_concrete}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
         """The info of an input or output; `BindingError` where there is none of that id."""
@@ -82,7 +83,8 @@ def _listed(known: Mapping[int, Binding]) -> str:
 def _id_faults(kind: str, known: Mapping[int, Binding], given: object) -> list[str]:
     if not isinstance(given, Mapping):
         raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}")
-    missing = [f"no tensor was given for {kind} {one.id} ({one.name})" for one in known.values() if one.id not in given]
+    absent = [one for one in known.values() if one.id not in given and one.info.is_concrete]
+    missing = [f"no tensor was given for {kind} {one.id} ({one.name})" for one in absent]
     extra = [f"no {kind} has the binding id {key!r}; there are {_listed(known)}" for key in given if key not in known]
     return missing + extra
 
@@ -96,7 +98,7 @@ def _array(binding: Binding, given: object) -> Array:
 
 def _array_faults(kind: str, binding: Binding, array: Array) -> Iterator[str]:
     label = f"{kind} {binding.id} ({binding.name})"
-    if array.shape != tuple(binding.info.shape):
+    if len(array.shape) > MAX_RANK or not binding.info.shape.accepts(TensorShape(array.shape)):
         yield f"{label} has shape {list(array.shape)}; expected {binding.info.shape}"
     if array.dtype != binding.info.dtype.numpy:
         yield f"{label} is {array.dtype}; expected {binding.info.dtype}"

@@ -12,11 +12,14 @@ import numpy as np
 
 from interposer.backend import Backend, MemoryManager, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
 from interposer.backend.registry import checked
-from interposer.errors import BackendContractError, ExecutionError, InterposerError, LoadError
+from interposer.errors import BackendContractError, BindingError, ExecutionError, InterposerError, LoadError
 from interposer.ir.graph import Layer, Value
+from interposer.ir.inference import shaped_by_data
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.kernels.table import empty
 from interposer.ops.control import Constant, Input, Output
 from interposer.runtime.bindings import Bindings
+from interposer.runtime.late import LateHandles, LateStep
 from interposer.runtime.workloads import DebugCallback, DebugWorkload, runtime_workload
 from interposer.types import Array, TensorInfo
 
@@ -33,9 +36,14 @@ class _Step:
     inputs: tuple[TensorHandle | None, ...]
     outputs: tuple[TensorHandle, ...]
 
+    def execute(self, late: LateHandles) -> None:
+        self.workload.execute(self.inputs, self.outputs)
+
 
 class LoadedNetwork:
     """One network made ready to run. Runs of one network come one after the other; networks run side by side.
+
+    Everything is made and planned here but what concerns tensors whose shapes depend on data: see `LateStep`.
 
     Raises:
         LoadError: a backend could not make a workload, a handle or its memory plan; nothing stays behind.
@@ -51,13 +59,15 @@ class LoadedNetwork:
         self._factories: dict[str, WorkloadFactory] = {}
         self._handles: dict[Value, TensorHandle] = {}
         self._constants: dict[tuple[Value, str], TensorHandle] = {}
+        self._late = shaped_by_data(optimized.graph)
         order = optimized.graph.topological()
         self._make_factories(order)
         self._make_handles(order)
         self._steps = [self._step(layer) for layer in order if not isinstance(layer.op, Input | Output | Constant)]
         self._plan_memory(order)
         for step in self._steps:
-            _guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
+            if step.workload is not None:
+                _guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
 
     def _make_factories(self, order: Iterable[Layer]) -> None:
         used = dict.fromkeys(layer.backend for layer in order if layer.backend is not None)
@@ -76,7 +86,8 @@ class LoadedNetwork:
     def _make_handles(self, order: Iterable[Layer]) -> None:
         for layer in order:
             for value in layer.outputs if not isinstance(layer.op, Constant) else ():
-                self._handles[value] = self._new_handle(layer, value)
+                if value not in self._late:
+                    self._handles[value] = self._new_handle(layer, value)
 
     def _new_handle(self, layer: Layer, value: Value) -> TensorHandle:
         info = value.known
@@ -90,8 +101,10 @@ class LoadedNetwork:
             layer, "got no tensor handle", lambda: _handle(make(plain), plain, "create_tensor_handle", backend)
         )
 
-    def _step(self, layer: Layer) -> _Step:
+    def _step(self, layer: Layer) -> _Step | LateStep:
         factory = self._factories[str(layer.backend)]
+        if not self._late.isdisjoint((*layer.values, *layer.outputs)):
+            return LateStep(layer, factory, self._fixed_handles(layer))
         info = WorkloadInfo.of(layer)
         workload = runtime_workload(layer) or _guarded(
             layer, "got no workload", lambda: checked(
@@ -100,6 +113,10 @@ class LoadedNetwork:
         )  # fmt: skip
         inputs = tuple(None if value is None else self._input_handle(layer, value) for value in layer.inputs)
         return _Step(layer, workload, inputs, tuple(self._handles[value] for value in layer.outputs))
+
+    def _fixed_handles(self, layer: Layer) -> dict[Value, TensorHandle]:
+        fixed = {value: self._input_handle(layer, value) for value in layer.values if value not in self._late}
+        return fixed | {value: self._handles[value] for value in layer.outputs if value not in self._late}
 
     def _input_handle(self, layer: Layer, value: Value) -> TensorHandle:
         if not value.is_constant:
@@ -147,10 +164,11 @@ class LoadedNetwork:
             if isinstance(step.workload, DebugWorkload):
                 step.workload.callback = callback
 
-    def run(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> None:
-        """Run once, from checked inputs into checked outputs.
+    def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
+        """Run once, from checked inputs into checked outputs; where a shape depends on data, arrays are added to them.
 
         Raises:
+            BindingError: an output has another shape than the array that was given for it.
             ExecutionError: a backend got no memory, a workload failed, or the network was released meanwhile.
         """
         with self._lock, np.errstate(all="ignore"):
@@ -160,17 +178,25 @@ class LoadedNetwork:
             for layer in self.optimized.inputs:
                 array = inputs[_binding(layer)]
                 _guarded_run(layer, "could not take in its data", lambda: self._handles[layer.output].copy_in(array))  # noqa: B023
+            late: LateHandles = {}
             for step in self._steps:
-                _guarded_run(step.layer, "failed", lambda: step.workload.execute(step.inputs, step.outputs))  # noqa: B023
+                _guarded_run(step.layer, "failed", lambda: step.execute(late))  # noqa: B023
             for layer in self.optimized.outputs:
-                self._copy_out(layer, outputs[_binding(layer)])
+                self._give_out(layer, outputs, late)
 
-    def _copy_out(self, layer: Layer, target: Array) -> None:
-        [value] = layer.values
+    def _give_out(self, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
+        [value], binding = layer.values, _binding(layer)
         if value.is_constant:
-            np.copyto(target, _constant(value))
-        else:
-            _guarded_run(layer, "could not give its data", lambda: self._handles[value].copy_out(target))
+            np.copyto(outputs[binding], _constant(value))
+            return
+        handle = late[value] if value in late else self._handles[value]
+        if binding not in outputs:
+            outputs[binding] = empty(handle.info)
+        target, found = outputs[binding], handle.info.shape
+        if target.shape != tuple(found):
+            title, given = f"output {binding} ({layer.name})", list(target.shape)
+            raise BindingError(f"{title} turned out to have shape {found}, but the array for it {given}; give none")
+        _guarded_run(layer, "could not give its data", lambda: handle.copy_out(target))
 
     def _acquire(self) -> None:
         for backend, manager in self._managers.items():

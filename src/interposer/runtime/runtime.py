@@ -136,11 +136,13 @@ class Runtime:
     ) -> dict[int, Array]:
         """Run a network once: read `inputs` and fill `outputs`, arrays by binding id.
 
-        Without `outputs`, fresh arrays are made; either way the output arrays are returned.
+        Without `outputs`, fresh arrays are made; either way the output arrays are returned. An output whose shape
+        depends on data may be left out: its array is made when the shape is known.
 
         Raises:
             UnknownNetworkError: it is not loaded.
-            BindingError: a wrong count, id, shape or type, or an output that cannot be written to; nothing has run.
+            BindingError: a wrong count, id, shape or type, or an output that cannot be written to; nothing has run,
+                unless an output whose shape depends on data turned out not to fit its array.
             ExecutionError: a workload failed; the runtime and the network stay usable.
         """
         loaded = self._loaded(network_id)

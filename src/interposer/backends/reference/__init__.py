@@ -15,4 +15,6 @@ class ReferenceBackend(Backend):
 
     id: ClassVar = BackendId("CpuRef")
     kernels: ClassVar[KernelTable] = reference()
-    capabilities: ClassVar = Capabilities(NonConstWeights=True, ConstantTensorsAsInputs=True, HasFp16=True)
+    capabilities: ClassVar = Capabilities(
+        NonConstWeights=True, ConstantTensorsAsInputs=True, HasFp16=True, DynamicShapes=True
+    )

@@ -1,0 +1,88 @@
+"""Layers whose tensors' shapes are only known while running: infos are inferred and workloads made then.
+
+Such a tensor gets an `ArrayHandle` of its own in every run. Where its shape is still unknown when its layer runs, as it
+depends on the values that are computed, the workload asks for memory with `TensorHandle.resize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from interposer.backend import ArrayHandle, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
+from interposer.backend.registry import checked
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Layer, Value
+from interposer.ir.inference import infos_for
+from interposer.runtime.workloads import runtime_workload
+from interposer.types import TensorInfo
+
+__all__ = ["LateHandles", "LateStep"]
+
+LateHandles: TypeAlias = dict[Value, TensorHandle]
+"""The handles of one run, of tensors whose shapes were not known before it."""
+
+
+class LateStep:
+    """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes.
+
+    `fixed` holds the handles of those of its tensors whose shapes are known when the network is loaded.
+    """
+
+    def __init__(self, layer: Layer, factory: WorkloadFactory, fixed: Mapping[Value, TensorHandle]) -> None:
+        self.layer = layer
+        self.workload = runtime_workload(layer)
+        self._factory = factory
+        self._fixed = fixed
+        self._made: tuple[WorkloadInfo, Workload] | None = None
+
+    def execute(self, late: LateHandles) -> None:
+        """Run the layer on handles that are fixed or are in `late`, and add to `late` those of its outputs.
+
+        Raises:
+            InvalidArgumentError: the operator cannot be run on inputs of the shapes that were found.
+            BackendContractError: a backend makes no workload, or its workload leaves the shape of an output unknown.
+        """
+        inputs = [None if value is None else self._handle(value, late) for value in self.layer.inputs]
+        infos = tuple(None if value is None else self._info(value, late) for value in self.layer.inputs)
+        info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
+        found = {value: _new_handle(one) for value, one in self._open_outputs(info.outputs)}
+        late.update(found)
+        outputs = [self._handle(value, late) for value in self.layer.outputs]
+        self._workload(info).execute(inputs, outputs)
+        for value, handle in found.items():
+            if not handle.info.is_concrete:
+                raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
+
+    def _handle(self, value: Value, late: LateHandles) -> TensorHandle:
+        return late[value] if value in late else self._fixed[value]
+
+    def _info(self, value: Value, late: LateHandles) -> TensorInfo:
+        return late[value].info if value in late else value.known
+
+    def _open_outputs(self, infos: Sequence[TensorInfo]) -> list[tuple[Value, TensorInfo]]:
+        pairs = zip(self.layer.outputs, infos, strict=True)
+        return [(value, info) for value, info in pairs if value not in self._fixed]
+
+    def _workload(self, info: WorkloadInfo) -> Workload:
+        if self.workload is not None:
+            return self.workload
+        if self._made is None or not _same(self._made[0], info):
+            made = self._factory.create_workload(self.layer, info)
+            workload = checked(made, Workload, "create_workload", str(self.layer.backend))
+            workload.post_allocation_configure()
+            self._made = info, workload
+        return self._made[1]
+
+
+def _new_handle(info: TensorInfo) -> ArrayHandle:
+    handle = ArrayHandle(info)
+    if info.is_concrete:
+        handle.allocate()
+    return handle
+
+
+def _same(a: WorkloadInfo, b: WorkloadInfo) -> bool:
+    """True where both say the same, constants included: what a kernel prepares is made from those."""
+    pairs = zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs), strict=True)
+    return a == b and all(x is None or y is None or x.constant is y.constant for x, y in pairs)
