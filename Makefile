@@ -27,8 +27,9 @@ test: lint  ## lint, type check, and run all tests but the slow ones
 	$(PYTEST) -n auto -m 'not slow' tests $(PYTEST_ARGS)
 	$(DOCTEST)
 
-test-all: lint  ## the same with the slow tests
+test-all: lint  ## the same with the slow tests, and once more without the reference backend
 	$(PYTEST) -n auto tests $(PYTEST_ARGS)
+	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	$(DOCTEST)
 
 lint: $(STAMPS)-dev  ## check style, format and types

@@ -28,6 +28,7 @@ def module_of(path):
         pytest.skip(str(error))
 
 
+@pytest.mark.needs_cpuref
 @pytest.mark.parametrize("page", EXAMPLES, ids=from_root)
 def test_the_examples_on_a_page_run(page, monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -10,6 +10,8 @@ import pytest
 from interposer.cli.main import main
 from tests.cli import networks
 
+pytestmark = pytest.mark.needs_cpuref
+
 THREE = ("--backends", "Device,Sums,CpuRef")
 
 

@@ -34,6 +34,7 @@ def words(line: str) -> str:
 # --- backends ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs_cpuref
 def test_backends_are_listed_with_what_they_can_or_why_they_are_absent(shown, more_backends):
     found = shown("backends")
     assert words(line_of(found, "backend ")) == "backend available version source capabilities, or why not"
@@ -42,6 +43,7 @@ def test_backends_are_listed_with_what_they_can_or_why_they_are_absent(shown, mo
     assert words(line_of(found, "Gone")) == "Gone no registered by a test there is no such device"
 
 
+@pytest.mark.needs_cpuref
 def test_backends_as_json(shown, more_backends):
     records = {record["id"]: record for record in json.loads(shown("backends", "--json"))}
     assert records["Gone"] == {
@@ -95,6 +97,7 @@ def test_the_kernels_of_a_backend_are_listed_with_their_types_and_conditions(sho
     ]
 
 
+@pytest.mark.needs_cpuref
 def test_groups_of_types_go_by_their_names(shown):
     found = shown("ops", "--backend", "CpuRef")
     assert line_of(found, "Dequantize").split() == ["Dequantize", "integers"]

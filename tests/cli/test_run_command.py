@@ -15,6 +15,8 @@ from PIL import Image
 from interposer.cli.main import main
 from tests.cli import networks
 
+pytestmark = pytest.mark.needs_cpuref
+
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples/digits"
 SHARED = ROOT.parent / "shared/models"

@@ -198,6 +198,7 @@ def test_a_layer_whose_half_type_a_backend_lacks_runs_there_in_float32() -> None
     np.testing.assert_array_equal(found, ((X + X) * X + X).astype(np.float16))
 
 
+@pytest.mark.needs_cpuref
 def test_a_network_is_computed_in_float16_where_that_is_asked_for() -> None:
     runtime = runtime_with()
     options = OptimizerOptions(reduce_fp32_to_fp16=True)
@@ -214,6 +215,7 @@ def test_both_reductions_at_once_are_refused() -> None:
         OptimizerOptions(reduce_fp32_to_fp16=True, reduce_fp32_to_bf16=True)
 
 
+@pytest.mark.needs_cpuref
 def test_a_network_with_faults_is_refused_with_all_of_them() -> None:
     network = Network("faulty")
     x = network.add_input_layer(0, INFO)
@@ -226,6 +228,7 @@ def test_a_network_with_faults_is_refused_with_all_of_them() -> None:
     assert caught.value.faults[2] == "it has no output layer"
 
 
+@pytest.mark.needs_cpuref
 def test_the_network_itself_is_not_changed() -> None:
     network = chain()
     before = str(network)

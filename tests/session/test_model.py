@@ -16,6 +16,8 @@ from interposer.errors import (
     UnknownBackendError,
 )
 
+pytestmark = pytest.mark.needs_cpuref
+
 X = np.float32([[1, 2, 3]])
 
 
