@@ -42,7 +42,7 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
     assert str(caught.value) == (
         "operators that are not supported:"
         "\n  - 2 x Einsum (opset 21; first as node 'first')"
-        "\n  - 1 x Pad (opset 21; first as node 'pad': its pads is no constant)"
+        "\n  - 1 x Pad (opset 21; first as node 'pad': its operand 'pads' is no constant)"
         "\n  - 1 x com.example.Odd (whose opset the model does not import; first as node 'odd')"
         "\n  - 1 x com.microsoft.FusedMatMul (opset 1; first as node 'fused')"
     )

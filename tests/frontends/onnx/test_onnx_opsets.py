@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load, registry
 from tests.frontends.onnx.models import model, ours, single
 
@@ -107,6 +107,11 @@ def test_the_table_knows_since_when_a_form_holds():
     assert known["Softmax"] == (1, 13)
     assert known["Upsample"] == (1, 7, 9)
     assert len(known) > 110
+
+
+def test_a_form_has_one_function():
+    with pytest.raises(InvalidArgumentError, match="^Softmax has two functions since opset 13$"):
+        registry.operator("Softmax", since=13)(lambda node: node.value(0))
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_a_scale_that_is_computed_is_not_supported():
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(model([node], {"x": (3,), "scale": ()}))
     assert caught.value.notes == {
-        "QuantizeLinear": "opset 21; first as node 'QuantizeLinear_0': its scale is no constant"
+        "QuantizeLinear": "opset 21; first as node 'QuantizeLinear_0': its operand 'scale' is no constant"
     }
 
 

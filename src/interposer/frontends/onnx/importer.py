@@ -96,8 +96,9 @@ class Importer:
             ParseError: a node that breaks the format.
             UnsupportedOperatorError: with everything that is not supported.
         """
-        for message in nodes:
-            self._convert_node(message, self._node_name(message))
+        with np.errstate(all="ignore"):
+            for message in nodes:
+                self._convert_node(message, self._node_name(message))
         if self._unsupported:
             raise UnsupportedOperatorError(self._unsupported, notes=self._notes)
 

@@ -24,7 +24,7 @@ def load(source: Source, *, shapes: Mapping[str, ShapeArgument] | None = None) -
 
     Layers are named after nodes, inputs and outputs after the model's; binding ids count these in the model's order.
     What can be computed from constants alone, such as shapes, is. Extents that the model leaves open stay open, under
-    the model's names for them.
+    the model's names for them; one without a name is called after its input and axis, as in ``image_0``.
 
     Args:
         source: a path, the bytes of a file, or an `onnx.ModelProto`; binary or in protobuf's text format.

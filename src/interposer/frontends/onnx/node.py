@@ -46,6 +46,7 @@ class Node(Attributes):
         self._importer = importer
         self._inputs: tuple[str, ...] = tuple(message.input)
         self._outputs: tuple[str, ...] = tuple(message.output)
+        self._operands: dict[int, Value] = {}
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -62,8 +63,10 @@ class Node(Attributes):
         """An input, or None where it is absent; without its quantization, where the operator is for plain integers."""
         if not self.has(index):
             return None
-        value = self._importer.value(self._inputs[index])
-        return value if self.kind in _KEEPS_QUANTIZATION else self.plain(value)
+        if index not in self._operands:
+            value = self._importer.value(self._inputs[index])
+            self._operands[index] = value if self.kind in _KEEPS_QUANTIZATION else self.plain(value)
+        return self._operands[index]
 
     def plain(self, value: Value) -> Value:
         """The value's elements without what they stand for, where it is quantized."""
@@ -88,7 +91,7 @@ class Node(Attributes):
         """The value of an input that must be a constant; `title` says in messages which one it is."""
         constant = self.value(index).constant
         if constant is None:
-            raise UnsupportedFormError(f"its {title} is no constant")
+            raise UnsupportedFormError(f"its operand {title!r} is no constant")
         return constant
 
     def array_integers(self, index: int, title: str) -> tuple[int, ...]:
@@ -110,7 +113,7 @@ class Node(Attributes):
         """The extents in an input of rank 1, some of which may be a `Dim`; their number must be known."""
         known = self._importer.extents(self.value(index))
         if known is None:
-            raise UnsupportedFormError(f"its {title} is computed from data")
+            raise UnsupportedFormError(f"its operand {title!r} is computed from data")
         return tuple(known.reshape(-1).tolist())
 
     # --- results ------------------------------------------------------------------------------------------------------
