@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
 from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator
@@ -69,8 +69,8 @@ class Importer:
     """Turns the first subgraph of a model into a graph, operator by operator."""
 
     def __init__(self, model: Model, file: str, shapes: Shapes, dynamic: bool) -> None:
-        self.model = model
         self.subgraph = model.subgraphs[0]
+        self._constants = model.constants(self.subgraph)
         self.graph = Graph(file or self.subgraph.name or "tflite")
         self._file = file
         self._dynamic = dynamic
@@ -126,8 +126,10 @@ class Importer:
             made = entry.convert(node)
         except ParseError:
             raise
-        except (InterposerError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except InvalidArgumentError as error:
             raise ParseError(str(error), where=where) from error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ParseError(f"it is not as it should be ({error})", where=where) from error
         values = [made] if isinstance(made, Value) else made
         if len(values) != len(operator.outputs):
             raise ParseError(f"it has {len(operator.outputs)} outputs; expected {len(values)}", where=where)
@@ -143,10 +145,9 @@ class Importer:
         if found is not None:
             return found
         tensor = self.subgraph.tensors[index]
-        array = constant_array(self.model, tensor, where)
-        if array is None:
+        if index not in self._constants:
             raise ParseError(f"tensor {tensor.name!r} is a variable, which is not supported", where=where)
-        info = tensor_info(tensor, where)
+        array, info = constant_array(self._constants[index], tensor, where), tensor_info(tensor, where)
         self._values[index] = self.constant(array, info.quantization, tensor.name or f"constant_{index}")
         return self._values[index]
 

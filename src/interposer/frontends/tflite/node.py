@@ -167,9 +167,9 @@ class Node:
         inferred = op.infer_infos(*infos)
         outputs = [self._agreed(*pair) for pair in zip(inferred, told, strict=True)]
         name = f"{self.name}:{suffix}" if suffix else self.name
-        folded = _folded(op, infos, outputs, fold)
-        if folded is not None:
-            return [self.constant(*pair, name) for pair in zip(folded, outputs, strict=True)]
+        known = _known(inferred) or _folded(op, infos, outputs, fold)
+        if known is not None:
+            return [self.constant(*pair, name) for pair in zip(known, outputs, strict=True)]
         declared = [_declared(*pair) for pair in zip(outputs, inferred, strict=True)]
         layer = self.importer.graph.add(op.canonical(), values, name=name, outputs=declared, source=self.source)
         for fault in infer_layer(layer):
@@ -197,6 +197,12 @@ def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | Non
     if inferred is None or not inferred.is_concrete:
         return info
     return TensorInfo([None] * info.rank, info.dtype, info.quantization) if info.quantization else None
+
+
+def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
+    """Results that follow from the inputs' shapes alone."""
+    found = [info.constant for info in inferred if info is not None and info.constant is not None]
+    return found if found and len(found) == len(inferred) else None
 
 
 def _folded(

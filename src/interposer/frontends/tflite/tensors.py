@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from interposer.errors import InvalidArgumentError, ParseError
-from interposer.frontends.tflite.contents import Model, Tensor
+from interposer.frontends.tflite.contents import Tensor
 from interposer.types import Array, DataType, Quantization, TensorInfo
 
 __all__ = ["constant_array", "data_type", "tensor_info"]
@@ -43,11 +43,8 @@ def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization |
     return Quantization(given.scales, given.zero_points, given.axis)
 
 
-def constant_array(model: Model, tensor: Tensor, where: str) -> Array | None:
-    """The values of a constant, a view of the file where its type allows; None for a tensor that is none."""
-    values = model.constant(tensor)
-    if values is None:
-        return None
+def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
+    """The values of a constant as they are computed with, from those in the file: a view, where the type allows it."""
     if tensor.is_sparse:
         raise ParseError(f"tensor {tensor.name!r} is sparse, which is not supported", where=where)
     if tensor.dtype == "int4":

@@ -1,0 +1,72 @@
+"""Files with a single operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.frontends.tflite.build import code, encode, operator, tensor
+
+Scaled = tuple[float | list[float], int | list[int]]
+
+
+@dataclass(frozen=True)
+class T:
+    """A tensor: a constant where it has a value; `scaled` are scales and zero points."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    scaled: Scaled | None = None
+    axis: int = 0
+    value: Any = None
+    signature: tuple[int, ...] | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def ints(value: Any, dtype: str = "int32") -> T:
+    """A constant of integers."""
+    array = np.array(value, dtype)
+    return T(array.shape, dtype, value=array)
+
+
+def one_operator(
+    name: str, inputs: list[T | None], outputs: list[T], options: tuple[str, dict[str, Any]] | None = None
+) -> bytes:
+    """The file; inputs that are no constants are those of the graph, in order."""
+    given = [one for one in inputs if one is not None]
+    buffers: list[dict[str, Any]] = [{}]
+    tensors = [_tensor(f"i{k}", one, buffers) for k, one in enumerate(given)]
+    tensors += [_tensor(f"o{k}", one, buffers) for k, one in enumerate(outputs)]
+    numbers = iter(range(len(given)))
+    places = [-1 if one is None else next(numbers) for one in inputs]
+    results = list(range(len(given), len(tensors)))
+    more = {"builtin_options": options} if options else {}
+    model = {
+        "version": 3,
+        "operator_codes": [code(name)],
+        "buffers": buffers,
+        "subgraphs": [
+            {
+                "tensors": tensors,
+                "inputs": [k for k, one in enumerate(given) if one.value is None and "is_variable" not in one.more],
+                "outputs": results,
+                "operators": [operator(places, results, opcode_index=0, **more)],
+            }
+        ],
+    }
+    return encode(model)
+
+
+def _tensor(name: str, given: T, buffers: list[dict[str, Any]]) -> dict[str, Any]:
+    more = dict(given.more)
+    if given.scaled is not None:
+        scales, points = (list(np.atleast_1d(part).tolist()) for part in given.scaled)
+        more["quantization"] = {"scale": scales, "zero_point": points, "quantized_dimension": given.axis}
+    if given.value is not None:
+        buffers.append({"data": np.ascontiguousarray(given.value).tobytes()})
+        more["buffer"] = len(buffers) - 1
+    if given.signature is not None:
+        more["shape_signature"] = list(given.signature)
+    return tensor(name, list(given.shape), given.dtype, **more)
