@@ -1,0 +1,109 @@
+"""Sigmoid and hyperbolic tangent of 16-bit fixed-point numbers, as TFLite's integer LSTMs compute them, bit for bit.
+
+A number has a sign, some integer bits and fractional bits for the rest, 16 in all: "Q3" has 3 integer bits and 12
+fractional ones. Results are in Q0, so that 1 is 32767. Unlike the functions of 16-bit tensors, which interpolate,
+these are made of an exponential and a division in the same 16 bits.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedpoint import rounding_divide_by_pot
+from interposer.types import Array
+
+__all__ = ["high_mul", "saturate", "sigmoid", "tanh"]
+
+Ints = NDArray[np.int64]
+_ONE: Final = 2**15 - 1
+_LARGEST_POWER: Final = 4
+
+
+def saturate(x: Array) -> Ints:
+    """The nearest 16-bit integers."""
+    return np.clip(x, -(2**15), _ONE).astype(np.int64)
+
+
+def high_mul(a: Ints | int, b: Ints | int) -> Ints:
+    """The product of two fixed-point numbers, whose integer bits add up, rounded with ties upwards."""
+    product: Ints = np.minimum((np.asarray(a, np.int64) * b + (1 << 14)) >> 15, _ONE)
+    return product
+
+
+def _constant(real: float, integer_bits: int = 0) -> int:
+    """Rounded to 32 bits and then to 16, as constants are there."""
+    return int(rounding_divide_by_pot(round(real * 2.0 ** (31 - integer_bits)), 16))
+
+
+def _multiplied(x: Ints, exponent: int) -> Ints:
+    return saturate(x << exponent) if exponent > 0 else rounding_divide_by_pot(x, -exponent)
+
+
+def _exp_of_negative(x: Ints, integer_bits: int) -> Ints:
+    """exp(x) in Q0 for x <= 0: a series for the part within a quarter, a factor for every bit above it up to 16."""
+    fraction = 15 - integer_bits
+    quarter = 1 << (fraction - 2)
+    within = (x & (quarter - 1)) - quarter
+    result = _exp_near_eighth(_multiplied(within, integer_bits))
+    above = within - x
+    for exponent in range(-2, min(integer_bits, _LARGEST_POWER + 1)):
+        factor = _constant(float(np.exp(-(2.0**exponent))))
+        result = np.where(above & (1 << (fraction + exponent)), high_mul(result, factor), result)
+    if integer_bits > _LARGEST_POWER + 1:
+        result = np.where(x < -(32 << fraction), 0, result)
+    return np.where(x == 0, _ONE, result)
+
+
+def _exp_near_eighth(x: Ints) -> Ints:
+    """exp(x) for -1/4 <= x < 0, in Q0, by the series around -1/8 up to the fourth power."""
+    x = x + _constant(1 / 8)
+    square = high_mul(x, x)
+    fourth = rounding_divide_by_pot(high_mul(square, square), 2)
+    third = high_mul(high_mul(square, x) + fourth, _constant(1 / 3))
+    scale = _constant(float(np.exp(-1 / 8)))
+    return saturate(scale + high_mul(x + rounding_divide_by_pot(third + square, 1), scale))
+
+
+def _two_over_one_plus(x: Ints) -> Ints:
+    """2 / (1 + x) in Q2 for 0 <= x < 1 in Q0, by three steps of Newton's iteration."""
+    half = (x + _ONE + 1) >> 1
+    found = _constant(48 / 17, 2) + high_mul(half, _constant(-32 / 17, 2))
+    for _ in range(3):
+        error = (1 << 13) - high_mul(half, found)
+        found = found + _multiplied(high_mul(found, error), 2)
+    return np.asarray(found)
+
+
+def _all_codes() -> Ints:
+    return np.arange(-(2**15), 2**15)
+
+
+@cache
+def _sigmoid_table() -> Ints:
+    codes = _all_codes()
+    of_positive = _multiplied(_two_over_one_plus(_exp_of_negative(-np.abs(codes), 3)), 1)
+    table = np.where(codes > 0, of_positive, _ONE - of_positive)
+    table[codes == 0] = 1 << 14
+    return table
+
+
+@cache
+def _tanh_table(integer_bits: int) -> Ints:
+    """(1 - exp(-2x)) / (1 + exp(-2x)) is 2 / (1 + exp(-2x)) - 1; doubling x means one more integer bit."""
+    codes = _all_codes()
+    exps = _exp_of_negative(-np.abs(codes), integer_bits + 1)
+    return np.sign(codes) * _multiplied(_two_over_one_plus(exps) - (1 << 13), 2)
+
+
+def sigmoid(x: Ints) -> Ints:
+    """The sigmoid of numbers in Q3."""
+    return _sigmoid_table()[x + 2**15]
+
+
+def tanh(x: Ints, integer_bits: int) -> Ints:
+    """The hyperbolic tangent of numbers with 0 to 6 integer bits."""
+    return _tanh_table(integer_bits)[x + 2**15]

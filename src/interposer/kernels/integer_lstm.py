@@ -1,0 +1,296 @@
+"""LSTMs in integers, bit for bit as TFLite's reference computes them: 8-bit tensors, 16-bit gates and cell states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedfunctions import inverse_sqrt
+from interposer.kernels.fixedpoint import (
+    FixedPoint,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    rounding_divide_by_pot,
+)
+from interposer.kernels.gates16 import saturate, sigmoid, tanh
+from interposer.kernels.table import KernelInfo
+from interposer.ops.lstm import UnidirectionalSequenceLstm
+from interposer.ops.quantized_recurrent import QLstm
+from interposer.ops.recurrent import FusedActivation
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["INTEGER_RULES", "INTEGER_TYPES", "IntegerLstm", "cell_scale", "exact_product", "exponent", "tanh_only"]
+
+Ints = NDArray[np.int64]
+_ONE: Final = 2**15 - 1
+_GATE_SCALE: Final = np.float32(2.0**-12)
+
+
+def _scale(info: TensorInfo) -> np.float32:
+    return np.float32(info.scale)
+
+
+def exponent(info: TensorInfo) -> int | None:
+    """The scale of a cell state as a power of 2, which it is within a thousandth of the exponent; else None."""
+    exact = float(np.log2(_scale(info)))
+    return round(exact) if abs(exact - round(exact)) < 1e-3 else None
+
+
+def exact_product(x: Array, weights: Array) -> Ints:
+    """The sums of products of rows; they have few enough bits for float64 to be exact."""
+    return np.asarray(x.astype(np.float64) @ weights.astype(np.float64).T).astype(np.int64)
+
+
+class _Product(NamedTuple):
+    """A product with weights, without zero points, scaled."""
+
+    weights: Array
+    factor: FixedPoint
+    zero_point: int
+    bias: Array | int
+
+    def __call__(self, codes: Array) -> Ints:
+        sums = exact_product(codes.astype(np.int64) - self.zero_point, self.weights) + self.bias
+        return multiply_by_quantized_multiplier(sums, self.factor)
+
+
+class _Norm(NamedTuple):
+    """Layer normalization: weights, the factor that their scale is, bias."""
+
+    weights: Ints
+    factor: FixedPoint
+    bias: Ints
+    least_variance: int
+
+    def __call__(self, x: Ints) -> Ints:
+        """Mean and deviation have 10 fractional bits more than `x`."""
+        units = x.shape[-1]
+        sums = x.sum(axis=-1, keepdims=True) * 1024
+        mean = np.sign(sums) * (np.abs(sums) // units)
+        spread = np.square(x).sum(axis=-1, keepdims=True) * (2**20 // units) - np.square(mean)
+        variance = np.sign(spread) * (np.abs(spread) >> 20)
+        inverse = inverse_sqrt(np.where(variance < 1, self.least_variance, variance))
+        normal = multiply_by_quantized_multiplier(1024 * x - mean, inverse)
+        weighted = (normal * self.weights + self.bias).astype(np.int32).astype(np.int64)
+        rounded = np.sign(weighted) * ((np.abs(weighted) + 512) >> 10)
+        shifted = FixedPoint(self.factor.multiplier, self.factor.shift + 12)
+        return saturate(multiply_by_quantized_multiplier(rounded, shifted))
+
+
+class _Gate(NamedTuple):
+    """What goes into one gate's function: three sums, each saturated to 16 bits, then normalized."""
+
+    of_input: _Product
+    of_output: _Product
+    peephole: tuple[Ints, FixedPoint] | None
+    norm: _Norm | None
+
+    def __call__(self, x: Array, output: Array, cell: Ints) -> Ints:
+        total = saturate(self.of_input(x))
+        total = saturate(self.of_output(output) + total)
+        if self.peephole is not None:
+            weights, factor = self.peephole
+            total = saturate(multiply_by_quantized_multiplier(weights * cell, factor) + total)
+        return total if self.norm is None else self.norm(total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensors:
+    """The operands of an LSTM by name, with their infos."""
+
+    arrays: Mapping[str, Array | None]
+    info: KernelInfo
+
+    def __getitem__(self, name: str) -> Array:
+        found = self.arrays[name]
+        assert found is not None, name
+        return found
+
+    def has(self, name: str) -> bool:
+        return self.arrays[name] is not None
+
+    def scale(self, name: str) -> np.float32:
+        return _scale(self.at(name))
+
+    def at(self, name: str) -> TensorInfo:
+        return self.info.at(self.info.names.index(name))
+
+
+def _bias_name(gate: str) -> str:
+    return "cell_bias" if gate == "cell" else f"{gate}_gate_bias"
+
+
+def _gate(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, name: str) -> _Gate:
+    scale = np.float32(getattr(op, f"{name}_intermediate_scale")) if op.layer_norm_enabled else _GATE_SCALE
+    bias = tensors[_bias_name(name)].astype(np.int64)
+
+    def product(source: str, weights: str, bias: Array | int) -> _Product:
+        factor = quantize_multiplier(tensors.scale(weights) * tensors.scale(source) / scale)
+        return _Product(tensors[weights], factor, tensors.at(source).zero_point, bias)
+
+    return _Gate(
+        product("input", f"input_to_{name}_weights", 0 if op.layer_norm_enabled else bias),
+        product("output_state_in", f"recurrent_to_{name}_weights", 0),
+        _peephole(tensors, f"cell_to_{name}_weights", scale) if op.peephole_enabled and name != "cell" else None,
+        _norm(tensors, f"{name}_layer_norm_weights", bias) if op.layer_norm_enabled else None,
+    )
+
+
+def _peephole(tensors: _Tensors, name: str, scale: np.float32) -> tuple[Ints, FixedPoint]:
+    step = 2.0 ** (exponent(tensors.at("cell_state_in")) or 0)
+    factor = np.float32(step * float(tensors.scale(name)) / float(scale))
+    return tensors[name].astype(np.int64), quantize_multiplier(factor)
+
+
+def _norm(tensors: _Tensors, name: str, bias: Ints) -> _Norm:
+    scale = tensors.scale(name)
+    return _Norm(tensors[name].astype(np.int64), quantize_multiplier(scale), bias, max(1, int(10000 * scale)))
+
+
+class IntegerLstm(NamedTuple):
+    """An LSTM in integers; the scale of the cell state is 2 to the power of `cell_exponent`."""
+
+    input: _Gate | None
+    forget: _Gate
+    cell: _Gate
+    output: _Gate
+    cell_exponent: int
+    cell_bound: int
+    finish: Callable[[Ints], Ints]
+
+    @classmethod
+    def of(
+        cls,
+        op: QLstm | UnidirectionalSequenceLstm,
+        arrays: tuple[Array | None, ...],
+        info: KernelInfo,
+        clips: tuple[float, float],
+    ) -> IntegerLstm:
+        """For an operator's operands, with the bounds of cell state and projection."""
+        tensors = _Tensors(dict(zip(info.names, arrays, strict=True)), info)
+        return cls(
+            None if op.cifg_enabled else _gate(tensors, op, "input"),
+            _gate(tensors, op, "forget"),
+            _gate(tensors, op, "cell"),
+            _gate(tensors, op, "output"),
+            exponent(tensors.at("cell_state_in")) or 0,
+            _bound(clips[0], tensors.scale("cell_state_in"), _ONE),
+            _finish(tensors, op, clips[1]),
+        )
+
+    def step(self, x: Array, output: Array, cell: Ints) -> tuple[Ints, Ints]:
+        """The new output and cell state."""
+        forget = sigmoid(self.forget(x, output, cell))
+        new = tanh(self.cell(x, output, cell), 3)
+        entry = _ONE - forget if self.input is None else sigmoid(self.input(x, output, cell))
+        kept = rounding_divide_by_pot(forget * cell, 15)
+        cell = _bounded(saturate(kept + rounding_divide_by_pot(entry * new, 30 + self.cell_exponent)), self.cell_bound)
+        opening = sigmoid(self.output(x, output, cell))
+        return self.finish(opening * tanh(cell, 15 + self.cell_exponent)), cell
+
+
+def _bound(clip: float, scale: np.float32, largest: int) -> int:
+    """A real bound in stored integers; 0, which means none, where it is less than a step."""
+    return int(min(float(np.float32(clip) / scale), largest)) if clip > 0 else 0
+
+
+def _bounded(x: Ints, bound: int) -> Ints:
+    return np.clip(x, -bound, bound) if bound > 0 else x
+
+
+def _finish(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, clip: float) -> Callable[[Ints], Ints]:
+    """From 30-bit fractions to stored integers of the output, through those of the hidden state.
+
+    What is projected has its zero point's sign turned; that shows only where it is clamped.
+    """
+    state = tensors.at("output_state_in")
+    scale = np.float32(op.hidden_state_scale or state.scale)
+    factor = quantize_multiplier(np.float32(2.0**-15 / float(scale) * 2.0**-15))
+
+    zero_point = -op.hidden_state_zero_point if op.projection_enabled else op.hidden_state_zero_point
+
+    def hidden(fractions: Ints) -> Ints:
+        codes = multiply_by_quantized_multiplier(fractions, factor) + zero_point
+        return np.clip(codes, -128, 127)
+
+    if not op.projection_enabled:
+        return hidden
+    bias = tensors["projection_bias"].astype(np.int64) if tensors.has("projection_bias") else 0
+    weights = tensors["projection_weights"]
+    projected_factor = quantize_multiplier(tensors.scale("projection_weights") * scale / _scale(state))
+    product = _Product(weights, projected_factor, zero_point, bias)
+    bound = _bound(clip, _scale(state), 127)
+    return lambda fractions: _bounded(np.clip(product(hidden(fractions)) + state.zero_point, -128, 127), bound)
+
+
+# --- what these kernels take ------------------------------------------------------------------------------------------
+
+
+_EIGHT: Final = frozenset({DataType.INT8})
+_SIXTEEN: Final = frozenset({DataType.INT16})
+INTEGER_TYPES: Final = {
+    **dict.fromkeys(("input", "output_state_in", "output", "output_state_out", "projection_weights"), _EIGHT),
+    **{f"{kind}_to_{gate}_weights": _EIGHT for kind in ("input", "recurrent")
+       for gate in ("input", "forget", "cell", "output")},
+    **{f"cell_to_{gate}_weights": _SIXTEEN for gate in ("input", "forget", "output")},
+    **{f"{gate}_layer_norm_weights": _SIXTEEN for gate in ("input", "forget", "cell", "output")},
+    **{_bias_name(gate): frozenset({DataType.INT32}) for gate in ("input", "forget", "cell", "output")},
+    "projection_bias": frozenset({DataType.INT32}),
+    **dict.fromkeys(("cell_state_in", "cell_state_out"), _SIXTEEN),
+}  # fmt: skip
+
+
+def _quantized_alike(op: object, info: KernelInfo) -> str | None:
+    """All tensors but biases must be quantized, with one scale each."""
+    for name, tensor in zip(info.names, info.inputs, strict=False):
+        if tensor is None or name.endswith("_bias"):
+            continue
+        if tensor.quantization is None or tensor.quantization.per_axis:
+            return f"{name} is {tensor}; takes tensors quantized with one scale"
+    return None
+
+
+def _symmetric(op: object, info: KernelInfo) -> str | None:
+    for name, tensor in zip(info.names, info.inputs, strict=False):
+        if tensor is not None and tensor.zero_point and name.endswith(("weights", "cell_state_in")):
+            return f"{name} has zero point {tensor.zero_point}; takes 0"
+    return None
+
+
+def cell_scale(op: object, info: KernelInfo) -> str | None:
+    """A kernel's rule: the scale of the cell state is a power of 2 that the functions know."""
+    cell = info.get("cell_state_in")
+    if cell is None or (exponent(cell) or 0) not in range(-15, -8):
+        given = "absent" if cell is None else f"{cell}"
+        return f"cell_state_in is {given}; takes a scale that is a power of 2, from 2**-15 to 2**-9"
+    return None
+
+
+def _intermediate_scales(op: QLstm | UnidirectionalSequenceLstm, info: KernelInfo) -> str | None:
+    if op.projection_enabled and not op.hidden_state_scale:
+        return "hidden_state_scale is 0; takes the scale of what is projected"
+    gates = ("forget", "cell", "output") if op.cifg_enabled else ("input", "forget", "cell", "output")
+    for gate in gates if op.layer_norm_enabled else ():
+        if not getattr(op, f"{gate}_intermediate_scale"):
+            return f"{gate}_intermediate_scale is 0; takes the scale of what is normalized"
+    return None
+
+
+def _same_outputs(op: object, info: KernelInfo) -> str | None:
+    """The outputs must be stored like the output state that goes in, the cell state that comes out like the other."""
+    for index, tensor in enumerate(info.outputs):
+        state = info.at(2 if tensor.dtype is DataType.INT16 else 1)
+        if tensor.quantization != state.quantization:
+            return f"output {index} is {tensor}; takes {state.quantization}, as of the state that goes in"
+    return None
+
+
+def tanh_only(op: UnidirectionalSequenceLstm, info: KernelInfo) -> str | None:
+    return None if op.activation_func is FusedActivation.TANH else f"{op.activation_func.name} in integers; takes TANH"
+
+
+INTEGER_RULES: Final = (_quantized_alike, _symmetric, cell_scale, _intermediate_scales, _same_outputs)

@@ -1,0 +1,86 @@
+"""Kernels of the single steps of an LSTM in integers, bit for bit as TFLite's reference computes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.kernels.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier, rounding_divide_by_pot
+from interposer.kernels.gates16 import high_mul, saturate, sigmoid, tanh
+from interposer.kernels.integer_lstm import (
+    INTEGER_RULES,
+    INTEGER_TYPES,
+    IntegerLstm,
+    exact_product,
+    exponent,
+)
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
+from interposer.types import Array, DataType, Quantization
+
+__all__: list[str] = []
+
+
+@kernel(QLstm, dtypes=INTEGER_TYPES, when=INTEGER_RULES)
+def q_lstm(op: QLstm, *arrays: Array, info: KernelInfo) -> tuple[Array, Array, Array]:
+    """One step."""
+    cell = IntegerLstm.of(op, arrays, info, (op.cell_clip, op.projection_clip))
+    output, state = cell.step(arrays[0], arrays[1], arrays[2].astype(np.int64))
+    return output, state, output
+
+
+# --- QuantizedLstm ----------------------------------------------------------------------------------------------------
+
+_UINT8: Final = frozenset({DataType.UINT8})
+_QUANTIZED_TYPES: Final = {
+    **{declared.name: _UINT8 for declared in (*QuantizedLstm.operands, *QuantizedLstm.results)},
+    **{declared.name: frozenset({DataType.INT32}) for declared in QuantizedLstm.operands if declared.rank == 1},
+    **dict.fromkeys(("cell_state_in", "cell_state_out"), frozenset({DataType.INT16})),
+}
+_OF_DATA: Final = Quantization(1 / 128, 128)
+
+
+def _data_as_prescribed(op: QuantizedLstm, info: KernelInfo) -> str | None:
+    for name, tensor in (("input", info.at(0)), ("output_state_in", info.at(2)), ("output", info.outputs[1])):
+        if tensor.quantization != _OF_DATA:
+            return f"{name} is {tensor}; takes {_OF_DATA}"
+    return None
+
+
+def _weights_alike(op: QuantizedLstm, info: KernelInfo) -> str | None:
+    wanted = info.at(3).quantization
+    for name, tensor in zip(info.names, info.inputs, strict=True):
+        if tensor is not None and name.endswith("weights"):
+            q = tensor.quantization
+            if q is None or q.per_axis or q != wanted:
+                return f"{name} is {tensor}; takes weights that all have one quantization"
+    return None
+
+
+def _cells_as_prescribed(op: QuantizedLstm, info: KernelInfo) -> str | None:
+    for name, tensor in (("cell_state_in", info.at(1)), ("cell_state_out", info.outputs[0])):
+        if tensor.zero_point or exponent(tensor) != -11:
+            return f"{name} is {tensor}; takes scale 2**-11 and zero point 0"
+    return None
+
+
+@kernel(QuantizedLstm, dtypes=_QUANTIZED_TYPES, when=(_data_as_prescribed, _weights_alike, _cells_as_prescribed))
+def quantized_lstm(op: QuantizedLstm, *arrays: Array, info: KernelInfo) -> tuple[Array, Array]:
+    """The cell state has 4 integer bits, one of which its tanh leaves out."""
+    x = np.concatenate([arrays[0], arrays[2]], axis=-1).astype(np.int64) - 128
+    sums = [_gate_sum(x, arrays, info, place) for place in range(4)]
+    entry, forget, new, opening = sigmoid(sums[0]), sigmoid(sums[1]), tanh(sums[2], 3), sigmoid(sums[3])
+    cell = saturate(rounding_divide_by_pot(high_mul(entry, new), 4) + high_mul(forget, arrays[1].astype(np.int64)))
+    output = rounding_divide_by_pot(high_mul(opening, tanh(saturate(cell << 1), 3)), 8)
+    return cell, np.clip(output, -128, 127) + 128
+
+
+def _gate_sum(x: Array, arrays: tuple[Array, ...], info: KernelInfo, place: int) -> NDArray[np.int64]:
+    """What goes into a gate's function, with 12 fractional bits; `place` is among input, forget, cell, output."""
+    weights = np.concatenate([arrays[7 + place], arrays[3 + place]], axis=-1).astype(np.int64)
+    sums = exact_product(x, weights - info.at(3).zero_point) + arrays[11 + place]
+    scale = np.float32(info.input.scale) * np.float32(info.at(3).scale)
+    return saturate(multiply_by_quantized_multiplier(sums, quantize_multiplier(4096 * float(scale))))

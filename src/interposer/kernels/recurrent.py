@@ -1,0 +1,272 @@
+"""Kernels of the recurrent layers without gates, and what all recurrent kernels have in common.
+
+They compute with real numbers: narrow floats as float32, quantized tensors (a float layer's 8-bit weights, say) as the
+numbers that they stand for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from interposer.kernels.fixedpoint import clamp_to, multiply_by_quantized_multiplier, quantize_multiplier
+from interposer.kernels.quantized_functions import clamp_codes
+from interposer.kernels.real import precisely, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
+from interposer.types import Array, DataType
+
+__all__ = [
+    "FUSED",
+    "Function",
+    "Reals",
+    "converted",
+    "direction_of",
+    "joined",
+    "moved_on",
+    "needed",
+    "real_valued",
+    "reals",
+    "sides",
+    "store_all",
+    "time_first",
+    "zeros_unless",
+]
+
+Function = Callable[[Array], Array]
+Reals = Mapping[str, Array | None]
+FUSED: Final[dict[FusedActivation, Function]] = {
+    FusedActivation.NONE: lambda x: x,
+    FusedActivation.RELU: lambda x: np.maximum(x, 0),
+    FusedActivation.RELU_N1_TO_1: lambda x: np.clip(x, -1, 1),
+    FusedActivation.RELU6: lambda x: np.clip(x, 0, 6),
+    FusedActivation.TANH: precisely(np.tanh),
+    FusedActivation.SIGMOID: precisely(lambda x: 1 / (1 + np.exp(-x))),
+}
+
+
+_BOUNDS: Final = {
+    FusedActivation.NONE: (-math.inf, math.inf),
+    FusedActivation.RELU: (0.0, math.inf),
+    FusedActivation.RELU_N1_TO_1: (-1.0, 1.0),
+    FusedActivation.RELU6: (0.0, 6.0),
+}
+
+
+def real_valued(op: object, info: KernelInfo) -> str | None:
+    """A kernel's rule: every tensor is of floats or quantized."""
+    results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
+    for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
+        if tensor is not None and not (tensor.dtype.is_float or tensor.is_quantized):
+            return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
+    return None
+
+
+def converted(op: object, info: KernelInfo) -> Reals:
+    """What kernels prepare: the constants as real numbers."""
+    return {
+        name: real(tensor.constant, tensor)
+        for name, tensor in zip(info.names, info.inputs, strict=False)
+        if tensor is not None and tensor.constant is not None
+    }
+
+
+def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | None) -> dict[str, Array | None]:
+    """All operands as real numbers, by name."""
+    found: dict[str, Array | None] = dict(prepared or {})
+    for name, array in zip(info.names, arrays, strict=True):
+        tensor = info.get(name)
+        if name not in found:
+            found[name] = None if array is None or tensor is None else real(array, tensor)
+    return found
+
+
+def store_all(values: tuple[Array, ...], info: KernelInfo, out: tuple[Array, ...]) -> None:
+    """Write real numbers to all results."""
+    for value, tensor, target in zip(values, info.outputs, out, strict=True):
+        store(value, tensor, target)
+
+
+def time_first(x: Array, time_major: bool) -> Array:
+    """A sequence with its steps along the first axis; or, the other way round, one as the operator has it."""
+    return x if time_major else x.swapaxes(0, 1)
+
+
+def zeros_unless(state: Array | None, batches: int, size: int) -> Array:
+    """The state, zeros where there is none."""
+    return np.zeros((batches, size), np.float32) if state is None else state
+
+
+def needed(values: Reals, name: str) -> Array:
+    """An operand that must be there."""
+    found = values[name]
+    assert found is not None, name
+    return found
+
+
+class _Cell(NamedTuple):
+    """A simple recurrent layer."""
+
+    weights: Array
+    recurrent_weights: Array
+    bias: Array
+    aux_weights: Array | None
+    function: Function
+
+    @classmethod
+    def of(cls, values: Reals, activation: FusedActivation) -> _Cell:
+        return cls(
+            needed(values, "weights"),
+            needed(values, "recurrent_weights"),
+            needed(values, "bias"),
+            values.get("aux_weights"),
+            FUSED[activation],
+        )
+
+    def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
+        """All outputs and the last state; only the recurrent product has to wait for the step before."""
+        given = x @ self.weights.T + self.bias
+        if aux is not None and self.aux_weights is not None:
+            given = given + aux @ self.aux_weights.T
+        state = zeros_unless(state, x.shape[1], len(self.bias))
+        outputs = np.empty_like(given)
+        for step, part in enumerate(given):
+            state = self.function(part + state @ self.recurrent_weights.T)
+            outputs[step] = state
+        return outputs, state
+
+
+@kernel(Rnn, when=real_valued)
+def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
+    """A sequence of one step."""
+    values = reals(arrays, info, prepared)
+    x = needed(values, "input")[np.newaxis]
+    _, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])
+    store_all((state, state), info, out)
+
+
+@kernel(UnidirectionalSequenceRnn, when=real_valued)
+def unidirectional_sequence_rnn(
+    op: UnidirectionalSequenceRnn,
+    *arrays: Array | None,
+    info: KernelInfo,
+    out: tuple[Array, ...],
+    prepared: Reals | None,
+) -> None:
+    """Step by step."""
+    values = reals(arrays, info, prepared)
+    x = time_first(needed(values, "input"), op.time_major)
+    outputs, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])
+    store_all((time_first(outputs, op.time_major), state), info, out)
+
+
+def direction_of(values: Reals, direction: str) -> Reals:
+    """The operands of one direction, without its name."""
+    return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
+
+
+def sides(values: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Array, Array | None], ...]:
+    """For each direction the input and, where it has weights, the auxiliary input, in the order of the steps taken."""
+    x, aux = time_first(needed(values, "input"), time_major), values["aux_input"]
+    if aux is None:
+        return (x, None), (x[::-1], None)
+    aux = time_first(aux, time_major)
+    if values[aux_weights] is None:
+        return (x, None), (aux[::-1], None)
+    return (x, aux), (x[::-1], aux[::-1])
+
+
+def joined(forward: Array, backward: Array, time_major: bool, merge_outputs: bool) -> list[Array]:
+    """The outputs of both directions as the operator gives them; the backward ones come in the order of the steps."""
+    parts = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
+    return [np.concatenate(parts, axis=-1)] if merge_outputs else parts
+
+
+@kernel(BidirectionalSequenceRnn, when=real_valued)
+def bidirectional_sequence_rnn(
+    op: BidirectionalSequenceRnn,
+    *arrays: Array | None,
+    info: KernelInfo,
+    out: tuple[Array, ...],
+    prepared: Reals | None,
+) -> None:
+    """The backward direction runs over the sequence turned round."""
+    values = reals(arrays, info, prepared)
+    outputs, states = [], []
+    for direction, (x, aux) in zip(
+        ("forward", "backward"), sides(values, op.time_major, "forward_aux_weights"), strict=True
+    ):
+        own = direction_of(values, direction)
+        output, state = _Cell.of(own, op.activation_func).run(x, aux, own["hidden_state_in"])
+        outputs.append(output)
+        states.append(state)
+    first, *second = joined(outputs[0], outputs[1], op.time_major, op.merge_outputs)
+    store_all((first, *states, *second), info, out)
+
+
+_INTEGER_SVDF: Final = {
+    **dict.fromkeys(("input", "weights_feature", "output"), frozenset({DataType.INT8})),
+    **dict.fromkeys(("weights_time", "state_in", "state_out"), frozenset({DataType.INT16})),
+    "bias": frozenset({DataType.INT32}),
+}
+
+
+def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
+    """A clamp, one scale for each tensor, no zero point inside, and the same state before and after."""
+    if op.activation_func not in _BOUNDS:
+        return f"{op.activation_func.name} in integers; takes {', '.join(one.name for one in _BOUNDS)}"
+    inputs = [(name, info.get(name)) for name in ("input", "weights_feature", "weights_time", "state_in")]
+    for name, tensor in (*inputs, ("output", info.outputs[1])):
+        q = None if tensor is None else tensor.quantization
+        if q is None or q.per_axis or (q.zero_point and name not in {"input", "output"}):
+            return f"{name} is {tensor}; takes tensors quantized with one scale, and zero points of data only"
+    state = info.at(4)
+    if state.quantization != info.output.quantization:
+        return f"state_in is {state} and state_out {info.output}; takes equal scales"
+    return None
+
+
+@kernel(Svdf, quantized=True, dtypes=_INTEGER_SVDF, when=_integer_svdf_reason)
+def svdf_of_integers(
+    op: Svdf, x: Array, feature: Array, time: Array, bias: Array | None, state: Array, *, info: KernelInfo
+) -> tuple[Array, Array]:
+    """As TFLite's reference does it: 16-bit projections, 32-bit sums over time."""
+    scales = [np.float32(info.at(index).scale) for index in range(3)]
+    state_scale, output = np.float32(info.output.scale), info.outputs[1]
+    inner = quantize_multiplier(scales[0] * scales[1] / state_scale)
+    outer = quantize_multiplier(state_scale * scales[2] / np.float32(output.scale))
+    sums = (x.astype(np.int64) - info.input.zero_point) @ feature.astype(np.int64).T
+    projected = clamp_to(multiply_by_quantized_multiplier(sums, inner), DataType.INT16)
+    memory = state.astype(np.int64).reshape(len(x), *time.shape)
+    memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
+    units = (memory * time).sum(axis=-1).reshape(len(x), -1, op.rank).sum(axis=-1)
+    units = (units if bias is None else units + bias).astype(np.int32)
+    scaled = multiply_by_quantized_multiplier(units, outer) + output.zero_point
+    return moved_on(memory), np.clip(scaled, *clamp_codes(*_BOUNDS[op.activation_func], output))
+
+
+@kernel(Svdf, when=real_valued)
+def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
+    """The free last place of every filter's memory takes the new projection."""
+    values = reals(arrays, info, prepared)
+    feature, time, bias = needed(values, "weights_feature"), needed(values, "weights_time"), values["bias"]
+    projected = needed(values, "input") @ feature.T
+    memory = zeros_unless(values["state_in"], len(projected), time.size).reshape(-1, *time.shape)
+    memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
+    sums = (memory * time).sum(axis=-1).reshape(len(projected), -1, op.rank).sum(axis=-1)
+    output = FUSED[op.activation_func](sums if bias is None else sums + bias)
+    store_all((moved_on(memory), output), info, out)
+
+
+def moved_on(memory: Array) -> Array:
+    """The memory after a step: the oldest number of every filter is gone, the last place free."""
+    free = np.zeros_like(memory[..., :1])
+    return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), -1)
+
+
+for _function in (rnn, unidirectional_sequence_rnn, bidirectional_sequence_rnn, svdf):
+    kernel.prepare(_function)(converted)

@@ -1,0 +1,67 @@
+"""Extents that several operands share: each is named by a letter, and a shape is written as a word of letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from interposer.schema import Op
+from interposer.types import UNKNOWN, Dim, TensorInfo, TensorShape, differ
+
+__all__ = ["Infos", "by_name", "extent_faults", "extents", "matrix_operations", "shape_of"]
+
+Infos = Mapping[str, TensorInfo | None]
+
+
+def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorInfo | None]:
+    """The infos of an operator's operands by their names; those that were left off at the end are absent."""
+    given = [*operands, *[None] * (len(op.operands) - len(operands))]
+    return {declared.name: info for declared, info in zip(op.operands, given, strict=True)}
+
+
+def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
+    """The extent that every letter stands for; a known one where any tensor has it.
+
+    >>> extents({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
+    {'B': ?, 'I': 3, 'U': 4}
+    """
+    found: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
+    for letter, extent, _ in _lettered(infos, words):
+        if found[letter] is UNKNOWN or (isinstance(found[letter], Dim) and not isinstance(extent, Dim)):
+            found[letter] = extent
+    return found
+
+
+def extent_faults(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
+    """Where the extents of a letter differ, each compared with the first tensor that knows it."""
+    first: dict[str, tuple[int, str]] = {}
+    for letter, extent, name in _lettered(infos, words):
+        if isinstance(extent, Dim):
+            continue
+        wanted, known = first.setdefault(letter, (extent, name))
+        if differ(extent, wanted):
+            given, other = infos[name], infos[known]
+            assert given is not None
+            assert other is not None
+            shapes = f"{name} has shape {given.shape} and {known} {other.shape}"
+            yield f"{shapes}; expected ({', '.join(words[name])}) and ({', '.join(words[known])})"
+
+
+def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    for name, info in infos.items():
+        if info is not None and name in words:
+            yield from ((letter, extent, name) for letter, extent in zip(words[name], info.shape, strict=True))
+
+
+def shape_of(word: str, found: Mapping[str, int]) -> TensorShape:
+    """The shape that a word of letters stands for."""
+    return TensorShape(found[letter] for letter in word)
+
+
+def matrix_operations(op: Op, inputs: Sequence[TensorInfo | None]) -> int:
+    """The multiplications and additions where every row of the first operand meets every element of all weights."""
+    [first, *_] = inputs
+    assert first is not None
+    infos = by_name(op, inputs).items()
+    weights = sum(int(info.num_elements) for name, info in infos if info is not None and name.endswith("weights"))
+    return 2 * math.prod(first.shape[:-1]) * weights

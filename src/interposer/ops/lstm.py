@@ -1,0 +1,394 @@
+"""Long short-term memory (LSTM): one step, a sequence, and a sequence in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from interposer.ops.extents import Infos, by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.recurrent import (
+    DIRECTIONS,
+    FusedActivation,
+    aux_faults,
+    frame_faults,
+    of_direction,
+    sequence_word,
+)
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import TensorInfo, TensorShape
+
+__all__ = ["BidirectionalSequenceLstm", "Lstm", "UnidirectionalSequenceLstm"]
+
+_GATES: Final = ("input", "forget", "cell", "output")
+_WORDS: Final = {
+    "input": "BI",
+    "output_state_in": "BO",
+    "cell_state_in": "BU",
+    **{f"input_to_{gate}_weights": "UI" for gate in _GATES},
+    **{f"aux_input_to_{gate}_weights": "UA" for gate in _GATES},
+    **{f"recurrent_to_{gate}_weights": "UO" for gate in _GATES},
+    **{f"cell_to_{gate}_weights": "U" for gate in _GATES},
+    **dict.fromkeys(("input_gate_bias", "forget_gate_bias", "cell_bias", "output_gate_bias"), "U"),
+    "projection_weights": "OU",
+    "projection_bias": "O",
+    **{f"{gate}_layer_norm_weights": "U" for gate in _GATES},
+}
+
+
+class Feature(NamedTuple):
+    """Whether an LSTM does something, and what in its declaration says so."""
+
+    on: bool
+    reason: str
+
+
+class Features(NamedTuple):
+    """What an LSTM does beyond the basic form."""
+
+    cifg: Feature
+    peephole: Feature
+    projection: Feature
+    layer_norm: Feature
+
+    @classmethod
+    def found(cls, infos: Infos, prefix: str) -> Features:
+        """Judged by the operands that are there."""
+
+        def there(name: str) -> Feature:
+            connected = infos.get(name) is not None
+            return Feature(connected, f"{prefix}{name} is {'' if connected else 'not '}connected")
+
+        with_input_gate = there("input_to_input_weights")
+        return cls(
+            with_input_gate._replace(on=not with_input_gate.on),
+            there("cell_to_output_weights"),
+            there("projection_weights"),
+            there("output_layer_norm_weights"),
+        )
+
+    def words(self, sequence: str) -> dict[str, str]:
+        """The operands' words; without projection there are as many outputs as units."""
+        words = _WORDS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
+        return words if self.projection.on else {name: word.replace("O", "U") for name, word in words.items()}
+
+    def faults(self, infos: Infos, prefix: str = "") -> Iterator[str]:
+        """Operands that are there, or are not, against what these features ask for."""
+        if self.cifg.on and infos.get("aux_input_to_input_weights") is not None:
+            yield f"{prefix}aux_input_to_input_weights is connected, but {self.cifg.reason}"
+        for names, feature, wanted in self._rules():
+            for name in names:
+                if (infos.get(name) is not None) != wanted:
+                    yield f"{prefix}{name} is {'not ' if wanted else ''}connected, but {feature.reason}"
+        if infos.get("projection_bias") is not None and not self.projection.on:
+            yield f"{prefix}projection_bias is connected, but {self.projection.reason}"
+
+    def _rules(self) -> Iterator[tuple[Sequence[str], Feature, bool]]:
+        """Operands, the feature that they belong to, and whether they must be there (else they must not)."""
+        cifg, peephole, projection, norm = self
+        yield ("input_to_input_weights", "recurrent_to_input_weights", "input_gate_bias"), cifg, not cifg.on
+        yield ("cell_to_forget_weights", "cell_to_output_weights"), peephole, peephole.on
+        yield ("projection_weights",), projection, projection.on
+        yield ("forget_layer_norm_weights", "cell_layer_norm_weights", "output_layer_norm_weights"), norm, norm.on
+        for name, feature in (("cell_to_input_weights", peephole), ("input_layer_norm_weights", norm)):
+            yield (name,), cifg if feature.on and cifg.on else feature, feature.on and not cifg.on
+
+
+@op(register=False)
+class LstmOperands(Op):
+    """What the LSTMs with one direction have in common: operands, as in Arm NN's LstmInputParams, and flags."""
+
+    input = operand(rank=2)
+    output_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    cell_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    input_to_input_weights = operand(rank=2, optional=True, doc="Absent with ``cifg_enabled``.")
+    input_to_forget_weights = operand(rank=2)
+    input_to_cell_weights = operand(rank=2)
+    input_to_output_weights = operand(rank=2)
+    recurrent_to_input_weights = operand(rank=2, optional=True, doc="Absent with ``cifg_enabled``.")
+    recurrent_to_forget_weights = operand(rank=2)
+    recurrent_to_cell_weights = operand(rank=2)
+    recurrent_to_output_weights = operand(rank=2)
+    cell_to_input_weights = operand(
+        rank=1, optional=True, doc="Only with ``peephole_enabled``, and not with ``cifg_enabled``."
+    )
+    cell_to_forget_weights = operand(rank=1, optional=True, doc="Only with ``peephole_enabled``.")
+    cell_to_output_weights = operand(rank=1, optional=True, doc="Only with ``peephole_enabled``.")
+    input_gate_bias = operand(rank=1, optional=True, doc="Absent with ``cifg_enabled``.")
+    forget_gate_bias = operand(rank=1)
+    cell_bias = operand(rank=1)
+    output_gate_bias = operand(rank=1)
+    projection_weights = operand(rank=2, optional=True, doc="Only with ``projection_enabled``.")
+    projection_bias = operand(rank=1, optional=True, doc="With ``projection_enabled``, if there is one.")
+    input_layer_norm_weights = operand(
+        rank=1, optional=True, doc="Only with ``layer_norm_enabled``, and not with ``cifg_enabled``."
+    )
+    forget_layer_norm_weights = operand(rank=1, optional=True, doc="Only with ``layer_norm_enabled``.")
+    cell_layer_norm_weights = operand(rank=1, optional=True, doc="Only with ``layer_norm_enabled``.")
+    output_layer_norm_weights = operand(rank=1, optional=True, doc="Only with ``layer_norm_enabled``.")
+
+    cifg_enabled: bool = attribute(default=True, doc="Couple input and forget gate: the one is 1 minus the other.")
+    peephole_enabled: bool = attribute(default=False, doc="Let the gates look at the cell state.")
+    projection_enabled: bool = attribute(default=False, doc="Project the units to another number of outputs.")
+    layer_norm_enabled: bool = attribute(default=False, doc="Normalize what goes into every gate over the units.")
+
+    def _features(self) -> Features:
+        names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
+        return Features(*(Feature(getattr(self, name), f"{name} is {getattr(self, name)}") for name in names))
+
+    def _words(self) -> Mapping[str, str]:
+        return self._features().words("BI")
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        infos = by_name(self, operands)
+        yield from self._features().faults(infos)
+        yield from extent_faults(infos, self._words())
+
+    def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
+        """Those of output state, cell state and output, which has the input's word but for the last letter."""
+        words, infos = self._words(), by_name(self, operands)
+        found, input = extents(infos, words), infos["input"]
+        assert input is not None
+        output_state = infos["output_state_in"] or input
+        cell_state = infos["cell_state_in"] or input
+        outputs = words["output_state_in"][-1]
+        return (
+            output_state.with_shape(shape_of(f"B{outputs}", found)),
+            cell_state.with_shape(shape_of("BU", found)),
+            output_state.with_shape(shape_of(words["input"][:-1] + outputs, found)),
+        )
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return matrix_operations(self, inputs)
+
+
+@op
+class Lstm(LstmOperands):
+    """One step of an LSTM.
+
+    With i, f, c, o for input, forget, cell and output, and g = ``activation_func``::
+
+        i = sigmoid(W_i @ input + R_i @ output_state_in + P_i * cell_state_in + b_i), or 1 - f with CIFG
+        f = sigmoid(W_f @ input + R_f @ output_state_in + P_f * cell_state_in + b_f)
+        cell_state_out = clip(f * cell_state_in + i * g(W_c @ input + R_c @ output_state_in + b_c))
+        o = sigmoid(W_o @ input + R_o @ output_state_in + P_o * cell_state_out + b_o)
+        output = output_state_out = o * g(cell_state_out), with projection clip(projection @ that + bias)
+
+    With layer normalization the sum before a bias is brought to mean 0 and variance 1 over the units, and multiplied
+    with the gate's layer normalization weights.
+
+    Shapes (B batches, I inputs, U units, O outputs; O = U without projection):
+        input: (B, I)
+        output_state_in, output_state_out, output: (B, O)
+        cell_state_in, cell_state_out: (B, U)
+        input_to_..._weights: (U, I)
+        recurrent_to_..._weights: (U, O)
+        cell_to_..._weights, ..._bias, ..._layer_norm_weights: (U,)
+        projection_weights: (O, U)
+        projection_bias: (O,)
+        scratch: (B, 4 * U), the gates input, cell, forget and output; (B, 3 * U) without the first of them with CIFG
+
+    Source:
+        TFLite LSTM; NNAPI LSTM; Arm NN LstmDescriptor, LstmInputParams.
+    """
+
+    scratch = result(rank=2)
+    output_state_out = result(rank=2)
+    cell_state_out = result(rank=2)
+    output = result(rank=2)
+
+    activation_func: FusedActivation = attribute(
+        default=FusedActivation.RELU, doc="The function of the cell's input and of its output; usually TANH."
+    )
+    clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
+    clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        output_state, cell_state, output = self._infos(operands)
+        batch, units = cell_state.shape
+        input: TensorInfo = operands[0]
+        return input.with_shape((batch, units * (3 if self.cifg_enabled else 4))), output_state, cell_state, output
+
+
+@op
+class UnidirectionalSequenceLstm(LstmOperands):
+    """An LSTM over a sequence: `Lstm`, step by step.
+
+    With a quantized input the arithmetic is that of `QLstm`, which the last six attributes are for.
+
+    Shapes (T steps, B batches, I inputs, U units, O outputs; O = U without projection):
+        input: (B, T, I), with ``time_major`` (T, B, I)
+        output: (B, T, O), with ``time_major`` (T, B, O)
+        the others: as for `Lstm`
+
+    Source:
+        TFLite UNIDIRECTIONAL_SEQUENCE_LSTM; NNAPI UNIDIRECTIONAL_SEQUENCE_LSTM; Arm NN
+        UnidirectionalSequenceLstmDescriptor, whose outputs come in another order.
+    """
+
+    input = operand(rank=3)
+    output = result(rank=3)
+    output_state_out = result(rank=2, doc="The output of the last step.")
+    cell_state_out = result(rank=2, doc="The cell state after the last step.")
+
+    activation_func: FusedActivation = attribute(
+        default=FusedActivation.RELU, doc="The function of the cell's input and of its output; usually TANH."
+    )
+    clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
+    clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
+    time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
+    input_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: input gate.")
+    forget_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: forget gate.")
+    cell_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: cell gate.")
+    output_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: output gate.")
+    hidden_state_zero_point: int = attribute(default=0, ge=-128, le=127, doc="Zero point of what is projected.")
+    hidden_state_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is projected; 0 means the output's.")
+
+    def _words(self) -> Mapping[str, str]:
+        return self._features().words(sequence_word(self.time_major, "I"))
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        output_state, cell_state, output = self._infos(operands)
+        return output, output_state, cell_state
+
+
+@op
+class BidirectionalSequenceLstm(Op):
+    """Two LSTMs over a sequence, one of which starts at its end.
+
+    Each direction has CIFG, peephole, projection and layer normalization where it has the operands for them, as `Lstm`
+    describes. Where there is an auxiliary input with weights, the gates of both directions add its product; where it
+    has no weights, it is the input of the backward direction.
+
+    Shapes (T steps, B batches, I inputs, A auxiliary inputs; of each direction U units, O outputs):
+        input: (B, T, I), with ``time_major`` (T, B, I)
+        aux_input: (B, T, A), with ``time_major`` (T, B, A)
+        ..._aux_input_to_..._weights: (U, A)
+        the other operands of each direction: as for `Lstm`; those for the input (U, A) in the backward direction where
+            the auxiliary input has no weights
+        output: (B, T, O) of the forward direction, with ``merge_outputs`` (B, T, both O); with ``time_major`` T first
+        backward_output, absent with ``merge_outputs``: (B, T, O), with ``time_major`` (T, B, O)
+        ..._output_state_out: (B, O)
+        ..._cell_state_out: (B, U)
+
+    Source:
+        TFLite BIDIRECTIONAL_SEQUENCE_LSTM; NNAPI BIDIRECTIONAL_SEQUENCE_LSTM, whose second output is the last one here.
+    """
+
+    input = operand(rank=3)
+    forward_input_to_input_weights = operand(rank=2, optional=True)
+    forward_input_to_forget_weights = operand(rank=2)
+    forward_input_to_cell_weights = operand(rank=2)
+    forward_input_to_output_weights = operand(rank=2)
+    forward_recurrent_to_input_weights = operand(rank=2, optional=True)
+    forward_recurrent_to_forget_weights = operand(rank=2)
+    forward_recurrent_to_cell_weights = operand(rank=2)
+    forward_recurrent_to_output_weights = operand(rank=2)
+    forward_cell_to_input_weights = operand(rank=1, optional=True)
+    forward_cell_to_forget_weights = operand(rank=1, optional=True)
+    forward_cell_to_output_weights = operand(rank=1, optional=True)
+    forward_input_gate_bias = operand(rank=1, optional=True)
+    forward_forget_gate_bias = operand(rank=1)
+    forward_cell_bias = operand(rank=1)
+    forward_output_gate_bias = operand(rank=1)
+    forward_projection_weights = operand(rank=2, optional=True)
+    forward_projection_bias = operand(rank=1, optional=True)
+    backward_input_to_input_weights = operand(rank=2, optional=True)
+    backward_input_to_forget_weights = operand(rank=2)
+    backward_input_to_cell_weights = operand(rank=2)
+    backward_input_to_output_weights = operand(rank=2)
+    backward_recurrent_to_input_weights = operand(rank=2, optional=True)
+    backward_recurrent_to_forget_weights = operand(rank=2)
+    backward_recurrent_to_cell_weights = operand(rank=2)
+    backward_recurrent_to_output_weights = operand(rank=2)
+    backward_cell_to_input_weights = operand(rank=1, optional=True)
+    backward_cell_to_forget_weights = operand(rank=1, optional=True)
+    backward_cell_to_output_weights = operand(rank=1, optional=True)
+    backward_input_gate_bias = operand(rank=1, optional=True)
+    backward_forget_gate_bias = operand(rank=1)
+    backward_cell_bias = operand(rank=1)
+    backward_output_gate_bias = operand(rank=1)
+    backward_projection_weights = operand(rank=2, optional=True)
+    backward_projection_bias = operand(rank=1, optional=True)
+    forward_output_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    forward_cell_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    backward_output_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    backward_cell_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    aux_input = operand(rank=3, optional=True)
+    forward_aux_input_to_input_weights = operand(rank=2, optional=True)
+    forward_aux_input_to_forget_weights = operand(rank=2, optional=True)
+    forward_aux_input_to_cell_weights = operand(rank=2, optional=True)
+    forward_aux_input_to_output_weights = operand(rank=2, optional=True)
+    backward_aux_input_to_input_weights = operand(rank=2, optional=True)
+    backward_aux_input_to_forget_weights = operand(rank=2, optional=True)
+    backward_aux_input_to_cell_weights = operand(rank=2, optional=True)
+    backward_aux_input_to_output_weights = operand(rank=2, optional=True)
+    forward_input_layer_norm_weights = operand(rank=1, optional=True)
+    forward_forget_layer_norm_weights = operand(rank=1, optional=True)
+    forward_cell_layer_norm_weights = operand(rank=1, optional=True)
+    forward_output_layer_norm_weights = operand(rank=1, optional=True)
+    backward_input_layer_norm_weights = operand(rank=1, optional=True)
+    backward_forget_layer_norm_weights = operand(rank=1, optional=True)
+    backward_cell_layer_norm_weights = operand(rank=1, optional=True)
+    backward_output_layer_norm_weights = operand(rank=1, optional=True)
+    output = result(rank=3, doc="The forward direction's output, or both along the last axis.")
+    forward_output_state_out = result(rank=2, doc="The forward direction's output of the last step.")
+    forward_cell_state_out = result(rank=2)
+    backward_output_state_out = result(rank=2, doc="The backward direction's output of the first step.")
+    backward_cell_state_out = result(rank=2)
+    backward_output = result(rank=3, doc="Only without ``merge_outputs``.")
+
+    activation_func: FusedActivation = attribute(
+        default=FusedActivation.TANH, doc="The function of the cell's input and of its output."
+    )
+    clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
+    clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
+    time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
+    merge_outputs: bool = attribute(default=False, doc="Give both directions' outputs as one tensor.")
+
+    def num_results(self) -> int:
+        return 5 if self.merge_outputs else 6
+
+    def _sides(self, infos: Infos) -> Iterator[tuple[str, dict[str, TensorInfo | None], Features]]:
+        """For each direction its name with an underscore, its operands with the input that it takes, its features."""
+        aux, crossed = infos["aux_input"], infos["forward_aux_input_to_output_weights"] is not None
+        inputs = {"input": infos["input"], "aux_input": aux if crossed else None}
+        for direction in DIRECTIONS:
+            side = inputs | of_direction(infos, direction)
+            yield f"{direction}_", side, Features.found(side, f"{direction}_")
+            inputs = inputs if crossed or aux is None else {"input": aux, "aux_input": None}
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        infos, sequence = by_name(self, operands), sequence_word(self.time_major, "I")
+        yield from frame_faults(infos, self.time_major)
+        yield from aux_faults(infos, self._aux_weights(infos))
+        for prefix, side, features in self._sides(infos):
+            yield from features.faults(side, prefix)
+            yield from (f"{prefix[:-1]}: {fault}" for fault in extent_faults(side, features.words(sequence)))
+
+    def _aux_weights(self, infos: Infos) -> list[str]:
+        """The auxiliary input's weights that are there together or not at all."""
+        return [
+            f"{direction}_aux_input_to_{gate}_weights"
+            for direction in DIRECTIONS
+            for gate in _GATES
+            if gate != "input" or infos[f"{direction}_input_to_input_weights"] is not None
+        ]
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        infos, sequence = by_name(self, operands), sequence_word(self.time_major, "I")
+        input: TensorInfo = operands[0]
+        states, widths, frame = [], [], TensorShape(())
+        for _, side, features in self._sides(infos):
+            words = features.words(sequence)
+            found, outputs = extents(side, words), words["output_state_in"][-1]
+            frame = frame or shape_of(sequence[:-1], found)
+            widths.append(found[outputs])
+            states.append((side["output_state_in"] or input).with_shape(shape_of(f"B{outputs}", found)))
+            states.append((side["cell_state_in"] or input).with_shape(shape_of("BU", found)))
+        forward, backward = widths
+        if self.merge_outputs:
+            return states[0].with_shape((*frame, forward + backward)), *states
+        return states[0].with_shape((*frame, forward)), *states, states[2].with_shape((*frame, backward))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return matrix_operations(self, inputs)

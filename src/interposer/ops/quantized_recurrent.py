@@ -1,0 +1,122 @@
+"""Single steps of an LSTM in integer arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from interposer.ops.extents import by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.lstm import LstmOperands
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import TensorInfo
+
+__all__ = ["QLstm", "QuantizedLstm"]
+
+_GATES: Final = ("input", "forget", "cell", "output")
+
+
+@op
+class QLstm(LstmOperands):
+    """One step of an LSTM in integers of 8 and 16 bits, with tanh for the cell; the formulas are those of `Lstm`.
+
+    What goes into a gate's function is a 16-bit number of steps of 2**-12; what is normalized, of steps of the gate's
+    intermediate scale. The scale of the cell state is a power of 2, from 2**-15 to 2**-9. Biases are 32-bit integers:
+    of steps of the input's scale times the weights' scale, with layer normalization of that of its weights / 1024.
+
+    Shapes (B batches, I inputs, U units, O outputs; O = U without projection):
+        input: (B, I)
+        output_state_in, output_state_out, output: (B, O)
+        cell_state_in, cell_state_out: (B, U)
+        input_to_..._weights: (U, I)
+        recurrent_to_..._weights: (U, O)
+        cell_to_..._weights, ..._bias, ..._layer_norm_weights: (U,)
+        projection_weights: (O, U)
+        projection_bias: (O,)
+
+    Source:
+        TFLite LSTM with int8 input; NNAPI QUANTIZED_LSTM, which leaves the biases out where there is no layer
+        normalization; Arm NN QLstmDescriptor.
+    """
+
+    output_state_in = operand(rank=2)
+    cell_state_in = operand(rank=2)
+    output_state_out = result(rank=2)
+    cell_state_out = result(rank=2)
+    output = result(rank=2)
+
+    cell_clip: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
+    projection_clip: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
+    input_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: input gate.")
+    forget_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: forget gate.")
+    cell_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: cell gate.")
+    output_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: output gate.")
+    hidden_state_zero_point: int = attribute(default=0, ge=-128, le=127, doc="Zero point of what is projected.")
+    hidden_state_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is projected; 0 means the output's.")
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        output_state, cell_state, output = self._infos(operands)
+        return output_state, cell_state, output
+
+
+@op
+class QuantizedLstm(Op):
+    """One step of the basic LSTM in integers, with 8-bit weights and a 16-bit cell state.
+
+    A gate multiplies the row of inputs and last outputs with the row of its recurrent weights and its input weights: in
+    this crossed order, which NNAPI has brought into the world, the first I of a row's U + I weights meet the inputs.
+    Data has scale 1 / 128 and zero point 128, the cell state scale 2**-11; all weights have one quantization, and the
+    biases that scale / 128.
+
+    Shapes (B batches, I inputs, U units):
+        input: (B, I)
+        cell_state_in, cell_state_out: (B, U)
+        output_state_in, output: (B, U)
+        input_to_..._weights: (U, I)
+        recurrent_to_..._weights: (U, U)
+        ..._bias: (U,)
+
+    Source:
+        TFLite LSTM of kernel type BASIC with uint8 input; NNAPI QUANTIZED_16BIT_LSTM; Arm NN QuantizedLstmLayer.
+    """
+
+    input = operand(rank=2)
+    cell_state_in = operand(rank=2)
+    output_state_in = operand(rank=2)
+    input_to_input_weights = operand(rank=2)
+    input_to_forget_weights = operand(rank=2)
+    input_to_cell_weights = operand(rank=2)
+    input_to_output_weights = operand(rank=2)
+    recurrent_to_input_weights = operand(rank=2)
+    recurrent_to_forget_weights = operand(rank=2)
+    recurrent_to_cell_weights = operand(rank=2)
+    recurrent_to_output_weights = operand(rank=2)
+    input_gate_bias = operand(rank=1)
+    forget_gate_bias = operand(rank=1)
+    cell_bias = operand(rank=1)
+    output_gate_bias = operand(rank=1)
+    cell_state_out = result(rank=2)
+    output = result(rank=2)
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        yield from extent_faults(by_name(self, operands), _WORDS)
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
+        infos = by_name(self, operands)
+        shape = shape_of("BU", extents(infos, _WORDS))
+        cell_state, output_state = infos["cell_state_in"], infos["output_state_in"]
+        assert cell_state is not None
+        assert output_state is not None
+        return cell_state.with_shape(shape), output_state.with_shape(shape)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return matrix_operations(self, inputs)
+
+
+_WORDS: Final = {
+    "input": "BI",
+    "cell_state_in": "BU",
+    "output_state_in": "BU",
+    **{f"input_to_{gate}_weights": "UI" for gate in _GATES},
+    **{f"recurrent_to_{gate}_weights": "UU" for gate in _GATES},
+    **dict.fromkeys(("input_gate_bias", "forget_gate_bias", "cell_bias", "output_gate_bias"), "U"),
+}

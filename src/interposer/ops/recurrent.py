@@ -1,0 +1,318 @@
+"""Recurrent layers without gates: simple RNNs, step by step or over a sequence, and SVDF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from interposer.ops.extents import Infos, by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import TensorInfo, TensorShape
+
+__all__ = [
+    "BidirectionalSequenceRnn",
+    "FusedActivation",
+    "Rnn",
+    "Svdf",
+    "UnidirectionalSequenceRnn",
+]
+
+
+class FusedActivation(Enum):
+    """The function that a recurrent layer applies itself; the numbers are those of TFLite, NNAPI and Arm NN."""
+
+    NONE = 0
+    RELU = 1
+    RELU_N1_TO_1 = 2
+    RELU6 = 3
+    TANH = 4
+    SIGMOID = 6
+
+
+DIRECTIONS: Final = ("forward", "backward")
+
+
+def sequence_word(time_major: bool, last: str) -> str:
+    """The letters of a sequence (T steps, B batches) whose last axis has that letter."""
+    return f"TB{last}" if time_major else f"BT{last}"
+
+
+def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:
+    """The operands of one direction, without its name."""
+    return {name.removeprefix(f"{direction}_"): i for name, i in infos.items() if name.startswith(f"{direction}_")}
+
+
+def frame_faults(infos: Infos, time_major: bool) -> Iterator[str]:
+    """Where input and auxiliary input differ in batches or steps."""
+    words = {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
+    yield from extent_faults({name: infos[name] for name in words}, words)
+
+
+def aux_faults(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
+    """What is wrong with an auxiliary input: its weights are there for both directions or for none, and not alone."""
+    there = [name for name in weights if infos[name] is not None]
+    absent = [name for name in weights if infos[name] is None]
+    if there and absent:
+        yield f"{absent[0]} is not connected, but {there[0]} is"
+    elif there and infos["aux_input"] is None:
+        yield f"{there[0]} is connected, but aux_input is not"
+
+
+_STEP: Final = {
+    "input": "BI",
+    "weights": "UI",
+    "aux_input": "BA",
+    "aux_weights": "UA",
+    "recurrent_weights": "UU",
+    "bias": "U",
+    "hidden_state_in": "BU",
+}
+
+
+def _sequence(time_major: bool) -> dict[str, str]:
+    return _STEP | {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
+
+
+@op(register=False)
+class _OneDirection(Op):
+    """What the RNNs with one direction have in common."""
+
+    input = operand()
+    weights = operand(rank=2)
+    recurrent_weights = operand(rank=2)
+    bias = operand(rank=1)
+    hidden_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+
+    activation_func: FusedActivation = attribute(
+        default=FusedActivation.TANH, doc="The function that gives the new hidden state."
+    )
+
+    def _words(self) -> Mapping[str, str]:
+        return _STEP
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        yield from extent_faults(by_name(self, operands), self._words())
+
+    def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
+        """Those of the output, which has the input's word but for the last letter, and of the hidden state."""
+        words, infos = self._words(), by_name(self, operands)
+        found, input = extents(infos, words), infos["input"]
+        assert input is not None
+        output = input.with_shape(shape_of(words["input"][:-1] + "U", found))
+        state = infos["hidden_state_in"] or input
+        return output, state.with_shape(shape_of("BU", found))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return matrix_operations(self, inputs)
+
+
+@op
+class Rnn(_OneDirection):
+    """One step of a simple recurrent layer: act(weights @ input + recurrent_weights @ hidden_state_in + bias).
+
+    Shapes (B batches, I inputs, U units):
+        input: (B, I)
+        weights: (U, I)
+        recurrent_weights: (U, U)
+        bias: (U,)
+        hidden_state_in, hidden_state_out, output: (B, U)
+
+    Source:
+        TFLite RNN; NNAPI RNN.
+    """
+
+    input = operand(rank=2)
+    hidden_state_out = result(rank=2)
+    output = result(rank=2)
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
+        output, state = self._infos(operands)
+        return state, output
+
+
+@op
+class UnidirectionalSequenceRnn(_OneDirection):
+    """A simple recurrent layer over a sequence: `Rnn`, step by step.
+
+    Shapes (T steps, B batches, I inputs, U units):
+        input: (B, T, I), with ``time_major`` (T, B, I)
+        weights: (U, I)
+        recurrent_weights: (U, U)
+        bias: (U,)
+        hidden_state_in, hidden_state_out: (B, U)
+        output: (B, T, U), with ``time_major`` (T, B, U)
+
+    Source:
+        TFLite UNIDIRECTIONAL_SEQUENCE_RNN; NNAPI UNIDIRECTIONAL_SEQUENCE_RNN.
+    """
+
+    input = operand(rank=3)
+    output = result(rank=3)
+    hidden_state_out = result(rank=2, doc="The state after the last step.")
+
+    time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
+
+    def _words(self) -> Mapping[str, str]:
+        return _sequence(self.time_major)
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
+        return self._infos(operands)
+
+
+@op
+class BidirectionalSequenceRnn(Op):
+    """Two simple recurrent layers over a sequence, one of which starts at its end.
+
+    Where there is an auxiliary input with weights, both directions add its product; where it has no weights, it is the
+    input of the backward direction.
+
+    Shapes (T steps, B batches, I inputs, A auxiliary inputs, U forward units, V backward units):
+        input: (B, T, I), with ``time_major`` (T, B, I)
+        forward_weights: (U, I)
+        forward_recurrent_weights: (U, U)
+        forward_bias: (U,)
+        forward_hidden_state_in, forward_hidden_state_out: (B, U)
+        backward_...: the same with V, backward_weights (V, A) where the auxiliary input has no weights
+        aux_input: (B, T, A), with ``time_major`` (T, B, A)
+        forward_aux_weights: (U, A)
+        backward_aux_weights: (V, A)
+        output: (B, T, U), with ``merge_outputs`` (B, T, U + V); with ``time_major`` (T, B, ...)
+        backward_output, absent with ``merge_outputs``: (B, T, V), with ``time_major`` (T, B, V)
+
+    Source:
+        TFLite BIDIRECTIONAL_SEQUENCE_RNN; NNAPI BIDIRECTIONAL_SEQUENCE_RNN, whose second output is the last one here.
+    """
+
+    input = operand(rank=3)
+    forward_weights = operand(rank=2)
+    forward_recurrent_weights = operand(rank=2)
+    forward_bias = operand(rank=1)
+    forward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    backward_weights = operand(rank=2)
+    backward_recurrent_weights = operand(rank=2)
+    backward_bias = operand(rank=1)
+    backward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    aux_input = operand(rank=3, optional=True)
+    forward_aux_weights = operand(rank=2, optional=True)
+    backward_aux_weights = operand(rank=2, optional=True)
+    output = result(rank=3, doc="The forward direction's output, or both along the last axis.")
+    forward_hidden_state_out = result(rank=2, doc="The state after the last step.")
+    backward_hidden_state_out = result(rank=2, doc="The state after the first step, the last one taken.")
+    backward_output = result(rank=3, doc="Only without ``merge_outputs``.")
+
+    activation_func: FusedActivation = attribute(
+        default=FusedActivation.TANH, doc="The function that gives the new hidden state."
+    )
+    time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
+    merge_outputs: bool = attribute(default=False, doc="Give both directions' outputs as one tensor.")
+
+    def num_results(self) -> int:
+        return 3 if self.merge_outputs else 4
+
+    def _sides(self, operands: Sequence[TensorInfo | None]) -> list[dict[str, TensorInfo | None]]:
+        """The operands of each direction, with the input that it takes."""
+        infos = by_name(self, operands)
+        forward, backward = (of_direction(infos, direction) for direction in DIRECTIONS)
+        crossed = infos["forward_aux_weights"] is not None
+        aux = infos["aux_input"]
+        first = {"input": infos["input"], "aux_input": aux if crossed else None}
+        second = first if crossed or aux is None else {"input": aux, "aux_input": None}
+        return [first | forward, second | backward]
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        infos = by_name(self, operands)
+        yield from frame_faults(infos, self.time_major)
+        yield from aux_faults(infos, ["forward_aux_weights", "backward_aux_weights"])
+        for direction, side in zip(DIRECTIONS, self._sides(operands), strict=True):
+            for fault in extent_faults(side, _sequence(self.time_major)):
+                yield f"{direction}: {fault}"
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        words = _sequence(self.time_major)
+        input: TensorInfo = operands[0]
+        states = [
+            (side["hidden_state_in"] or input).with_shape(shape_of("BU", extents(side, words)))
+            for side in self._sides(operands)
+        ]
+        forward, backward = (state.shape[1] for state in states)
+        frame = shape_of(words["input"][:-1], extents(self._sides(operands)[0], words))
+        if self.merge_outputs:
+            return input.with_shape((*frame, forward + backward)), *states
+        return input.with_shape((*frame, forward)), *states, input.with_shape((*frame, backward))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return matrix_operations(self, inputs)
+
+
+@op
+class Svdf(Op):
+    """A recurrent layer whose weights over inputs and time are factored into vectors (single value decomposition).
+
+    Each of F filters projects the input to one number, which joins M - 1 remembered ones; they are summed with the
+    filter's weights over time. A unit is the sum of ``rank`` filters, plus bias, under the activation function.
+
+    Shapes (B batches, I inputs, F filters, M remembered steps, U = F / ``rank`` units):
+        input: (B, I)
+        weights_feature: (F, I)
+        weights_time: (F, M)
+        bias: (U,)
+        state_in, state_out: (B, F * M), the numbers of each filter, oldest first; the last place is free for the next
+            step: it is not read, and zero in ``state_out``
+        output: (B, U)
+
+    Source:
+        TFLite SVDF, whose state is moved on before a step, not after it; NNAPI SVDF.
+    """
+
+    input = operand(rank=2)
+    weights_feature = operand(rank=2)
+    weights_time = operand(rank=2)
+    bias = operand(rank=1, optional=True)
+    state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    state_out = result(rank=2)
+    output = result(rank=2)
+
+    rank: int = attribute(default=1, ge=1, doc="How many filters are added up for one unit.")
+    activation_func: FusedActivation = attribute(default=FusedActivation.NONE, doc="The function of the output.")
+
+    def check(
+        self,
+        input: TensorInfo,
+        weights_feature: TensorInfo,
+        weights_time: TensorInfo,
+        bias: TensorInfo | None,
+        state_in: TensorInfo | None,
+    ) -> Iterator[str]:
+        infos = {"input": input, "weights_feature": weights_feature, "weights_time": weights_time}
+        words = {"input": "BI", "weights_feature": "FI", "weights_time": "FM"}
+        yield from extent_faults(infos, words)
+        found = extents(infos, words)
+        if found["F"] % self.rank:
+            yield f"weights_feature has {found['F']} filters; expected a multiple of the rank, {self.rank}"
+        for name, info, wanted in (
+            ("bias", bias, TensorShape((found["F"] // self.rank,))),
+            ("state_in", state_in, TensorShape((found["B"], found["F"] * found["M"]))),
+        ):
+            if info is not None and not wanted.accepts(info.shape):
+                yield f"{name} has shape {info.shape}; expected {wanted}"
+
+    def infer(
+        self,
+        input: TensorInfo,
+        weights_feature: TensorInfo,
+        weights_time: TensorInfo,
+        bias: TensorInfo | None,
+        state_in: TensorInfo | None,
+    ) -> tuple[TensorInfo, TensorInfo]:
+        infos = {"weights_feature": weights_feature, "weights_time": weights_time}
+        found = extents(infos, {"weights_feature": "FI", "weights_time": "FM"})
+        batch = input.shape[0]
+        state = (state_in or input).with_shape((batch, found["F"] * found["M"]))
+        return state, input.with_shape((batch, found["F"] // self.rank))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        _, feature, time, *_ = inputs
+        assert feature is not None
+        assert time is not None
+        return 2 * int(outputs[1].shape[0]) * (int(feature.num_elements) + int(time.num_elements))
