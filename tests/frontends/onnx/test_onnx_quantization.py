@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from interposer.errors import UnsupportedOperatorError
+from interposer.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from interposer.types import Quantization
 from tests.frontends.onnx.models import agree, model, ours, single, theirs
@@ -40,6 +40,12 @@ def test_an_input_that_is_dequantized_is_quantized():
     network = load(given)
     assert network.inputs[0].output.known.quantization == Quantization(0.5, 3)
     assert kinds(given) == ["Dequantize"]
+
+
+def test_an_input_that_cannot_be_quantized_as_claimed_is_refused_at_the_node():
+    given = single("DequantizeLinear", np.zeros(3, np.int8), np.float32(0.5), np.uint8(200))
+    with pytest.raises(ParseError, match="^node 'node' .*its zero point is uint8, but it takes int8$"):
+        load(given)
 
 
 def test_an_input_with_two_meanings_is_plain_integers():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.errors import InvalidArgumentError, ParseError
 from interposer.frontends.onnx.bindings import Bindings, ShapeArgument
 from interposer.frontends.onnx.claims import claimed_quantizations
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.proto import Document, Message, Source, read_model
 from interposer.ir.network import Network
-from interposer.types import QUANTIZABLE
+from interposer.types import Quantization, TensorInfo
 
 __all__ = ["load"]
 
@@ -63,13 +63,21 @@ def _network(document: Document, shapes: Mapping[str, ShapeArgument]) -> Network
     inputs = [value for value in graph.input if value.name not in constants]
     claims = claimed_quantizations(graph.node, importer.arrays)
     for number, (name, info) in enumerate(Bindings(shapes).infos(inputs)):
-        quantized = info.with_quantization(claims.get(name)) if info.dtype in QUANTIZABLE else info
+        quantized = _quantized(info, claims.get(name))
         importer.define(name, network.add_input_layer(number, quantized, name=name).output)
     importer.convert(_in_running_order(graph))
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.value(output.name), name=output.name)
     network.graph.erase_dead()
     return network
+
+
+def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
+    """The input's info as nodes claim it is quantized; where that cannot be, the nodes' own faults will be told."""
+    try:
+        return info.with_quantization(claim)
+    except InvalidArgumentError:
+        return info
 
 
 def _opsets(model: Message) -> dict[str, int]:

@@ -93,6 +93,8 @@ def _quantized_type(node: Node) -> DataType:
 def dequantize_linear(node: Node) -> Value:
     """The type of the result is that of the scale."""
     q = quantization(node, 1, node.info(0).rank)
+    if node.has(2) and node.info(2).dtype is not node.info(0).dtype:
+        raise ParseError(f"its zero point is {node.info(2).dtype}, but it takes {node.info(0).dtype}")
     asked = node.integer("output_dtype", 0)
     return dequantized(node, node.value(0), q, data_type(asked) if asked else node.info(1).dtype)
 
