@@ -135,8 +135,9 @@ def rescale(codes: Array, source: Quantization, target: Quantization, dtype: Dat
         return clamp_to(codes, dtype)
     scale, zero_point = along_axis(source, codes.ndim)
     target_scale, target_zero_point = along_axis(target, codes.ndim)
-    factor = quantize_multiplier(scale / target_scale)
-    return clamp_to(multiply_by_quantized_multiplier(codes - zero_point, factor) + target_zero_point, dtype)
+    steps = codes.astype(np.int64) - zero_point
+    scaled = multiply_by_quantized_multiplier(steps, quantize_multiplier(scale / target_scale))
+    return clamp_to(scaled + target_zero_point, dtype)
 
 
 def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Ints]:
