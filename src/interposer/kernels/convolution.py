@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -52,8 +53,9 @@ def _correlate(under: Array, weights: Array, groups: int) -> Array:
     """Sum the products of all places (N, H, W, KH, KW, I) with weights (O, KH, KW, I / groups): a matrix product."""
     n, height, width, *window, c = under.shape
     columns = np.moveaxis(under.reshape(n, height, width, *window, groups, c // groups), 5, 0)
-    filters = weights.reshape(groups, weights.shape[0] // groups, -1)
-    sums = columns.reshape(groups, n * height * width, filters.shape[2]) @ filters.swapaxes(1, 2)
+    size = math.prod(weights.shape[1:])
+    filters = weights.reshape(groups, weights.shape[0] // groups, size)
+    sums = columns.reshape(groups, n * height * width, size) @ filters.swapaxes(1, 2)
     return np.moveaxis(sums, 0, 1).reshape(n, height, width, weights.shape[0])
 
 
@@ -69,15 +71,16 @@ def _correlate_channels(under: Array, weights: Array) -> Array:
 
 def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tuple[int, ...]) -> Array:
     """Add every cell of `x` times weights (O / groups, KH, KW, I) to where it falls in an image of that shape."""
-    n, height, width, c = x.shape
+    _, height, width, c = x.shape
     sums = np.zeros(shape, x.dtype)
-    parts = x.reshape(n, height, width, groups, 1, c // groups)
+    parts = np.moveaxis(x.reshape(*x.shape[:3], groups, c // groups), 3, 0)
     filters = np.moveaxis(weights.reshape(*weights.shape[:3], groups, c // groups), 0, -1)
     for i, j in np.ndindex(weights.shape[1:3]):
         ys, target_ys = _falls(windows[0], i, height, shape[1])
         xs, target_xs = _falls(windows[1], j, width, shape[2])
-        seen = parts[:, ys, xs]
-        sums[:, target_ys, target_xs] += (seen @ filters[i, j]).reshape(*seen.shape[:3], shape[3])
+        target = sums[:, target_ys, target_xs]
+        seen = parts[:, :, ys, xs].reshape(groups, math.prod(target.shape[:3]), c // groups)
+        target += np.moveaxis(seen @ filters[i, j], 0, 1).reshape(target.shape)
     return sums
 
 
@@ -122,7 +125,7 @@ def transpose_convolution(
     op: TransposeConvolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """The products are added where they fall on a canvas, from which the padding is cut off."""
+    """The products of the input with each element of the window are added where they fall."""
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     target[...] = finish(_spread(image, w, op.windows(*w.shape[1:3]), op.groups, target.shape))

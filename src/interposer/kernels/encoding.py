@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.kernels.fixedpoint import along_axis, round_half_away
-from interposer.types import UNSIGNED_INTEGERS, Array, DataType, TensorInfo
+from interposer.kernels.fixedpoint import along_axis, limits, round_half_away
+from interposer.types import Array, TensorInfo
 
-__all__ = ["encoded", "limits"]
+__all__ = ["encoded"]
 
 
 def encoded(value: float, info: TensorInfo) -> Array:
@@ -17,10 +17,3 @@ def encoded(value: float, info: TensorInfo) -> Array:
     scale, zero_point = along_axis(info.quantization, info.rank)
     codes = round_half_away(np.divide(value, scale)) + zero_point
     return np.clip(codes, *limits(info.dtype)).astype(np.int64).astype(info.dtype.numpy)
-
-
-def limits(dtype: DataType) -> tuple[int, int]:
-    """The least and the largest integer of a type, the 4-bit types included."""
-    if dtype in UNSIGNED_INTEGERS:
-        return 0, 2**dtype.bits - 1
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from interposer.kernels.encoding import encoded, limits
-from interposer.kernels.fixedpoint import along_axis, round_half_away
+from interposer.kernels.encoding import encoded
+from interposer.kernels.fixedpoint import along_axis, limits, round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.rearrange import (
