@@ -1,3 +1,7 @@
 """The samples of all operators, in one file for each family."""
 
-from interposer.testing.samples import activation  # noqa: F401
+from interposer.testing.samples import (  # noqa: F401
+    activation,
+    convolution3d,
+    pooling3d,
+)

@@ -1,0 +1,55 @@
+"""Convolution of volumes: the sum over all cells of the window of matrix products with their weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
+from interposer.kernels.layout import from_nhwc, to_nhwc
+from interposer.kernels.reference import kernel
+from interposer.kernels.sliding import seen
+from interposer.kernels.table import KernelInfo
+from interposer.ops.convolution3d import Convolution3d
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(Convolution3d, when=summable_types)
+def convolution3d(
+    op: Convolution3d, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
+) -> Array:
+    """Volumes are (N, D, H, W, C) inside."""
+    w, finish = prepared or _plan(info, weights, bias)
+    volume = to_nhwc(centered(x, info.input, w.dtype), op.data_layout)
+    n, *extents, _ = volume.shape
+    windows = op.windows(*w.shape[:3])
+    places = [window.places(extent) for window, extent in zip(windows, extents, strict=True)]
+    sums = np.zeros((n, *places, w.shape[4]), w.dtype)
+    for cell in np.ndindex(w.shape[:3]):
+        pairs = [seen(*axis) for axis in zip(windows, cell, extents, places, strict=True)]
+        where, from_where = ((slice(None), *slices) for slices in zip(*pairs, strict=True))
+        sums[where] += _product(volume[from_where], w[cell], op.groups)
+    return from_nhwc(finish(sums), op.data_layout)
+
+
+def _product(cells: Array, weights: Array, groups: int) -> Array:
+    """Cells (..., I) times weights (I / groups, O), each group by itself."""
+    *rest, channels = cells.shape
+    parts = cells.reshape(*rest, groups, 1, channels // groups)
+    filters = np.moveaxis(weights.reshape(weights.shape[0], groups, -1), 0, 1)
+    sums: Array = np.matmul(parts, filters).reshape(*rest, weights.shape[1]) if groups > 1 else cells @ weights
+    return sums
+
+
+def _plan(info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
+    return plan(info, weights, bias, 4, Scaling.FIXED_POINT)
+
+
+@kernel.prepare(convolution3d)
+def prepare(op: Convolution3d, info: KernelInfo) -> Plan | None:
+    """The plan, where weights and bias are constants."""
+    weights, bias = info.at(1), info.get("bias")
+    if weights.constant is None or (bias is not None and bias.constant is None):
+        return None
+    return _plan(info, weights.constant, None if bias is None else bias.constant)

@@ -1,0 +1,93 @@
+"""Pooling of volumes, one axis after the other: what is largest and what sums up may be found so."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from interposer.kernels.accumulation import NUMBERS
+from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale
+from interposer.kernels.layout import from_nhwc, to_nhwc
+from interposer.kernels.reference import kernel
+from interposer.kernels.sliding import covered, slide
+from interposer.kernels.table import KernelInfo
+from interposer.ops.pooling import PaddingMethod, PoolingAlgorithm
+from interposer.ops.pooling3d import Pooling3d
+from interposer.ops.volume import spatial_axes
+from interposer.types import Array, DataType, Quantization
+
+__all__: list[str] = []
+
+CODES = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
+
+
+def _floats_or_max(op: Pooling3d, info: KernelInfo) -> str | None:
+    if op.pool_type is PoolingAlgorithm.MAX or info.input.dtype.is_float:
+        return None
+    return f"input is {info.input.dtype} and not quantized; takes floats for {op.pool_type.name}"
+
+
+def _one_scale(_: object, info: KernelInfo) -> str | None:
+    if info.output.quantization is None:
+        return "input is quantized, but the output is not"
+    if any(tensor.quantization and tensor.quantization.per_axis for tensor in (info.input, info.output)):
+        return "a tensor is quantized along an axis; takes one scale for each"
+    return None
+
+
+@kernel(Pooling3d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
+def pooling3d(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
+    """Sums are taken in float64 and rounded once."""
+    pooled = _largest(op, x, info) if op.pool_type is PoolingAlgorithm.MAX else _mean(op, x, info)
+    return from_nhwc(pooled, op.data_layout)
+
+
+@kernel(Pooling3d, quantized=True, dtypes=CODES, when=_one_scale)
+def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
+    """MAX works on stored integers, AVERAGE and L2 on real numbers."""
+    source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
+    if op.pool_type is PoolingAlgorithm.MAX:
+        pooled = rescale(_largest(op, x, info), source, target, info.output.dtype)
+    else:
+        pooled = quantize(_mean(op, dequantize(x, source), info), target, info.output.dtype)
+    return from_nhwc(pooled, op.data_layout)
+
+
+def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
+    """The largest cell; a stored zero where there is none."""
+    dtype = info.input.dtype
+    if dtype.is_float:
+        found = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
+    else:
+        wide = x.astype(np.uint64 if dtype is DataType.UINT64 else np.int64)
+        found = _slid(op, wide, info, np.maximum, limits(dtype)[0])
+    return np.where(_count(op, info, padding=False) > 0, found, info.input.zero_point)
+
+
+def _mean(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
+    """The mean, or the root of the mean square."""
+    power = 2 if op.pool_type is PoolingAlgorithm.L2 else 1
+    sums = _slid(op, x.astype(np.float64) ** power, info, np.add, 0)
+    mean: Array = sums / np.maximum(_count(op, info, padding=op.padding_method is PaddingMethod.IGNORE_VALUE), 1)
+    return np.sqrt(mean) if power == 2 else mean
+
+
+def _slid(op: Pooling3d, x: Array, info: KernelInfo, combine: np.ufunc, start: float) -> Array:
+    axes = spatial_axes(op.data_layout)
+    windows = op.windows(*(x.shape[axis] for axis in axes))
+    volume = x
+    for axis, window in zip(axes, windows, strict=True):
+        volume = slide(volume, axis, window, info.output.shape[axis], combine, start)
+    return to_nhwc(volume, op.data_layout)
+
+
+def _count(op: Pooling3d, info: KernelInfo, *, padding: bool) -> Array:
+    """How many cells are under the window at each place, (OD, OH, OW, 1): those of the volume, or of padding too."""
+    axes = spatial_axes(op.data_layout)
+    extents = [info.input.shape[axis] for axis in axes]
+    counts = []
+    for axis, extent, window in zip(axes, extents, op.windows(*extents), strict=True):
+        low, high = (-window.pad_before, extent + window.pad_after) if padding else (0, extent)
+        counts.append(covered(window, info.output.shape[axis], low, high))
+    return reduce(np.multiply.outer, counts)[..., np.newaxis]

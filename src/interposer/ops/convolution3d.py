@@ -1,0 +1,84 @@
+"""Convolution of volumes: a window of weights slides over depth, height and width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_faults
+from interposer.ops.window import Window
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataLayout, TensorInfo, differ
+
+__all__ = ["Convolution3d"]
+
+
+@op
+class Convolution3d(Op):
+    """Correlate a volume with weights: every output channel sums all input channels (of its group) under a window.
+
+    Shapes (NDHWC; NCDHW in brackets):
+        input: (N, D, H, W, I) [(N, I, D, H, W)]
+        weights: (KD, KH, KW, I / groups, O), in both layouts
+        bias: (O,)
+        output: (N, OD, OH, OW, O) [(N, O, OD, OH, OW)],
+            where OD = (D + pads - (KD - 1) * dilation - 1) // stride + 1, OH and OW alike
+
+    Source:
+        ONNX Conv-22 of rank 5 (weights transposed); TFLite CONV_3D; Arm NN Convolution3dDescriptor.
+    """
+
+    input = operand(rank=5)
+    weights = operand(rank=5)
+    bias = operand(rank=1, optional=True)
+    output = result(rank=5, dtype_of="input")
+
+    pad_left: int = attribute(default=0, ge=0, doc="Cells of zero before the first column.")
+    pad_right: int = attribute(default=0, ge=0, doc="Cells of zero behind the last column.")
+    pad_top: int = attribute(default=0, ge=0, doc="Cells of zero before the first row.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Cells of zero behind the last row.")
+    pad_front: int = attribute(default=0, ge=0, doc="Cells of zero before the first plane.")
+    pad_back: int = attribute(default=0, ge=0, doc="Cells of zero behind the last plane.")
+    stride_x: int = attribute(default=1, ge=1, doc="Step along the width.")
+    stride_y: int = attribute(default=1, ge=1, doc="Step along the height.")
+    stride_z: int = attribute(default=1, ge=1, doc="Step along the depth.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the width.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the height.")
+    dilation_z: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the depth.")
+    groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
+    data_layout: DataLayout = attribute(
+        default=DataLayout.NDHWC, choices=VOLUMES, doc="The order of the volume's axes."
+    )
+
+    def windows(self, depth: int, height: int, width: int) -> Windows:
+        """How weights of these extents move along the three axes."""
+        return (
+            Window(depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
+            Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
+            Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
+        )
+
+    def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
+        channels, results = input.shape[self.data_layout.axes().channels], weights.shape[4]
+        if differ(channels, weights.shape[3] * self.groups):
+            groups = f" in each of {self.groups} groups" if self.groups > 1 else ""
+            yield f"input has {channels} channels, but weights have {weights.shape[3]}{groups}"
+        if results % self.groups:
+            yield f"weights give {results} channels; expected a multiple of groups = {self.groups}"
+        if weights.quantization is not None and weights.quantization.axis not in {None, 4}:
+            yield f"weights are quantized along axis {weights.quantization.axis}; expected axis 4, the output channels"
+        if bias is not None and differ(bias.shape[0], results):
+            yield f"bias has {bias.shape[0]} elements; expected {results}, one for each output channel"
+        yield from window_faults(self.windows(*weights.shape[:3]), self._extents(input))
+
+    def _extents(self, input: TensorInfo) -> list[int]:
+        return [input.shape[axis] for axis in spatial_axes(self.data_layout)]
+
+    def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
+        pairs = zip(self.windows(*weights.shape[:3]), self._extents(input), strict=True)
+        extents = [window.places(extent) for window, extent in pairs]
+        return TensorInfo(volume_shape(self.data_layout, input.shape[0], extents, weights.shape[4]), input.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        weights = inputs[1]
+        assert weights is not None
+        return 2 * int(outputs[0].num_elements) * (int(weights.num_elements) // max(1, weights.shape[4]))

@@ -1,0 +1,109 @@
+"""Pooling of volumes: one number for what lies under a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm
+from interposer.ops.volume import VOLUMES, Windows, spatial_axes, window_faults
+from interposer.ops.window import Window
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataLayout, Dim, TensorInfo
+
+__all__ = ["Pooling3d"]
+
+
+@op
+class Pooling3d(Op):
+    """Reduce what lies under a window that slides through a volume, each channel by itself.
+
+    MAX takes the largest cell, AVERAGE the mean, L2 the root of the mean square. Padding never wins in MAX, and a
+    window over nothing but padding gives 0. With all strides and all sizes 0, the window is the whole volume.
+
+    Shapes (NDHWC; NCDHW in brackets):
+        input: (N, D, H, W, C) [(N, C, D, H, W)]
+        output: (N, OD, OH, OW, C) [(N, C, OD, OH, OW)],
+            where OD = round((D + pads - (pool_depth - 1) * dilation - 1) / stride) + 1, OH and OW alike;
+            with CEILING, a last window that would begin behind the volume and its leading padding is dropped
+
+    Source:
+        ONNX MaxPool-22, AveragePool-22, GlobalMaxPool-22, GlobalAveragePool-22, LpPool-22 of rank 5;
+        Arm NN Pooling3dDescriptor.
+    """
+
+    input = operand(rank=5)
+    output = result(rank=5, dtype_of="input")
+
+    pool_type: PoolingAlgorithm = attribute(default=PoolingAlgorithm.MAX, doc="What is made of the cells.")
+    pad_left: int = attribute(default=0, ge=0, doc="Cells before the first column.")
+    pad_right: int = attribute(default=0, ge=0, doc="Cells behind the last column.")
+    pad_top: int = attribute(default=0, ge=0, doc="Cells before the first row.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Cells behind the last row.")
+    pad_front: int = attribute(default=0, ge=0, doc="Cells before the first plane.")
+    pad_back: int = attribute(default=0, ge=0, doc="Cells behind the last plane.")
+    pool_width: int = attribute(default=0, ge=0, doc="Columns of the window; 0 is all.")
+    pool_height: int = attribute(default=0, ge=0, doc="Rows of the window; 0 is all.")
+    pool_depth: int = attribute(default=0, ge=0, doc="Planes of the window; 0 is all.")
+    stride_x: int = attribute(default=0, ge=0, doc="Step along the width; 0 in all directions for a single place.")
+    stride_y: int = attribute(default=0, ge=0, doc="Step along the height; 0 in all directions for a single place.")
+    stride_z: int = attribute(default=0, ge=0, doc="Step along the depth; 0 in all directions for a single place.")
+    output_shape_rounding: OutputShapeRounding = attribute(
+        default=OutputShapeRounding.FLOOR, doc="Whether a window that only begins inside has a place."
+    )
+    padding_method: PaddingMethod = attribute(default=PaddingMethod.EXCLUDE, doc="Whether padding counts in a mean.")
+    data_layout: DataLayout = attribute(
+        default=DataLayout.NCDHW, choices=VOLUMES, doc="The order of the volume's axes."
+    )
+    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the width.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the height.")
+    dilation_z: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the depth.")
+
+    def windows(self, depth: int, height: int, width: int) -> Windows:
+        """How the window moves through a volume of these extents."""
+        return (
+            _window(self.pool_depth, depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
+            _window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
+            _window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
+        )
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        strides = (self.stride_z, self.stride_y, self.stride_x)
+        sizes = (self.pool_depth, self.pool_height, self.pool_width)
+        if any(strides) and not all(strides):
+            yield f"the strides (z, y, x) are {strides}; expected all or none to be 0"
+        elif any(strides) and not all(sizes):
+            yield f"the window has the extents (depth, height, width) {sizes}; expected at least 1"
+        else:
+            extents = self._extents(input)
+            yield from window_faults(self.windows(*extents), extents)
+
+    def _extents(self, input: TensorInfo) -> list[int]:
+        return [input.shape[axis] for axis in spatial_axes(self.data_layout)]
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        shape, extents = list(input.shape), self._extents(input)
+        for axis, window in zip(spatial_axes(self.data_layout), self.windows(*extents), strict=True):
+            shape[axis] = self._places(window, shape[axis])
+        return input.with_shape(shape)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        first = inputs[0]
+        assert first is not None
+        depth, height, width = self.windows(*self._extents(first))
+        return int(outputs[0].num_elements) * depth.size * height.size * width.size
+
+    def _places(self, window: Window, extent: int) -> int:
+        if self.stride_x == 0:
+            return 1
+        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
+            return window.places(extent)
+        room = extent + window.pad_before + window.pad_after - window.reach
+        places = -(-room // window.stride) + 1
+        return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
+
+
+def _window(size: int, extent: int, stride: int, dilation: int, before: int, after: int) -> Window:
+    """The window along one axis; without size it spans the whole extent, without stride it never moves."""
+    if size == 0:
+        return Window(extent, 1, 1, 0, 0)
+    return Window(size, stride or 1, dilation, before, after)

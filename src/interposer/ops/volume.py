@@ -1,0 +1,31 @@
+"""How a window slides through a volume: what convolution and pooling in three dimensions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interposer.ops.window import Window
+from interposer.types import DataLayout, TensorShape
+
+__all__ = ["VOLUMES", "Windows", "spatial_axes", "volume_shape", "window_faults"]
+
+VOLUMES: Final = (DataLayout.NDHWC, DataLayout.NCDHW)
+Windows = tuple[Window, Window, Window]
+
+
+def spatial_axes(layout: DataLayout) -> tuple[int, int, int]:
+    """Positions of depth, height and width."""
+    first = 1 if layout.channels_last else 2
+    return first, first + 1, first + 2
+
+
+def volume_shape(layout: DataLayout, batch: int, extents: Sequence[int], channels: int) -> TensorShape:
+    """The shape of a volume of these extents in a layout."""
+    return TensorShape((batch, *extents, channels) if layout.channels_last else (batch, channels, *extents))
+
+
+def window_faults(windows: Windows, extents: Sequence[int]) -> Iterator[str]:
+    """Why a window has no place in a volume of these extents."""
+    for window, extent, name in zip(windows, extents, ("depth", "height", "width"), strict=True):
+        yield from window.faults(extent, name)

@@ -1,0 +1,57 @@
+"""Samples of pooling of volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling3d, PoolingAlgorithm
+from interposer.testing.sample import Sample, given, of, samples
+from interposer.types import DataLayout, DataType, Quantization
+
+__all__: list[str] = []
+
+FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
+QUANTIZED: Final = {
+    DataType.UINT8: Quantization(1 / 32, 128),
+    DataType.INT8: Quantization(1 / 32, -3),
+    DataType.INT16: Quantization(1 / 4096),
+}
+CUBE: Final = {"pool_width": 2, "pool_height": 2, "pool_depth": 2, "stride_x": 2, "stride_y": 1, "stride_z": 2}
+WINDOWS: Final[dict[str, dict[str, Any]]] = {
+    "global": {},
+    "plain": CUBE,
+    "pads": CUBE | {"pad_left": 1, "pad_bottom": 1, "pad_front": 1, "pad_back": 1},
+    "ceiling": CUBE | {"output_shape_rounding": OutputShapeRounding.CEILING},
+    "dilations": CUBE | {"dilation_z": 2, "dilation_x": 3, "pad_right": 1},
+    "with-padding": CUBE | {"pad_top": 1, "pad_back": 1, "padding_method": PaddingMethod.IGNORE_VALUE},
+}
+SHAPES: Final = {DataLayout.NDHWC: (2, 4, 5, 5, 3), DataLayout.NCDHW: (2, 3, 4, 5, 5)}
+
+
+@samples(Pooling3d)
+def pooling3d() -> Iterator[Sample]:
+    """Every algorithm, window, layout and type; integers that are not quantized have only a largest one."""
+    for algorithm in PoolingAlgorithm:
+        for name, window in WINDOWS.items():
+            for layout, shape in SHAPES.items():
+                op = Pooling3d(algorithm, **window, data_layout=layout)
+                title = f"{algorithm.name.lower()}-{name}-{layout}"
+                for dtype in FLOATS:
+                    yield Sample(op, [given(shape, dtype)], name=f"{title}-{dtype}")
+                for dtype, q in QUANTIZED.items():
+                    yield Sample(op, [given(shape, dtype, q)], name=f"{title}-quantized-{dtype}")
+                if algorithm is PoolingAlgorithm.MAX:
+                    yield Sample(op, [given(shape, DataType.INT32, high=90)], name=f"{title}-int32")
+
+
+@samples(Pooling3d)
+def worked() -> Iterator[Sample]:
+    """The eight cells of a cube."""
+    cells = of(np.array([1, 2, 3, 4, 5, 6, 7, 9.0]).reshape(1, 1, 2, 2, 2))
+    roots = {PoolingAlgorithm.MAX: 9, PoolingAlgorithm.AVERAGE: 37 / 8, PoolingAlgorithm.L2: np.sqrt(221 / 8)}
+    for algorithm, value in roots.items():
+        expected = np.full((1, 1, 1, 1, 1), value, np.float32)
+        yield Sample(Pooling3d(algorithm), [cells], name=f"worked-{algorithm.name.lower()}", expected=[expected])
