@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ class Model:
         self._options = options
         self._limits = limits or Limits()
         self._variants: OrderedDict[ShapeKey, tuple[NetworkId, OptimizedNetwork]] = OrderedDict()
+        self._calls: Counter[ShapeKey] = Counter()
         self._lock = threading.RLock()
         self._closed = False
         network.validate()
@@ -63,11 +65,27 @@ class Model:
                 raise InvalidArgumentError(f"the model {self.network.name!r} is closed")
             if shapes not in self._variants:
                 self._variants[shapes] = self._make(shapes)
-                while len(self._variants) > KEPT:
-                    _, (oldest, _) = self._variants.popitem(last=False)
-                    self.runtime.unload_network(oldest)
+                self._make_room()
             self._variants.move_to_end(shapes)
             return self._variants[shapes]
+
+    def _make_room(self) -> None:
+        idle = [shapes for shapes in self._variants if not self._calls[shapes]]
+        for shapes in idle[: max(0, len(self._variants) - KEPT)]:
+            network_id, _ = self._variants.pop(shapes)
+            self.runtime.unload_network(network_id)
+
+    @contextmanager
+    def _in_use(self, shapes: ShapeKey) -> Iterator[tuple[NetworkId, OptimizedNetwork]]:
+        """A variant that is not dropped before the end of the ``with`` block."""
+        with self._lock:
+            self._calls[shapes] += 1
+        try:
+            yield self._variant(shapes)
+        finally:
+            with self._lock:
+                self._calls[shapes] -= 1
+                self._calls += Counter()
 
     def _make(self, shapes: ShapeKey) -> tuple[NetworkId, OptimizedNetwork]:
         network = specialised(self.network, dict(zip(self.inputs, shapes, strict=True)))
@@ -108,10 +126,10 @@ class Model:
         """
         arrays = self._arrays(inputs)
         shapes = tuple(TensorShape(array.shape) for array in arrays)
-        network_id, optimized = self._variant(self._checked_shapes(shapes))
-        ids = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined]
-        found = self.runtime.enqueue_workload(network_id, dict(zip(ids, arrays, strict=True)))
-        return [found[key] for key in sorted(found)]
+        with self._in_use(self._checked_shapes(shapes)) as (network_id, optimized):
+            ids = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined]
+            found = self.runtime.enqueue_workload(network_id, dict(zip(ids, arrays, strict=True)))
+            return [found[key] for key in sorted(found)]
 
     def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
         if isinstance(inputs, Mapping):
