@@ -30,7 +30,7 @@ from interposer.kernels.table import KernelInfo
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.types import Array, DataType, Quantization, TensorInfo
 
-__all__: list[str] = []
+__all__ = ["FUNCTIONS"]
 
 Function: TypeAlias = Callable[[Array, float, float], Array]
 _exp: Final = precisely(np.exp)
@@ -43,7 +43,7 @@ def _gelu_tanh(x: Array) -> Array:
     return x * (0.5 * (1 + _tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
 
 
-_FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
+FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
     ActivationFunction.SIGMOID: lambda x, a, b: 1 / (1 + _exp(-x)),
     ActivationFunction.TANH: lambda x, a, b: a * _tanh(b * x),
     ActivationFunction.LINEAR: lambda x, a, b: a * x + b,
@@ -88,7 +88,7 @@ def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> Non
     if op.function in _CLAMPS:
         np.clip(x, *_limits(*_bounds(op), info.input), out=out)
     else:
-        np.copyto(out, _FUNCTIONS[op.function](real(x, info.input), op.a, op.b), casting="unsafe")
+        np.copyto(out, FUNCTIONS[op.function](real(x, info.input), op.a, op.b), casting="unsafe")
 
 
 def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
@@ -134,7 +134,7 @@ def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> A
             return tanh16(x, input, output)
     smooth = wide and op.function in _GELUS and input.zero_point == output.zero_point == 0
     in_reals = interpolated if smooth else tabulated
-    return in_reals(lambda reals: _FUNCTIONS[op.function](reals, op.a, op.b), x, input, output)
+    return in_reals(lambda reals: FUNCTIONS[op.function](reals, op.a, op.b), x, input, output)
 
 
 @kernel(Activation, quantized=True, when=(all_quantized, one_scale_of_few_bits))
@@ -153,7 +153,7 @@ def _activation_table(op: Activation, info: KernelInfo) -> Array:
 @kernel(Activation, quantized=True, when=all_quantized)
 def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Tensors with a scale for every channel, or with more than 16 bits."""
-    store(_FUNCTIONS[op.function](real(x, info.input), op.a, op.b), info.output, out)
+    store(FUNCTIONS[op.function](real(x, info.input), op.a, op.b), info.output, out)
 
 
 # --- softmax ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from interposer.kernels import (  # noqa: F401
     quantized_recurrent,
     rearrange,
     recurrent,
+    recurrent_sequence,
     reduction,
     reshape,
     resize,

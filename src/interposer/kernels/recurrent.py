@@ -58,10 +58,12 @@ _BOUNDS: Final = {
 
 
 def real_valued(op: object, info: KernelInfo) -> str | None:
-    """A kernel's rule: every tensor is of floats or quantized."""
+    """A kernel's rule: every tensor but that of lengths is of floats or quantized."""
     results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
     for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
-        if tensor is not None and not (tensor.dtype.is_float or tensor.is_quantized):
+        if tensor is None or name == "sequence_lengths":
+            continue
+        if not (tensor.dtype.is_float or tensor.is_quantized):
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
     return None
 

@@ -16,6 +16,7 @@ from interposer.ops.quantization import *
 from interposer.ops.quantized_recurrent import *
 from interposer.ops.rearrange import *
 from interposer.ops.recurrent import *
+from interposer.ops.recurrent_sequence import *
 from interposer.ops.reduction import *
 from interposer.ops.reshape import *
 from interposer.ops.resize import *

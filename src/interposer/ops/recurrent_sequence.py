@@ -1,0 +1,204 @@
+"""Whole recurrent layers over sequences of different lengths, in one direction or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+from interposer.ops.activation import ActivationFunction
+from interposer.ops.extents import by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.recurrent import sequence_word
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, TensorInfo, TensorShape
+
+__all__ = ["GruSequence", "LstmSequence", "RecurrentDirection", "RnnSequence"]
+
+
+class RecurrentDirection(Enum):
+    """The order in which a layer takes the steps of a sequence."""
+
+    FORWARD = "forward"
+    REVERSE = "reverse"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def reversals(self) -> tuple[bool, ...]:
+        """For each direction whether it starts at the end."""
+        return {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.value]
+
+
+@op(register=False)
+class _Sequence(Op):
+    """What the whole layers have in common; `gates` is how many products a step makes, `defaults` their functions."""
+
+    gates: ClassVar[int]
+    defaults: ClassVar[tuple[ActivationFunction, ...]]
+
+    input = operand(rank=3)
+    weights = operand(rank=3)
+    recurrent_weights = operand(rank=3)
+    bias = operand(rank=2, optional=True)
+    sequence_lengths = operand(
+        rank=1, dtypes={DataType.INT32, DataType.INT64}, optional=True, doc="All steps, if absent."
+    )
+    hidden_state_in = operand(rank=3, optional=True, doc="Zeros where it is absent.")
+    output = result(rank=4, doc="Zeros behind the end of a sequence.")
+    hidden_state_out = result(rank=3, doc="The state after the last step of every sequence.")
+
+    direction: RecurrentDirection = attribute(
+        default=RecurrentDirection.FORWARD, doc="From the start, from the end, or both."
+    )
+    time_major: bool = attribute(default=True, doc="The first axis is time, not the batch.")
+    activations: tuple[ActivationFunction, ...] = attribute(
+        default=(), doc="The functions, those of the first direction first; the usual ones where there are none."
+    )
+    activation_a: tuple[float, ...] = attribute(
+        default=(), doc="The functions' first parameters; 1 for all by default."
+    )
+    activation_b: tuple[float, ...] = attribute(
+        default=(), doc="The functions' second parameters; 1 for all by default."
+    )
+    clip: float = attribute(default=0.0, ge=0.0, doc="Bound of what goes into the gates' functions; 0 means none.")
+
+    @property
+    def directions(self) -> int:
+        """How many directions there are."""
+        return len(self.direction.reversals)
+
+    def functions(self) -> tuple[tuple[ActivationFunction, float, float], ...]:
+        """All functions with their parameters, those of the first direction first."""
+        functions = self.activations or self.defaults * self.directions
+        ones = (1.0,) * len(functions)
+        return tuple(zip(functions, self.activation_a or ones, self.activation_b or ones, strict=True))
+
+    def _words(self) -> Mapping[str, str]:
+        state = "DBH" if self.time_major else "BDH"
+        words = {"weights": "DKI", "recurrent_weights": "DKH", "sequence_lengths": "B"}
+        states = dict.fromkeys(("hidden_state_in", "cell_state_in"), state)
+        return {"input": sequence_word(self.time_major, "I")} | words | states
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        infos = by_name(self, operands)
+        yield from self._function_faults()
+        yield from extent_faults(infos, self._words())
+        found = extents(infos, self._words())
+        directions, rows, hidden = found["D"], found["K"], found["H"]
+        if not TensorShape((self.directions, self.gates * hidden)).accepts(TensorShape((directions, rows))):
+            wanted = f"({self.directions}, {self.gates} * H, I), where recurrent_weights say that H is {hidden}"
+            yield f"weights has shape {operands[1].shape}; expected {wanted}"
+        for name, width in (("bias", 2 * self.gates * hidden), ("peephole_weights", 3 * hidden)):
+            info, shape = infos.get(name), TensorShape((self.directions, width))
+            if info is not None and not shape.accepts(info.shape):
+                yield f"{name} has shape {info.shape}; expected {shape}"
+
+    def _function_faults(self) -> Iterator[str]:
+        wanted = len(self.defaults) * self.directions
+        if len(self.activations) not in {0, wanted}:
+            yield f"activations has {len(self.activations)} functions; expected {wanted}, or none"
+        for name in ("activation_a", "activation_b"):
+            if len(getattr(self, name)) not in {0, wanted}:
+                yield f"{name} has {len(getattr(self, name))} numbers; expected {wanted}, or none"
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        found, input = extents(by_name(self, operands), self._words()), operands[0]
+        found |= {"D": self.directions}
+        states = [input.with_shape(shape_of(self._words()["hidden_state_in"], found))] * (len(self.results) - 1)
+        return input.with_shape(shape_of("TDBH" if self.time_major else "BTDH", found)), *states
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return matrix_operations(self, inputs)
+
+
+@op
+class RnnSequence(_Sequence):
+    """A simple recurrent layer over sequences: H' = f(W @ x + R @ H + b).
+
+    Shapes (T steps, B sequences, I inputs, H units, D directions: 1, or 2 if bidirectional):
+        input: (T, B, I)
+        weights: (D, H, I)
+        recurrent_weights: (D, H, H)
+        bias: (D, 2 * H), of the input, then of the state
+        sequence_lengths: (B,)
+        hidden_state_in, hidden_state_out: (D, B, H)
+        output: (T, D, B, H)
+        Without ``time_major``, input (B, T, I), output (B, T, D, H) and the states (B, D, H).
+
+    Source:
+        ONNX RNN-22.
+    """
+
+    gates: ClassVar[int] = 1
+    defaults: ClassVar[tuple[ActivationFunction, ...]] = (ActivationFunction.TANH,)
+
+
+@op
+class GruSequence(_Sequence):
+    """A layer of gated recurrent units over sequences; the functions are f and g.
+
+    With biases left out, and z, r, h for update, reset and hidden gate::
+
+        z = f(W_z @ x + R_z @ H)
+        r = f(W_r @ x + R_r @ H)
+        h = g(W_h @ x + R_h @ (r * H)), with ``linear_before_reset`` g(W_h @ x + r * (R_h @ H))
+        H' = (1 - z) * h + z * H
+
+    Shapes (T steps, B sequences, I inputs, H units, D directions: 1, or 2 if bidirectional):
+        input: (T, B, I)
+        weights: (D, 3 * H, I), the gates z, r, h
+        recurrent_weights: (D, 3 * H, H)
+        bias: (D, 6 * H), of the input, then of the state, which ``linear_before_reset`` resets too
+        sequence_lengths: (B,)
+        hidden_state_in, hidden_state_out: (D, B, H)
+        output: (T, D, B, H)
+        Without ``time_major``, input (B, T, I), output (B, T, D, H) and the states (B, D, H).
+
+    Source:
+        ONNX GRU-22.
+    """
+
+    gates: ClassVar[int] = 3
+    defaults: ClassVar[tuple[ActivationFunction, ...]] = (ActivationFunction.SIGMOID, ActivationFunction.TANH)
+
+    linear_before_reset: bool = attribute(default=False, doc="Reset the product with the state, not the state.")
+
+
+@op
+class LstmSequence(_Sequence):
+    """A layer of LSTMs over sequences; the functions are f, g and h.
+
+    With biases left out, and i, o, f, c for input, output, forget and cell gate, P for peephole weights::
+
+        i = f(W_i @ x + R_i @ H + P_i * C)
+        f = f(W_f @ x + R_f @ H + P_f * C), with ``input_forget`` 1 - i
+        C' = f * C + i * g(W_c @ x + R_c @ H)
+        o = f(W_o @ x + R_o @ H + P_o * C')
+        H' = o * h(C')
+
+    Shapes (T steps, B sequences, I inputs, H units, D directions: 1, or 2 if bidirectional):
+        input: (T, B, I)
+        weights: (D, 4 * H, I), the gates i, o, f, c
+        recurrent_weights: (D, 4 * H, H)
+        bias: (D, 8 * H), of the input, then of the state
+        sequence_lengths: (B,)
+        hidden_state_in, hidden_state_out, cell_state_in, cell_state_out: (D, B, H)
+        peephole_weights: (D, 3 * H), for i, o, f
+        output: (T, D, B, H)
+        Without ``time_major``, input (B, T, I), output (B, T, D, H) and the states (B, D, H).
+
+    Source:
+        ONNX LSTM-22.
+    """
+
+    gates: ClassVar[int] = 4
+    defaults: ClassVar[tuple[ActivationFunction, ...]] = (
+        ActivationFunction.SIGMOID,
+        ActivationFunction.TANH,
+        ActivationFunction.TANH,
+    )
+
+    cell_state_in = operand(rank=3, optional=True, doc="Zeros where it is absent.")
+    peephole_weights = operand(rank=2, optional=True)
+    cell_state_out = result(rank=3, doc="The cell state after the last step of every sequence.")
+
+    input_forget: bool = attribute(default=False, doc="Couple input and forget gate.")
