@@ -63,6 +63,11 @@ EXAMPLES = [
         f"Convolution2d(stride_x=2, dilation_x=2, dilation_y=3, {NHWC}, groups=2)",
     ),
     example(
+        "CONV_3D", [T((1, 4, 5, 6, 2)), floats(2, 3, 3, 2, 7), floats(7)], [T((1, 4, 3, 3, 7))],
+        ("Conv3DOptions", {"stride_d": 1, "stride_h": 2, "stride_w": 2}),
+        "Convolution3d(pad_right=1, pad_top=1, pad_bottom=1, pad_back=1, stride_x=2, stride_y=2)",
+    ),
+    example(
         "DEPTHWISE_CONV_2D", [X, floats(1, 3, 3, 10), floats(10)], [T((2, 3, 2, 10))],
         ("DepthwiseConv2DOptions", SAME | {"depth_multiplier": 2}), f"DepthwiseConvolution2d({WINDOW})",
     ),
@@ -226,6 +231,11 @@ EXAMPLES = [
     example("RANK", [X], [T((), "int32")], None),
     example("FILL", [ints([2, 3]), T(())], [T((2, 3))], None, "BroadcastTo(shape=(2, 3))"),
     example("ZEROS_LIKE", [T((90, 90))], [T((90, 90))], None, "BroadcastTo(shape=(90, 90))"),
+    example("RANGE", [ints(1), ints(8), ints(3)], [T((3,), "int32")], None),
+    example(
+        "ONE_HOT", [T((2,), "int32"), ints(3), T((), value=np.float32(5)), T((), value=np.float32(-1))], [T((2, 3))],
+        ("OneHotOptions", {"axis": -1}), "Reshape(target_shape=(2, 1))", "Comparison()", "Where()",
+    ),
     example("BROADCAST_TO", [T((3, 1)), ints([2, 3, 4])], [T((2, 3, 4))], None, "BroadcastTo(shape=(2, 3, 4))"),
     example("TRANSPOSE", [X, ints([0, 3, 1, -2])], [T((2, 5, 3, 4))], None, "Transpose(permutation=(0, 3, 1, 2))"),
     example(
@@ -322,6 +332,23 @@ def test_an_operator_becomes_layers_that_give_what_the_file_says(name, inputs, o
     assert [(array.shape, array.dtype.name) for array in found.values()] == [(one.shape, one.dtype) for one in outputs]
 
 
+def test_a_range_is_added_up_as_tflite_does_it():
+    inputs = [T((), value=np.float32(value)) for value in (0, 1, 0.1)]
+    [found] = run_network(tflite.load(one_operator("RANGE", inputs, [T((10,))])), {}).values()
+    expected = [np.float32(0)]
+    while len(expected) < 10:
+        expected.append(expected[-1] + np.float32(0.1))
+    np.testing.assert_array_equal(found, np.array(expected))
+
+
+@pytest.mark.parametrize(("axis", "expected"), [(-1, [[5, -1, -1], [-1, -1, 5]]), (0, [[5, -1], [-1, -1], [-1, 5]])])
+def test_a_one_hot_has_one_value_at_the_index(axis, expected):
+    inputs = [T((2,), "int32"), ints(3), T((), value=np.float32(5)), T((), value=np.float32(-1))]
+    shape = np.shape(expected)
+    network = tflite.load(one_operator("ONE_HOT", inputs, [T(shape)], ("OneHotOptions", {"axis": axis})))
+    assert run_network(network, {"i0": np.int32([0, 2])})["o0"].tolist() == expected
+
+
 def test_every_operator_that_is_known_has_an_example():
     assert {parameters.values[0] for parameters in EXAMPLES} == set(tflite.operators())
 
@@ -359,6 +386,12 @@ FAULTS: list[Any] = [
     ("MIRROR_PAD", [X, ints([[1, 1]] * 4)], ("MirrorPadOptions", {"mode": 2}), "mode 2 is not known"),
     ("RESIZE_BILINEAR", [X, ints([1, 2, 3])], None, "the size is (1, 2, 3); expected height and width"),
     ("QUANTIZE", [X], None, "its output has no scale"),
+    ("RANGE", [ints(0), ints(5), ints(0)], None, "expected three numbers, and a step that is not 0"),
+    ("RANGE", [ints(0), ints(2**30), ints(1)], None, "it gives 1073741824 numbers; at most 1048576 are supported"),
+    (
+        "ONE_HOT", [T((2,), "int32"), ints(-3), T(()), T(())], ("OneHotOptions", {}),
+        "the depth is -3; expected 0 to 1048576",
+    ),
     (
         "TRANSPOSE", [X, ints([0, 0, 1, 2])], None,
         "permutation is (0, 0, 1, 2); expected every axis of the input, 0 to 3, once",

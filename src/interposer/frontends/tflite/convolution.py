@@ -7,6 +7,7 @@ from interposer.frontends.tflite.registry import operator
 from interposer.frontends.tflite.windows import sliding
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution3d import Convolution3d
 from interposer.types import Dim
 
 __all__: list[str] = []
@@ -16,21 +17,32 @@ __all__: list[str] = []
 def convolution(node: Node) -> list[Value]:
     """The number of groups follows from the channels."""
     x = node.input(0, rank=4)
-    weights, dilation = node.like(1, x, rank=4), _dilation(node)
-    window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3], dilation)
-    channels, per_group = x.known.shape[3], weights.known.shape[3]
-    groups = 1 if isinstance(channels, Dim) or not per_group else max(1, channels // per_group)
-    op = Convolution2d(**window, dilation_y=dilation[0], dilation_x=dilation[1], groups=groups)
+    weights = node.like(1, x, rank=4)
+    window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3])
+    op = Convolution2d(**window, groups=_groups(x.known.shape[3], weights.known.shape[3]))
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])
+
+
+@operator("CONV_3D", options="Conv3DOptions")
+def convolution_3d(node: Node) -> list[Value]:
+    """The output channels are the last axis of the weights."""
+    x = node.input(0, rank=5)
+    weights = node.like(1, x, rank=5)
+    window = sliding(node, x.known.shape[1:4], weights.known.shape[:3])
+    op = Convolution3d(**window, groups=_groups(x.known.shape[4], weights.known.shape[3]))
+    return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])
+
+
+def _groups(channels: int, channels_each: int) -> int:
+    return 1 if isinstance(channels, Dim) or not channels_each else max(1, channels // channels_each)
 
 
 @operator("DEPTHWISE_CONV_2D", options="DepthwiseConv2DOptions")
 def depthwise_convolution(node: Node) -> list[Value]:
     """The channel multiplier follows from the channels; that of the options is not looked at."""
     x = node.input(0, rank=4)
-    weights, dilation = node.like(1, x, rank=4), _dilation(node)
-    window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3], dilation)
-    op = DepthwiseConvolution2d(**window, dilation_y=dilation[0], dilation_x=dilation[1])
+    weights = node.like(1, x, rank=4)
+    op = DepthwiseConvolution2d(**sliding(node, x.known.shape[1:3], weights.known.shape[1:3]))
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])
 
 
@@ -42,10 +54,5 @@ def transpose_convolution(node: Node) -> list[Value]:
     weights = node.like(1, x, rank=4)
     if len(shape) != 4:
         node.fail(f"the output's shape is {shape}; expected four extents")
-    window = sliding(node, shape[1:3], weights.known.shape[1:3])
-    op = TransposeConvolution2d(**window, output_shape=shape)
+    op = TransposeConvolution2d(**sliding(node, shape[1:3], weights.known.shape[1:3]), output_shape=shape)
     return node.result(op, x, weights, node.optional(3), activation=node.options["fused_activation_function"])
-
-
-def _dilation(node: Node) -> tuple[int, int]:
-    return node.options["dilation_h_factor"], node.options["dilation_w_factor"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -10,10 +12,14 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
+from interposer.ops.elementwise import Comparison, Where
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 from interposer.types import Dim
 
 __all__ = ["reshape_to"]
+
+MOST_NUMBERS: Final = 1 << 20
+"""How many numbers are made at most of what a file says in a few."""
 
 
 @operator("RESHAPE")
@@ -94,3 +100,33 @@ def zeros_like(node: Node) -> list[Value]:
         return node.result(Fill(0.0, info.dtype), node.add(Shape(), node.input(0)))
     zero = node.constant(np.full((), info.zero_point, info.dtype.numpy), info)
     return node.result(BroadcastTo(info.shape), zero)
+
+
+@operator("RANGE")
+def range_(node: Node) -> list[Value]:
+    """Numbers from known ones: each is the one before plus the step, as TFLite rounds them."""
+    start, limit, step = (node.known(i, what) for i, what in enumerate(("the start", "the limit", "the step")))
+    if not start.size == limit.size == step.size == 1 or not step.any():
+        node.fail("expected three numbers, and a step that is not 0")
+    count = max(0, math.ceil((limit.item() - start.item()) / step.item()))
+    if count > MOST_NUMBERS:
+        node.fail(f"it gives {count} numbers; at most {MOST_NUMBERS} are supported")
+    steps = np.full(count, step.item(), start.dtype)
+    steps[:1] = start.item()
+    return [node.constant(np.add.accumulate(steps, dtype=start.dtype))]
+
+
+@operator("ONE_HOT", options="OneHotOptions")
+def one_hot(node: Node) -> list[Value]:
+    """One value where the place along a new axis is the index, another one elsewhere."""
+    indices, depth = node.input(0), node.number(1, "the depth")
+    rank, axis = indices.known.rank, node.options["axis"]
+    if not -1 <= axis <= rank:
+        node.fail(f"a new axis cannot be at {axis} of {rank + 1}")
+    if not 0 <= depth <= MOST_NUMBERS:
+        node.fail(f"the depth is {depth}; expected 0 to {MOST_NUMBERS}")
+    axis = axis % (rank + 1)
+    shape = [*indices.known.shape[:axis], 1, *indices.known.shape[axis:]]
+    places = np.arange(depth, dtype=indices.known.dtype.numpy).reshape([-1] + [1] * (rank - axis))
+    chosen = node.add(Comparison(), node.add(reshape_to(node, shape), indices), node.constant(places))
+    return node.result(Where(), chosen, node.input(2), node.input(3))

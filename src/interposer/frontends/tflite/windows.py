@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from interposer.frontends.tflite.node import Node
@@ -11,22 +12,24 @@ from interposer.types import DataLayout, Dim
 __all__ = ["sliding"]
 
 SAME, VALID = 0, 1
-_ALONG: Final = (("height", "y", "top", "bottom"), ("width", "x", "left", "right"))
+_ALONG: Final = (
+    ("depth", "d", "z", "front", "back"),
+    ("height", "h", "y", "top", "bottom"),
+    ("width", "w", "x", "left", "right"),
+)
 
 
-def sliding(
-    node: Node, image: tuple[int, ...], window: tuple[int, ...], dilation: tuple[int, int] = (1, 1)
-) -> dict[str, Any]:
-    """The attributes for a window (height, width) that slides over an image (height, width)."""
-    found: dict[str, Any] = {"data_layout": DataLayout.NHWC}
-    strides = node.options["stride_h"], node.options["stride_w"]
-    for (axis, letter, before, after), extent, size, stride, gap in zip(
-        _ALONG, image, window, strides, dilation, strict=True
-    ):
-        if stride < 1 or gap < 1:
-            node.fail(f"stride {stride} and dilation {gap} along the {axis}; expected at least 1")
-        pads = _padding(node, extent, Window(size, stride, gap, 0, 0), axis)
-        found |= {f"stride_{letter}": stride, f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
+def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str, Any]:
+    """The attributes for a window (height, width) that slides over an image (height, width), or with a depth before."""
+    found: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
+    axes = _ALONG[-len(image) :]
+    for (axis, short, letter, before, after), extent, size in zip(axes, image, window, strict=True):
+        stride, dilation = node.options[f"stride_{short}"], node.options.get(f"dilation_{short}_factor", 1)
+        if stride < 1 or dilation < 1:
+            node.fail(f"stride {stride} and dilation {dilation} along the {axis}; expected at least 1")
+        pads = _padding(node, extent, Window(size, stride, dilation, 0, 0), axis)
+        found |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
+        found |= {f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
     return found
 
 
