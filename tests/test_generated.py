@@ -86,6 +86,14 @@ def test_a_builder_has_operands_by_position_and_attributes_by_name():
     )
 
 
+def test_a_long_first_line_is_cut_between_its_parts():
+    class Long(Blend):
+        pass
+
+    Long.__doc__ = f"Mix {'many ' * 15}images (of any kind), in one go; slowly."
+    assert generate._summary(Long) == f"Mix {'many ' * 15}images (of any kind)."
+
+
 def test_a_page_tells_everything_that_is_declared():
     assert (
         "\n".join(generate._operator(Blend))

@@ -178,8 +178,11 @@ def _method(op: type[Op]) -> Iterator[str]:
 
 
 def _summary(op: type[Op]) -> str:
+    """The first sentence, or as many of its parts as fit on a line."""
     sentence = first_line(op).partition(". ")[0].rstrip(".")
-    return f"{sentence if len(sentence) < WIDTH - 14 else sentence.partition(':')[0]}."
+    ends = [found.start() for found in re.finditer(r"[:;,]? (?=\()|[:;,] ", sentence)]
+    fitting = [end for end in (*ends, len(sentence)) if end <= WIDTH - len('        """."""')]
+    return f"{sentence[: max(fitting, default=0)]}."
 
 
 def _parameters(op: type[Op]) -> list[str]:

@@ -77,6 +77,7 @@ from interposer.ops.rearrange import (
     Transpose,
 )
 from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
+from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 from interposer.ops.resize import Resize, ResizeMethod
@@ -264,7 +265,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A part of the network that a backend has compiled."""
+        """A part of the network that a backend has compiled: an opaque object of its own."""
         op = PreCompiled(num_outputs=num_outputs, object=object)
         return self.add_layer(op, *inputs, name=name, outputs=outputs)
 
@@ -310,7 +311,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Correlate an image with weights."""
+        """Correlate an image with weights: every output channel sums all input channels."""
         op = Convolution2d(
             pad_left=pad_left,
             pad_right=pad_right,
@@ -416,7 +417,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Correlate a volume with weights."""
+        """Correlate a volume with weights: every output channel sums all input channels."""
         op = Convolution3d(
             pad_left=pad_left,
             pad_right=pad_right,
@@ -1261,7 +1262,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """One step of an LSTM in integers of 8 and 16 bits, with tanh for the cell; the formulas are those of `Lstm`."""
+        """One step of an LSTM in integers of 8 and 16 bits, with tanh for the cell."""
         op = QLstm(
             cifg_enabled=cifg_enabled,
             peephole_enabled=peephole_enabled,
@@ -1559,7 +1560,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A recurrent layer whose weights over inputs and time are factored into vectors (single value decomposition)."""
+        """A recurrent layer whose weights over inputs and time are factored into vectors."""
         op = Svdf(rank=rank, activation_func=activation_func)
         return self.add_layer(op, input, weights_feature, weights_time, bias, state_in, name=name, outputs=outputs)
 
@@ -1579,6 +1580,115 @@ class Builders(ABC):
         """A simple recurrent layer over a sequence: `Rnn`, step by step."""
         op = UnidirectionalSequenceRnn(activation_func=activation_func, time_major=time_major)
         return self.add_layer(op, input, weights, recurrent_weights, bias, hidden_state_in, name=name, outputs=outputs)
+
+    def add_gru_sequence_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        recurrent_weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        sequence_lengths: Value | Layer | None = None,
+        hidden_state_in: Value | Layer | None = None,
+        *,
+        direction: RecurrentDirection = RecurrentDirection.FORWARD,
+        time_major: bool = True,
+        activations: tuple[ActivationFunction, ...] = (),
+        activation_a: tuple[float, ...] = (),
+        activation_b: tuple[float, ...] = (),
+        clip: float = 0.0,
+        linear_before_reset: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A layer of gated recurrent units over sequences; the functions are f and g."""
+        op = GruSequence(
+            direction=direction,
+            time_major=time_major,
+            activations=activations,
+            activation_a=activation_a,
+            activation_b=activation_b,
+            clip=clip,
+            linear_before_reset=linear_before_reset,
+        )
+        return self.add_layer(
+            op, input, weights, recurrent_weights, bias, sequence_lengths, hidden_state_in, name=name, outputs=outputs
+        )
+
+    def add_lstm_sequence_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        recurrent_weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        sequence_lengths: Value | Layer | None = None,
+        hidden_state_in: Value | Layer | None = None,
+        cell_state_in: Value | Layer | None = None,
+        peephole_weights: Value | Layer | None = None,
+        *,
+        direction: RecurrentDirection = RecurrentDirection.FORWARD,
+        time_major: bool = True,
+        activations: tuple[ActivationFunction, ...] = (),
+        activation_a: tuple[float, ...] = (),
+        activation_b: tuple[float, ...] = (),
+        clip: float = 0.0,
+        input_forget: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A layer of LSTMs over sequences; the functions are f, g and h."""
+        op = LstmSequence(
+            direction=direction,
+            time_major=time_major,
+            activations=activations,
+            activation_a=activation_a,
+            activation_b=activation_b,
+            clip=clip,
+            input_forget=input_forget,
+        )
+        return self.add_layer(
+            op,
+            input,
+            weights,
+            recurrent_weights,
+            bias,
+            sequence_lengths,
+            hidden_state_in,
+            cell_state_in,
+            peephole_weights,
+            name=name,
+            outputs=outputs,
+        )
+
+    def add_rnn_sequence_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        recurrent_weights: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        sequence_lengths: Value | Layer | None = None,
+        hidden_state_in: Value | Layer | None = None,
+        *,
+        direction: RecurrentDirection = RecurrentDirection.FORWARD,
+        time_major: bool = True,
+        activations: tuple[ActivationFunction, ...] = (),
+        activation_a: tuple[float, ...] = (),
+        activation_b: tuple[float, ...] = (),
+        clip: float = 0.0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A simple recurrent layer over sequences: H' = f(W @ x + R @ H + b)."""
+        op = RnnSequence(
+            direction=direction,
+            time_major=time_major,
+            activations=activations,
+            activation_a=activation_a,
+            activation_b=activation_b,
+            clip=clip,
+        )
+        return self.add_layer(
+            op, input, weights, recurrent_weights, bias, sequence_lengths, hidden_state_in, name=name, outputs=outputs
+        )
 
     def add_arg_min_max_layer(
         self,
