@@ -71,7 +71,7 @@ def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
     ("words", "text"),
     [
         (["ops", "--backend", "CpuReff"], "unknown backend 'CpuReff'; did you mean 'CpuRef'? (known: "),
-        (["ops", "Convolution3d"], "unknown operator 'Convolution3d'; did you mean 'Convolution2d'?\n"),
+        (["ops", "Convolution4d"], "unknown operator 'Convolution4d'; did you mean 'Convolution2d'?\n"),
         (["explain", "nothing.onnx"], "nothing.onnx: the file cannot be read: No such file or directory\n"),
         (["run", "nothing.onnx", "--labels", "nothing.txt"], "nothing.txt: No such file or directory\n"),
     ],
@@ -85,11 +85,11 @@ def test_an_error_of_the_user_is_status_1_and_one_message(words, text, capsys, t
 
 
 def test_debug_adds_the_traceback(capsys):
-    assert main(["ops", "Convolution3d", "--debug"]) == 1
+    assert main(["ops", "Convolution4d", "--debug"]) == 1
     found = capsys.readouterr().err
     assert "Traceback (most recent call last)" in found
-    assert found.endswith("interposer: unknown operator 'Convolution3d'; did you mean 'Convolution2d'?\n")
-    assert main(["--debug", "ops", "Convolution3d"]) == 1
+    assert found.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution2d'?\n")
+    assert main(["--debug", "ops", "Convolution4d"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
 
