@@ -71,7 +71,7 @@ def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
     ("words", "text"),
     [
         (["ops", "--backend", "CpuReff"], "unknown backend 'CpuReff'; did you mean 'CpuRef'? (known: "),
-        (["ops", "Convolution4d"], "unknown operator 'Convolution4d'; did you mean 'Convolution2d'?\n"),
+        (["ops", "Convolution4d"], "unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n"),
         (["explain", "nothing.onnx"], "nothing.onnx: the file cannot be read: No such file or directory\n"),
         (["run", "nothing.onnx", "--labels", "nothing.txt"], "nothing.txt: No such file or directory\n"),
     ],
@@ -88,7 +88,7 @@ def test_debug_adds_the_traceback(capsys):
     assert main(["ops", "Convolution4d", "--debug"]) == 1
     found = capsys.readouterr().err
     assert "Traceback (most recent call last)" in found
-    assert found.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution2d'?\n")
+    assert found.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n")
     assert main(["--debug", "ops", "Convolution4d"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
