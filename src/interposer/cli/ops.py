@@ -17,6 +17,8 @@ from interposer.types import ANY_TYPE, FLOATS, INTEGERS, SIGNED_INTEGERS, UNSIGN
 __all__ = ["configure", "execute"]
 
 Slot: TypeAlias = Operand | Result
+SHOWN: Final = 3
+"""How many operands or attributes the catalogue names; ``interposer ops NAME`` names all."""
 _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
@@ -50,8 +52,14 @@ def _print_catalogue(as_json: bool) -> None:
 
 
 def _row(op: type[Op]) -> tuple[str, ...]:
-    attributes = (_defaulted(op, name) for name in op.attributes if not _is_pinned(op, name))
-    return op.op_name(), op.family, ", ".join(map(_marked, op.operands)), ", ".join(attributes)
+    attributes = [_defaulted(op, name) for name in op.attributes if not _is_pinned(op, name)]
+    return op.op_name(), op.family, _listed([_marked(one) for one in op.operands]), _listed(attributes)
+
+
+def _listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - SHOWN
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:SHOWN])} and {more} more"
 
 
 def _marked(slot: Slot) -> str:
