@@ -1,0 +1,46 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {
+    "HARD_SWISH": Activation(ActivationFunction.HARD_SWISH),
+    "LOGISTIC": Activation(ActivationFunction.SIGMOID),
+    "RELU": Activation(ActivationFunction.RELU),
+    "RELU1": Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0),
+    "RELU6": Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0),
+    "TANH": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
+}
+
+
+@operator(*_FUNCTIONS, inputs=1)
+def function(node: Node) -> list[Value]:
+    """Functions without parameters."""
+    return node.result(_FUNCTIONS[node.operation.name], node.input(0))
+
+
+@operator("ELU", inputs=2)
+def elu(node: Node) -> list[Value]:
+    """The slope at minus infinity's side is a parameter."""
+    return node.result(Activation(ActivationFunction.ELU, a=node.real(1, "alpha")), node.input(0))
+
+
+@operator("SOFTMAX", inputs=(2, 3))
+def softmax(node: Node) -> list[Value]:
+    """Along the last axis, unless it is given."""
+    axis = node.axis(2, node.info(0).rank, default=-1)
+    return node.result(Softmax(node.real(1, "beta"), axis), node.input(0))
+
+
+@operator("LOG_SOFTMAX", inputs=3)
+def log_softmax(node: Node) -> list[Value]:
+    """Along an axis."""
+    return node.result(LogSoftmax(node.real(1, "beta"), node.axis(2, node.info(0).rank)), node.input(0))

@@ -1,0 +1,54 @@
+"""Operators that fold blocks of an image into its channels or its batch, and back."""
+
+from __future__ import annotations
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.frontends.nnapi.windows import positive
+from interposer.ir.graph import Value
+from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+
+__all__: list[str] = []
+
+
+@operator("DEPTH_TO_SPACE", inputs=(2, 3))
+def depth_to_space(node: Node) -> list[Value]:
+    """From channels to height and width."""
+    op = DepthToSpace(positive(node, 1, "the block size"), node.layout(2))
+    return node.result(op, node.input(0, rank=4))
+
+
+@operator("SPACE_TO_DEPTH", inputs=(2, 3))
+def space_to_depth(node: Node) -> list[Value]:
+    """From height and width to channels."""
+    op = SpaceToDepth(positive(node, 1, "the block size"), node.layout(2))
+    return node.result(op, node.input(0, rank=4))
+
+
+@operator("BATCH_TO_SPACE_ND", inputs=(2, 3))
+def batch_to_space(node: Node) -> list[Value]:
+    """From the batch to height and width; nothing is cropped."""
+    block = _block(node)
+    op = BatchToSpaceNd(block, ((0, 0),) * len(block), node.layout(2))
+    return node.result(op, node.input(0, rank=4))
+
+
+@operator("SPACE_TO_BATCH_ND", inputs=(3, 4))
+def space_to_batch(node: Node) -> list[Value]:
+    """From height and width, padded, to the batch."""
+    op = SpaceToBatchNd(_block(node), node.pairs(2, "the paddings"), node.layout(3))
+    return node.result(op, node.input(0, rank=4))
+
+
+def _block(node: Node) -> tuple[int, ...]:
+    block = node.integers(1, "the block shape")
+    if len(block) != 2 or min(block) < 1:
+        node.fail(f"the block shape (input 1) is {list(block)}; expected two numbers of at least 1")
+    return block
+
+
+@operator("CHANNEL_SHUFFLE", inputs=3)
+def channel_shuffle(node: Node) -> list[Value]:
+    """Along any axis."""
+    op = ChannelShuffle(positive(node, 1, "the number of groups"), node.axis(2, node.info(0).rank))
+    return node.result(op, node.input(0))

@@ -1,0 +1,91 @@
+"""Convolutions. Each has one form with explicit pads and one with a padding scheme; filters lie as (O, H, W, I)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.frontends.nnapi.windows import Sizes, dilations, image_sizes, sizes_of, sliding
+from interposer.ir.graph import Value
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.types import DataLayout, Dim
+
+__all__: list[str] = []
+
+
+@operator("CONV_2D", inputs=(7, 13))
+def convolution(node: Node) -> list[Value]:
+    """Where input 7 is a truth value it is the layout, which only the form with a scheme has there."""
+    explicit = node.count > 7 and not node.is_of(7, "BOOL")
+    behind = 9 if explicit else 6
+    layout, dilation = node.layout(behind + 1), dilations(node, behind + 2)
+    return _convolved(node, layout, dilation, explicit, behind, groups=1)
+
+
+@operator("GROUPED_CONV_2D", inputs=(9, 12))
+def grouped_convolution(node: Node) -> list[Value]:
+    """The number of groups stands between the strides and the activation."""
+    explicit = node.count > 9
+    behind = 9 if explicit else 6
+    return _convolved(
+        node, node.layout(behind + 2), (1, 1), explicit, behind + 1, groups=node.integer(behind, "the groups")
+    )
+
+
+def _convolved(
+    node: Node, layout: DataLayout, dilation: Sizes, explicit: bool, activation: int, groups: int
+) -> list[Value]:
+    image, filters = image_sizes(node, layout), node.input(1, rank=4).known.shape
+    window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
+    op = Convolution2d(**window, groups=groups, data_layout=layout)
+    values = node.input(0), node.weights(1, layout), node.input(2, rank=1)
+    return node.result(op, *values, activation=activation)
+
+
+@operator("DEPTHWISE_CONV_2D", inputs=(8, 14))
+def depthwise_convolution(node: Node) -> list[Value]:
+    """The channel multiplier must agree with the filter."""
+    explicit = node.count > 8 and not node.is_of(8, "BOOL")
+    behind = 9 if explicit else 6
+    layout, dilation = node.layout(behind + 2), dilations(node, behind + 3)
+    image, filters = image_sizes(node, layout), node.input(1, rank=4).known.shape
+    multiplier = node.integer(behind, "the depth multiplier")
+    channels = node.info(0).shape[layout.axes().channels]
+    if not isinstance(channels, Dim) and multiplier * channels != filters[3]:
+        node.fail(
+            f"the filter has shape {filters}; expected {channels} x {multiplier} channels, as the multiplier says"
+        )
+    window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
+    op = DepthwiseConvolution2d(**window, data_layout=layout)
+    return node.result(op, node.input(0), node.input(1), node.input(2, rank=1), activation=behind + 1)
+
+
+def _dilated(dilation: Sizes) -> dict[str, Any]:
+    return {"dilation_y": dilation[0], "dilation_x": dilation[1]}
+
+
+@operator("TRANSPOSE_CONV_2D", inputs=(9, 11))
+def transpose_convolution(node: Node) -> list[Value]:
+    """With a scheme the padding is that of the convolution which makes the input out of the output."""
+    explicit = node.count > 9
+    layout = node.layout(10 if explicit else 8)
+    filters = node.input(1, rank=4).known.shape
+    shape = None if explicit else _output_shape(node)
+    image = image_sizes(node, layout) if shape is None else sizes_of(shape, layout)
+    window = sliding(node, 3 if explicit else 4, explicit, image, filters[1:3])
+    if shape is not None and not all(shape):
+        shape = None  # the batch is only known while running; height and width follow from the padding
+    op = TransposeConvolution2d(**window, output_shape=shape, data_layout=layout)
+    values = node.input(0), node.weights(1, layout), node.input(2, rank=1)
+    return node.result(op, *values, activation=9 if explicit else 7)
+
+
+def _output_shape(node: Node) -> tuple[int, ...]:
+    """What input 3 says, or the document where that is computed while running."""
+    operand = node.operand(3)
+    told = node.told_shape() if operand is not None and operand.value is None else None
+    shape = told or node.integers(3, "the output's shape")
+    if len(shape) != 4 or min(shape) < 0:
+        node.fail(f"the output's shape (input 3) is {list(shape)}; expected four extents")
+    return shape

@@ -1,0 +1,293 @@
+"""The document: a model as plain data, checked before anything is made of it."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__ = ["Model", "Operand", "Operation", "read_document"]
+
+_MISSING: Final = object()
+_TITLES: Final = {Mapping: "a mapping", str: "a text", int: "an integer", float: "a number", Sequence: "a list"}
+_KINDS: Final[dict[type, tuple[type, ...]]] = {float: (int, float), Sequence: (list, tuple, np.ndarray)}
+
+
+class _Type(NamedTuple):
+    """A type of operands: how its elements are stored, and what they mean."""
+
+    dtype: DataType
+    tensor: bool = True
+    quantized: bool = False
+    per_channel: bool = False
+
+
+_TYPES: Final = {
+    "BOOL": _Type(DataType.BOOL, tensor=False),
+    "INT32": _Type(DataType.INT32, tensor=False),
+    "UINT32": _Type(DataType.UINT32, tensor=False),
+    "FLOAT16": _Type(DataType.FLOAT16, tensor=False),
+    "FLOAT32": _Type(DataType.FLOAT32, tensor=False),
+    "TENSOR_BOOL8": _Type(DataType.BOOL),
+    "TENSOR_INT32": _Type(DataType.INT32),
+    "TENSOR_FLOAT16": _Type(DataType.FLOAT16),
+    "TENSOR_FLOAT32": _Type(DataType.FLOAT32),
+    "TENSOR_QUANT8_ASYMM": _Type(DataType.UINT8, quantized=True),
+    "TENSOR_QUANT8_ASYMM_SIGNED": _Type(DataType.INT8, quantized=True),
+    "TENSOR_QUANT8_SYMM": _Type(DataType.INT8, quantized=True),
+    "TENSOR_QUANT8_SYMM_PER_CHANNEL": _Type(DataType.INT8, quantized=True, per_channel=True),
+    "TENSOR_QUANT16_SYMM": _Type(DataType.INT16, quantized=True),
+    "TENSOR_QUANT16_ASYMM": _Type(DataType.UINT16, quantized=True),
+}
+INPUT, OUTPUT, TEMPORARY, NO_VALUE = "SUBGRAPH_INPUT", "SUBGRAPH_OUTPUT", "TEMPORARY_VARIABLE", "NO_VALUE"
+CONSTANTS: Final = ("CONSTANT_COPY", "CONSTANT_REFERENCE")
+_LIFETIMES: Final = (INPUT, OUTPUT, TEMPORARY, NO_VALUE, *CONSTANTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor or scalar; `value` is there for constants, an extent of 0 in `dims` is not known.
+
+    A tensor without dims is one of unknown rank.
+    """
+
+    name: str
+    type: str
+    dims: tuple[int, ...]
+    quantization: Quantization | None
+    lifetime: str
+    omitted: bool
+    value: Array | None
+
+    @property
+    def dtype(self) -> DataType:
+        """How an element is stored."""
+        return _TYPES[self.type].dtype
+
+    @property
+    def is_scalar(self) -> bool:
+        """True for a number that is no tensor."""
+        return not _TYPES[self.type].tensor
+
+    @property
+    def has_rank(self) -> bool:
+        """True where the document says how many axes there are."""
+        return self.is_scalar or bool(self.dims)
+
+    def info(self) -> TensorInfo:
+        """What the document says of it, which must include the rank."""
+        return TensorInfo([dim or None for dim in self.dims], self.dtype, self.quantization)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation with its operands, as indices; `where` is its place in the document."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A checked document. Operations stand in an order in which they can run."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    operations: tuple[Operation, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read_document(document: Mapping[str, Any]) -> Model:
+    """Check a document and make a model of it; `ParseError` says what is wrong with it, and where."""
+    if not isinstance(document, Mapping):
+        raise ParseError(f"the document is {reprlib.repr(document)}; expected a mapping")
+    records = _field(document, "operands", Sequence, "document")
+    operands = tuple(_operand(record, f"operands[{index}]") for index, record in enumerate(records))
+    records = _field(document, "operations", Sequence, "document")
+    operations = [_operation(record, index, len(operands)) for index, record in enumerate(records)]
+    inputs, outputs = (_indices(document, name, name, len(operands)) for name in ("inputs", "outputs"))
+    _check_border(operands, inputs, outputs)
+    ordered = _in_running_order(operations, _producers(operands, operations))
+    _check_produced(operands, ordered, outputs)
+    name = document.get("test") or document.get("spec")
+    return Model(name if isinstance(name, str) else "nnapi", operands, ordered, inputs, outputs)
+
+
+def _field(record: Mapping[str, Any], name: str, kind: type, where: str, default: Any = _MISSING) -> Any:
+    """An entry of that kind; one that is None counts as missing."""
+    value = record.get(name)
+    if value is None:
+        if default is _MISSING:
+            raise ParseError(f"{name!r} is missing", where=where)
+        return default
+    if not isinstance(value, _KINDS.get(kind, kind)) or isinstance(value, bool):
+        raise ParseError(f"{name!r} is {reprlib.repr(value)}; expected {_TITLES[kind]}", where=where)
+    return value
+
+
+def _integers(record: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
+    values = tuple(_field(record, name, Sequence, where))
+    for value in values:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise ParseError(f"{name!r} has the entry {reprlib.repr(value)}; expected an integer", where=where)
+    return tuple(int(value) for value in values)
+
+
+def _indices(record: Mapping[str, Any], name: str, where: str, count: int) -> tuple[int, ...]:
+    found = _integers(record, name, where)
+    for index in found:
+        if not 0 <= index < count:
+            raise ParseError(f"{name!r} has the index {index}, but there are {count} operands", where=where)
+    return found
+
+
+def _record(record: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(record, Mapping):
+        raise ParseError(f"it is {reprlib.repr(record)}; expected a mapping", where=where)
+    return record
+
+
+def _one_of(value: str, known: Sequence[str] | Mapping[str, Any], what: str, where: str) -> str:
+    if value not in known:
+        raise ParseError(f"{what} {value!r} is not known{did_you_mean(value, known)}", where=where)
+    return value
+
+
+def _operand(given: Any, where: str) -> Operand:
+    record = _record(given, where)
+    type_name = _one_of(_field(record, "type", str, where), _TYPES, "the type", where)
+    lifetime = _one_of(_field(record, "lifetime", str, where), _LIFETIMES, "the lifetime", where)
+    kind, dims = _TYPES[type_name], _dims(record, where)
+    if dims and not kind.tensor:
+        raise ParseError(f"a {type_name} has dims {dims}; expected none", where=where)
+    data = _field(record, "data", Sequence, where, None)
+    omitted = lifetime == NO_VALUE or (lifetime == INPUT and data is not None and not len(data))
+    value = _constant(kind, dims, data, where) if lifetime in CONSTANTS else None
+    if lifetime == INPUT and data is not None and not omitted and all(dims):
+        _check_length(data, dims, where)
+    try:
+        quantization = _quantization(kind, record, where)
+        operand = Operand(
+            _field(record, "name", str, where, ""), type_name, dims, quantization, lifetime, omitted, value
+        )
+        if not omitted and value is None:
+            operand.info()
+    except InvalidArgumentError as error:
+        raise ParseError(str(error), where=where) from error
+    return operand
+
+
+def _dims(record: Mapping[str, Any], where: str) -> tuple[int, ...]:
+    dims = _integers(record, "dims", where)
+    if min(dims, default=0) < 0:
+        raise ParseError(f"'dims' is {list(dims)}; an extent must not be negative, and 0 means unknown", where=where)
+    return dims
+
+
+def _quantization(kind: _Type, record: Mapping[str, Any], where: str) -> Quantization | None:
+    if kind.per_channel:
+        axis = _field(record, "channel_dim", int, where)
+        return Quantization(_field(record, "channel_scales", Sequence, where), 0, axis)
+    scale = _field(record, "scale", float, where, 0.0)
+    zero_point = _field(record, "zero_point", int, where, 0)
+    if kind.quantized:
+        return Quantization(scale, zero_point)
+    return Quantization(scale) if scale and kind.dtype is DataType.INT32 else None
+
+
+def _check_length(data: Sequence[Any], dims: tuple[int, ...], where: str) -> None:
+    if len(data) != math.prod(dims):
+        raise ParseError(f"'data' has {len(data)} values; dims {list(dims)} take {math.prod(dims)}", where=where)
+
+
+def _constant(kind: _Type, dims: tuple[int, ...], data: Sequence[Any] | None, where: str) -> Array:
+    if data is None:
+        raise ParseError("a constant has no 'data'", where=where)
+    _check_length(data, dims, where)
+    dtype = kind.dtype.numpy
+    try:
+        given = np.asarray(data if len(data) else (), dtype if not len(data) else None)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParseError(f"'data' cannot be made into an array: {error}", where=where) from error
+    if given.ndim != 1 or given.dtype.kind not in {"f": "iuf", "b": "biu"}.get(dtype.kind, "iu"):
+        raise ParseError(f"'data' is {reprlib.repr(data)}; expected a list of {kind.dtype} values", where=where)
+    with np.errstate(all="ignore"):
+        made = given.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(made, given):
+        raise ParseError(f"'data' has values that are no {kind.dtype}", where=where)
+    return made.reshape(dims)
+
+
+def _operation(given: Any, index: int, count: int) -> Operation:
+    where = f"operations[{index}]"
+    record = _record(given, where)
+    name = _field(record, "op", str, where)
+    where = f"{where} {name}"
+    return Operation(name, _indices(record, "in", where, count), _indices(record, "out", where, count), where)
+
+
+def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    for where, indices, lifetime in (("inputs", inputs, INPUT), ("outputs", outputs, OUTPUT)):
+        if len(set(indices)) < len(indices):
+            raise ParseError(f"{list(indices)} names an operand twice", where=where)
+        for index in indices:
+            if operands[index].lifetime != lifetime:
+                given = f"operands[{index}] has the lifetime {operands[index].lifetime}"
+                raise ParseError(f"{given}; expected {lifetime}", where=where)
+        for index, operand in enumerate(operands):
+            if operand.lifetime == lifetime and not operand.omitted and index not in indices:
+                raise ParseError(f"operands[{index}] has the lifetime {lifetime} and is missing", where=where)
+    if not outputs:
+        raise ParseError("the model has no outputs", where="outputs")
+
+
+def _producers(operands: Sequence[Operand], operations: Sequence[Operation]) -> dict[int, int]:
+    """Which operation writes an operand."""
+    found: dict[int, int] = {}
+    for number, operation in enumerate(operations):
+        for index in operation.outputs:
+            if operands[index].lifetime not in {OUTPUT, TEMPORARY}:
+                raise ParseError(
+                    f"it writes operands[{index}], whose lifetime is {operands[index].lifetime}", where=operation.where
+                )
+            if index in found:
+                other = operations[found[index]].where
+                raise ParseError(f"it writes operands[{index}], as {other} does", where=operation.where)
+            found[index] = number
+    return found
+
+
+def _in_running_order(operations: Sequence[Operation], producers: Mapping[int, int]) -> tuple[Operation, ...]:
+    before = {
+        number: [producers[index] for index in operation.inputs if index in producers]
+        for number, operation in enumerate(operations)
+    }
+    if all(max(numbers, default=-1) < number for number, numbers in before.items()):
+        return tuple(operations)
+    try:
+        return tuple(operations[number] for number in TopologicalSorter(before).static_order())
+    except CycleError as error:
+        cycle = " <- ".join(operations[number].where for number in error.args[1])
+        raise ParseError(f"operations depend on themselves: {cycle}", where="operations") from error
+
+
+def _check_produced(operands: Sequence[Operand], operations: Sequence[Operation], outputs: Sequence[int]) -> None:
+    written = {index for operation in operations for index in operation.outputs}
+    for operation in operations:
+        for index in operation.inputs:
+            if operands[index].lifetime in {OUTPUT, TEMPORARY} and index not in written:
+                raise ParseError(f"it reads operands[{index}], which nothing writes", where=operation.where)
+    for index in outputs:
+        if index not in written:
+            raise ParseError(f"operands[{index}] is written by no operation", where="outputs")

@@ -1,0 +1,85 @@
+"""Operators that compute every element on its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import (
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Prelu,
+    UnaryOperation,
+    Where,
+)
+from interposer.schema import Op
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_BINARY: Final[dict[str, Op]] = {
+    "MAXIMUM": ElementwiseBinary(BinaryOperation.MAXIMUM),
+    "MINIMUM": ElementwiseBinary(BinaryOperation.MINIMUM),
+    "POW": ElementwiseBinary(BinaryOperation.POWER),
+    "EQUAL": Comparison(ComparisonOperation.EQUAL),
+    "NOT_EQUAL": Comparison(ComparisonOperation.NOT_EQUAL),
+    "GREATER": Comparison(ComparisonOperation.GREATER),
+    "GREATER_EQUAL": Comparison(ComparisonOperation.GREATER_OR_EQUAL),
+    "LESS": Comparison(ComparisonOperation.LESS),
+    "LESS_EQUAL": Comparison(ComparisonOperation.LESS_OR_EQUAL),
+    "LOGICAL_AND": LogicalBinary(LogicalBinaryOperation.LOGICAL_AND),
+    "LOGICAL_OR": LogicalBinary(LogicalBinaryOperation.LOGICAL_OR),
+    "PRELU": Prelu(),
+}
+_UNARY: Final[dict[str, Op]] = {
+    "FLOOR": Floor(),
+    **{
+        name: ElementwiseUnary(UnaryOperation[name])
+        for name in ("ABS", "EXP", "LOG", "LOGICAL_NOT", "NEG", "RSQRT", "SIN", "SQRT")
+    },
+}
+
+
+@operator("ADD", "SUB", "MUL", inputs=3)
+def arithmetic(node: Node) -> list[Value]:
+    """With a fused activation."""
+    op = ElementwiseBinary(BinaryOperation[node.operation.name])
+    return node.result(op, node.input(0), node.input(1), activation=2)
+
+
+@operator("DIV", inputs=3)
+def division(node: Node) -> list[Value]:
+    """Quotients of integers are rounded down."""
+    down = node.info(0).dtype is DataType.INT32
+    op = ElementwiseBinary(BinaryOperation.FLOOR_DIV if down else BinaryOperation.DIV)
+    return node.result(op, node.input(0), node.input(1), activation=2)
+
+
+@operator(*_BINARY, inputs=2)
+def binary(node: Node) -> list[Value]:
+    """Operations of two tensors without parameters."""
+    return node.result(_BINARY[node.operation.name], node.input(0), node.input(1))
+
+
+@operator(*_UNARY, inputs=1)
+def unary(node: Node) -> list[Value]:
+    """Operations of one tensor without parameters."""
+    return node.result(_UNARY[node.operation.name], node.input(0))
+
+
+@operator("SELECT", inputs=3)
+def select(node: Node) -> list[Value]:
+    """Condition and choices have one shape."""
+    condition, a, b = (node.input(index) for index in range(3))
+    for index, value in ((1, a), (2, b)):
+        if not condition.known.shape.accepts(value.known.shape):
+            node.fail(f"input {index} has shape {value.known.shape}; expected that of input 0, {condition.known.shape}")
+    return node.result(Where(), condition, a, b)

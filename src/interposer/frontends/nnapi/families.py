@@ -1,0 +1,18 @@
+"""Imports every family of operators, so that the table of the front end is full."""
+
+from interposer.frontends.nnapi import (  # noqa: F401
+    activation,
+    blocks,
+    convolution,
+    elementwise,
+    gather,
+    matmul,
+    normalization,
+    pooling,
+    quantization,
+    rearrange,
+    recurrent,
+    reduction,
+    reshape,
+    resize,
+)

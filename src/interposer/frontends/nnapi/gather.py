@@ -1,0 +1,22 @@
+"""Operators that pick elements by indices that are data."""
+
+from __future__ import annotations
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.gather import Gather
+
+__all__: list[str] = []
+
+
+@operator("GATHER", inputs=3)
+def gather(node: Node) -> list[Value]:
+    """Along an axis."""
+    return node.result(Gather(node.axis(1, node.info(0).rank)), node.input(0), node.input(2))
+
+
+@operator("EMBEDDING_LOOKUP", inputs=2)
+def embedding_lookup(node: Node) -> list[Value]:
+    """Rows of the second tensor."""
+    return node.result(Gather(), node.input(1), node.input(0, rank=1))

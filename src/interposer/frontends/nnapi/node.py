@@ -1,0 +1,251 @@
+"""One operation while it is turned into layers: what its function sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from interposer.errors import ParseError
+from interposer.frontends.nnapi.document import Operand, Operation
+from interposer.ir.graph import Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.axes import transposed
+from interposer.ops.rearrange import Transpose
+from interposer.schema import Op
+from interposer.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape, differ
+
+if TYPE_CHECKING:
+    from interposer.frontends.nnapi.importer import Importer
+
+__all__ = ["Node"]
+
+_FUSED: Final = {
+    1: ("RELU", Activation(ActivationFunction.RELU)),
+    2: ("RELU1", Activation(ActivationFunction.BOUNDED_RELU, a=1.0, b=-1.0)),
+    3: ("RELU6", Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0)),
+}
+_TO_NCHW: Final = (0, 3, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation of the document, with the values that its inputs have become.
+
+    All its layers are called after `name` and come from `source`; what is wrong with it is a `ParseError` at its place.
+    Inputs are asked for by their number in the operation; `what` says in messages what an input is.
+    """
+
+    importer: Importer
+    operation: Operation
+    name: str
+    source: str
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise a `ParseError` for this operation."""
+        raise ParseError(message, where=self.operation.where)
+
+    # --- what is given ------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many inputs there are, omitted ones included."""
+        return len(self.operation.inputs)
+
+    def operand(self, index: int) -> Operand | None:
+        """What the document says of an input; None where it is left out."""
+        if index >= self.count:
+            return None
+        found = self.importer.operands[self.operation.inputs[index]]
+        return None if found.omitted else found
+
+    def is_of(self, index: int, *types: str) -> bool:
+        """True where an input is there and of one of these types."""
+        operand = self.operand(index)
+        return operand is not None and operand.type in types
+
+    @property
+    def results(self) -> list[Operand]:
+        """What the document says of the outputs."""
+        return [self.importer.operands[index] for index in self.operation.outputs]
+
+    # --- tensors ------------------------------------------------------------------------------------------------------
+
+    def optional(self, index: int) -> Value | None:
+        """A tensor, or None where it is left out."""
+        operand = self.operand(index)
+        if operand is None:
+            return None
+        if operand.is_scalar:
+            self.fail(f"input {index} is the scalar {operand.type}; expected a tensor")
+        return self.importer.value(self.operation.inputs[index], self.operation.where)
+
+    def input(self, index: int, *, rank: int | None = None) -> Value:
+        """A tensor that must be there, and of that rank."""
+        found = self.optional(index)
+        if found is None:
+            self.fail(f"input {index} is missing")
+        if rank is not None and found.known.rank != rank:
+            self.fail(f"input {index} has shape {found.known.shape}; expected rank {rank}")
+        return found
+
+    def inputs(self, start: int = 0, stop: int | None = None) -> list[Value | None]:
+        """The tensors from one number up to another, None where one is left out."""
+        return [self.optional(index) for index in range(start, self.count if stop is None else stop)]
+
+    def info(self, index: int) -> TensorInfo:
+        """What is known of a tensor."""
+        return self.input(index).known
+
+    def weights(self, index: int, layout: DataLayout) -> Value:
+        """Weights, which lie as (O, H, W, I), in the order of axes that layers of that layout expect."""
+        weights = self.input(index, rank=4)
+        return weights if layout is DataLayout.NHWC else self.transposed(weights, _TO_NCHW)
+
+    def transposed(self, value: Value, permutation: tuple[int, ...]) -> Value:
+        """A tensor with its axes in another order; a constant is turned at once."""
+        info = transposed(value.known, permutation)
+        if value.constant is None:
+            return self.add(Transpose(permutation), value, quantization=info.quantization)
+        return self.constant(value.constant.transpose(permutation), info.quantization)
+
+    # --- what must be known -------------------------------------------------------------------------------------------
+
+    def known(self, index: int, what: str, kinds: str) -> Array:
+        """The value of a constant whose NumPy kind is among `kinds`."""
+        operand = self.operand(index)
+        if operand is None:
+            self.fail(f"{what} (input {index}) is missing")
+        if operand.value is None:
+            self.fail(f"{what} (input {index}) is computed while running; only constants are supported")
+        if operand.value.dtype.kind not in kinds:
+            self.fail(f"{what} (input {index}) is {operand.type}; expected {_EXPECTED[kinds]}")
+        return operand.value
+
+    def _scalar(self, index: int, what: str, kinds: str) -> Array:
+        value = self.known(index, what, kinds)
+        if value.size != 1:
+            self.fail(f"{what} (input {index}) has {value.size} elements; expected one")
+        return value.reshape(())
+
+    def integer(self, index: int, what: str) -> int:
+        """An integer."""
+        return int(self._scalar(index, what, "iu"))
+
+    def real(self, index: int, what: str, default: float | None = None) -> float:
+        """A real number; the default where there is one and the input is left out."""
+        if default is not None and self.operand(index) is None:
+            return default
+        return float(self._scalar(index, what, "f"))
+
+    def flag(self, index: int, what: str, default: bool | None = None) -> bool:
+        """A truth value; the default where there is one and the input is left out."""
+        if default is not None and self.operand(index) is None:
+            return default
+        return bool(self._scalar(index, what, "b"))
+
+    def layout(self, index: int) -> DataLayout:
+        """The order of an image's axes, NHWC where it is left out."""
+        return DataLayout.NCHW if self.flag(index, "the layout", False) else DataLayout.NHWC
+
+    def integers(self, index: int, what: str) -> tuple[int, ...]:
+        """The elements of a tensor of integers."""
+        return tuple(self.known(index, what, "iu").ravel().tolist())
+
+    def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
+        """The rows of a matrix of integers with two columns."""
+        values = self.known(index, what, "iu")
+        if values.shape[1:] != (2,):
+            self.fail(f"{what} (input {index}) has shape {TensorShape(values.shape)}; expected two columns")
+        return tuple((first, second) for first, second in values.tolist())
+
+    def axis(self, index: int, rank: int, default: int | None = None) -> int:
+        """An axis of a tensor of that rank, counted from the front; the default where it is left out."""
+        left_out = default is not None and self.operand(index) is None
+        axis = default if left_out and default is not None else self.integer(index, "the axis")
+        if not -rank <= axis < rank:
+            self.fail(f"the axis (input {index}) is {axis}; expected {-rank} to {rank - 1}")
+        return axis % rank
+
+    def told_shape(self, index: int = 0) -> tuple[int, ...] | None:
+        """The shape that the document gives an output, or None where it leaves something open."""
+        operand = self.results[index]
+        return operand.dims if operand.has_rank and all(operand.dims) else None
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
+        """A constant that the document does not have."""
+        return self.importer.constant(array, quantization, self.name)
+
+    def add(self, op: Op, *values: Value | None, quantization: Quantization | None = None) -> Value:
+        """A layer of which the document knows nothing."""
+        return self.layer(op, *values, quantization=quantization)[0]
+
+    def layer(
+        self,
+        op: Op,
+        *values: Value | None,
+        told: Sequence[int | None] = (None,),
+        quantization: Quantization | None = None,
+        suffix: str = "",
+    ) -> list[Value]:
+        """A layer with all its outputs.
+
+        `told` says for each of them which output of the operation it is, or None; others have `quantization`, if any.
+        """
+        infos = [None if value is None else value.known for value in values]
+        for fault in op.violations(*infos):
+            self.fail(fault)
+        results = self.results
+        told = [*told, *[None] * (op.num_results() - len(told))]
+        inferred = op.infer_infos(*infos)
+        declared = [
+            _with(info, quantization) if number is None else self._agreed(info, results[number], number)
+            for info, number in zip(inferred, told, strict=True)
+        ]
+        name = f"{self.name}:{suffix}" if suffix else self.name
+        layer = self.importer.graph.add(op.canonical(), values, name=name, outputs=declared, source=self.source)
+        for fault in infer_layer(layer):
+            self.fail(fault)
+        return list(layer.outputs)
+
+    def result(self, op: Op, *values: Value | None, activation: int | None = None) -> list[Value]:
+        """The layer that gives all outputs, followed by the activation that input number `activation` names."""
+        count = len(self.results)
+        if op.num_results() != count:
+            self.fail(f"it has {count} outputs; expected {op.num_results()}")
+        made = self.layer(op, *values, told=range(count))
+        fused = 0 if activation is None else self.integer(activation, "the fused activation")
+        return made if fused == 0 else [self._activated(made[0], fused)]
+
+    def _activated(self, value: Value, activation: int) -> Value:
+        if activation not in _FUSED:
+            self.fail(f"the fused activation {activation} is not known; expected 0 to {max(_FUSED)}")
+        suffix, function = _FUSED[activation]
+        return self.layer(function, value, told=[0], suffix=suffix)[0]
+
+    def _agreed(self, inferred: TensorInfo | None, told: Operand, number: int) -> TensorInfo:
+        """What to declare of an output: quantization and extents that do not follow from the inputs."""
+        if inferred is None:
+            return told.info() if told.has_rank else self.fail(f"the rank of its output {number} is not known")
+        if inferred.dtype is not told.dtype:
+            self.fail(f"its output {number} is {told.type}, but it gives {inferred.dtype}")
+        shape = inferred.shape
+        if told.has_rank:
+            given = told.info().shape
+            if len(given) != len(shape) or any(differ(*pair) for pair in zip(given, shape, strict=True)):
+                self.fail(f"its output {number} has shape {given} in the document, but it gives {shape}")
+            shape = TensorShape(g if isinstance(s, Dim) else None for g, s in zip(given, shape, strict=True))
+        return TensorInfo(shape, inferred.dtype, told.quantization)
+
+
+_EXPECTED: Final = {"iu": "integers", "f": "real numbers", "b": "a truth value"}
+
+
+def _with(inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
+    """What to declare of a tensor that the document does not know."""
+    if inferred is None or quantization is None:
+        return None
+    return TensorInfo([None] * inferred.rank, inferred.dtype, quantization)

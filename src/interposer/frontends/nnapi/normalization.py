@@ -1,0 +1,47 @@
+"""Operators that bring elements to a common scale."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.normalization import InstanceNormalization, L2Normalization, Normalization
+
+__all__: list[str] = []
+
+
+@operator("INSTANCE_NORMALIZATION", inputs=5)
+def instance_normalization(node: Node) -> list[Value]:
+    """One gamma and one beta for all channels."""
+    x = node.input(0, rank=4)
+    gamma, beta = (
+        node.constant(np.array([node.real(index, what)], x.known.dtype.numpy))
+        for index, what in ((1, "gamma"), (2, "beta"))
+    )
+    op = InstanceNormalization(node.real(3, "epsilon"), node.layout(4))
+    return node.result(op, x, gamma, beta)
+
+
+@operator("L2_NORMALIZATION", inputs=(1, 2))
+def l2_normalization(node: Node) -> list[Value]:
+    """Along the last axis, unless it is given."""
+    op = L2Normalization(axis=node.axis(1, node.info(0).rank, default=-1))
+    return node.result(op, node.input(0))
+
+
+@operator("LOCAL_RESPONSE_NORMALIZATION", inputs=(5, 6))
+def local_response_normalization(node: Node) -> list[Value]:
+    """The window reaches as far as the radius to both sides, along the last axis unless it is given."""
+    radius = node.integer(1, "the radius")
+    if radius < 0:
+        node.fail(f"the radius (input 1) is {radius}; expected 0 or more")
+    op = Normalization(
+        norm_size=2 * radius + 1,
+        k=node.real(2, "the bias"),
+        alpha=node.real(3, "alpha"),
+        beta=node.real(4, "beta"),
+        axis=node.axis(5, node.info(0).rank, default=-1),
+    )
+    return node.result(op, node.input(0))

@@ -1,0 +1,31 @@
+"""Pooling, with explicit pads or with a padding scheme."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.frontends.nnapi.windows import image_sizes, positive, sliding
+from interposer.ir.graph import Value
+from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
+
+__all__: list[str] = []
+
+_TYPES: Final = {
+    "AVERAGE_POOL_2D": PoolingAlgorithm.AVERAGE,
+    "L2_POOL_2D": PoolingAlgorithm.L2,
+    "MAX_POOL_2D": PoolingAlgorithm.MAX,
+}
+
+
+@operator(*_TYPES, inputs=(7, 11))
+def pooling(node: Node) -> list[Value]:
+    """Padding counts nowhere."""
+    explicit = node.count > 8
+    behind = 7 if explicit else 4
+    width, height = (positive(node, behind + number, "the extent of the window") for number in range(2))
+    layout = node.layout(behind + 3)
+    window = sliding(node, 1, explicit, image_sizes(node, layout), (height, width))
+    op = Pooling2d(_TYPES[node.operation.name], pool_height=height, pool_width=width, data_layout=layout, **window)
+    return node.result(op, node.input(0), activation=behind + 2)

@@ -1,0 +1,41 @@
+"""Operators that change how numbers are stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import Maximum, Minimum
+from interposer.ops.quantization import Cast, Dequantize, Quantize
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_CODES: Final = {DataType.UINT8: (0, 255), DataType.INT8: (-128, 127)}
+
+
+@operator("QUANTIZE", inputs=1)
+def quantize(node: Node) -> list[Value]:
+    """Scale and zero point are those of the output."""
+    return node.result(Quantize(node.results[0].dtype), node.input(0))
+
+
+@operator("DEQUANTIZE", inputs=1)
+def dequantize(node: Node) -> list[Value]:
+    """The type is that of the output."""
+    return node.result(Dequantize(node.results[0].dtype), node.input(0))
+
+
+@operator("CAST", inputs=1)
+def cast(node: Node) -> list[Value]:
+    """Stored integers are numbers like others; what is too large for 8 bits is clamped."""
+    x, dtype = node.input(0), node.results[0].dtype
+    limits = _CODES.get(dtype)
+    if x.known.dtype is DataType.INT32 and limits is not None:
+        low, high = (node.constant(np.array(limit, np.int32)) for limit in limits)
+        x = node.add(Minimum(), node.add(Maximum(), x, low), high)
+    return node.result(Cast(dtype), x)

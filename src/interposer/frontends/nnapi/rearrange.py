@@ -1,0 +1,161 @@
+"""Operators that move data about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.kernels.fixedpoint import dequantize
+from interposer.ops.axes import normal_axis
+from interposer.ops.elementwise import Addition
+from interposer.ops.gather import Gather
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+from interposer.types import Dim, TensorShape
+
+__all__: list[str] = []
+
+
+@operator("TRANSPOSE", inputs=(1, 2))
+def transpose(node: Node) -> list[Value]:
+    """The order of the axes is turned round where none is given."""
+    rank = node.info(0).rank
+    if node.operand(1) is None:
+        return node.result(Transpose(tuple(reversed(range(rank)))), node.input(0))
+    return node.result(Transpose(node.integers(1, "the permutation")), node.input(0))
+
+
+@operator("CONCATENATION", inputs=(2, None))
+def concatenation(node: Node) -> list[Value]:
+    """The axis comes last."""
+    last = node.count - 1
+    values = [node.input(index) for index in range(last)]
+    return node.result(Concat(node.axis(last, values[0].known.rank)), *values)
+
+
+@operator("PACK", inputs=(2, None))
+def pack(node: Node) -> list[Value]:
+    """The axis comes first."""
+    values = [node.input(index) for index in range(1, node.count)]
+    return node.result(Stack(node.axis(0, values[0].known.rank + 1)), *values)
+
+
+@operator("SPLIT", inputs=3)
+def split(node: Node) -> list[Value]:
+    """Into equal pieces."""
+    x = node.input(0)
+    axis, count = node.axis(1, x.known.rank), node.integer(2, "the number of pieces")
+    extent = x.known.shape[axis]
+    if count < 1 or isinstance(extent, Dim) or extent % count:
+        node.fail(f"an axis of extent {extent} cannot be cut into {count} equal pieces")
+    return node.result(Splitter(axis, (extent // count,) * count), x)
+
+
+@operator("SLICE", inputs=3)
+def slice_(node: Node) -> list[Value]:
+    """Begin and size may be computed while running; the document must then tell the size."""
+    x, begin, size = node.input(0), node.operand(1), node.operand(2)
+    told = node.told_shape()
+    if size is not None and size.value is not None:
+        told = node.integers(2, "the size")
+    if told is None or (begin is not None and begin.value is not None):
+        sizes = told if told is not None else node.integers(2, "the size")
+        return node.result(Slice(node.integers(1, "the begin"), sizes), x)
+    return [_sliced_from(node, x, node.input(1, rank=1), told)]
+
+
+def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> Value:
+    """Gather, along each axis that is cut, as many elements as wanted from where the slice begins."""
+    if len(sizes) != x.known.rank:
+        node.fail(f"the size is {list(sizes)}; expected {x.known.rank} numbers, the rank of input 0")
+    for axis, size in enumerate(sizes):
+        if size < 0:
+            node.fail(f"the size is {list(sizes)}; it must be known where the begin is computed while running")
+        first = node.add(Slice((axis,), (1,)), begin)
+        places = node.add(Addition(), first, node.constant(np.arange(size, dtype=np.int32)))
+        last = axis == len(sizes) - 1
+        op = Gather(axis)
+        quantization = x.known.quantization
+        x = node.result(op, x, places)[0] if last else node.add(op, x, places, quantization=quantization)
+    return x
+
+
+@operator("STRIDED_SLICE", inputs=7)
+def strided_slice(node: Node) -> list[Value]:
+    """An axis that is shrunk takes the element at begin."""
+    begin, end, strides = (
+        node.integers(1, "the begin"),
+        node.integers(2, "the end"),
+        node.integers(3, "the strides"),
+    )
+    masks = [node.integer(index, "a mask") for index in (4, 5, 6)]
+    rank = node.info(0).rank
+    for index, values in ((1, begin), (2, end), (3, strides)):
+        if len(values) != rank:
+            node.fail(f"input {index} has {len(values)} elements; expected {rank}, the rank of input 0")
+    return node.result(StridedSlice(begin, end, strides, *masks), node.input(0))
+
+
+@operator("PAD", inputs=2)
+def pad(node: Node) -> list[Value]:
+    """With zeros, which for quantized tensors are real ones."""
+    return node.result(Pad(node.pairs(1, "the paddings")), node.input(0))
+
+
+@operator("PAD_V2", inputs=3)
+def pad_with(node: Node) -> list[Value]:
+    """With a value; for quantized tensors it is a stored integer."""
+    quantization = node.info(0).quantization
+    if quantization is None and not node.info(0).dtype.is_integer:
+        value = node.real(2, "the value")
+    else:
+        stored = node.integer(2, "the value")
+        value = float(stored) if quantization is None else float(dequantize(np.array(stored), quantization))
+    return node.result(Pad(node.pairs(1, "the paddings"), value), node.input(0))
+
+
+@operator("MIRROR_PAD", inputs=3)
+def mirror_pad(node: Node) -> list[Value]:
+    """Mirrored at the border's cells, or behind them."""
+    modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}
+    number = node.integer(2, "the mode")
+    mode = modes.get(number) or node.fail(f"the mode (input 2) is {number}; expected 0 (reflect) or 1 (symmetric)")
+    return node.result(Pad(node.pairs(1, "the paddings"), padding_mode=mode), node.input(0))
+
+
+@operator("TILE", inputs=2)
+def tile(node: Node) -> list[Value]:
+    """Multiples that are computed while running must be those that the document's shapes tell."""
+    operand = node.operand(1)
+    told = node.told_shape() if operand is not None and operand.value is None else None
+    multiples = _multiples(node, told) if told else node.integers(1, "the multiples")
+    return node.result(Tile(multiples), node.input(0))
+
+
+def _multiples(node: Node, told: tuple[int, ...]) -> tuple[int, ...]:
+    shape = node.info(0).shape
+    fits = len(shape) == len(told) and all(
+        dim > 0 and extent % dim == 0 for dim, extent in zip(shape, told, strict=True)
+    )
+    if not fits:
+        node.fail(f"an input of shape {shape} cannot be repeated to shape {TensorShape(told)}")
+    return tuple(extent // dim for dim, extent in zip(shape, told, strict=True))
+
+
+@operator("REVERSE", inputs=2)
+def reverse(node: Node) -> list[Value]:
+    """Along one axis."""
+    axes = node.integers(1, "the axes")
+    return node.result(ReverseV2(tuple(normal_axis(axis, node.info(0).rank) for axis in axes)), node.input(0))

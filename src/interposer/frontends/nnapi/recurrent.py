@@ -1,0 +1,164 @@
+"""Recurrent layers. Operands come in NNAPI's order, which for most is that of the layers' own operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
+from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
+from interposer.ops.recurrent import (
+    BidirectionalSequenceRnn,
+    FusedActivation,
+    Rnn,
+    Svdf,
+    UnidirectionalSequenceRnn,
+)
+from interposer.schema import Op
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {member.value: member for member in FusedActivation}
+_INTERMEDIATE_SCALES: Final = {
+    f"{gate}_intermediate_scale": 26 + number for number, gate in enumerate(("input", "forget", "cell", "output"))
+}
+
+
+def _function(node: Node, index: int) -> FusedActivation:
+    number = node.integer(index, "the activation")
+    return _FUNCTIONS.get(number) or node.fail(f"the activation (input {index}) is {number}; which is not known")
+
+
+def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
+    """The layer, of whose outputs the document has those in `order`, or the first few of them."""
+    count = len(node.results)
+    told: list[int | None] = [None] * op.num_results()
+    for number, output in enumerate(order[:count]):
+        told[output] = number
+    made = node.layer(op, *values, told=told)
+    return [made[output] for output in order[:count]]
+
+
+# --- layers without gates ---------------------------------------------------------------------------------------------
+
+
+@operator("RNN", inputs=6)
+def rnn(node: Node) -> list[Value]:
+    """One step."""
+    return node.result(Rnn(_function(node, 5)), *node.inputs(stop=5))
+
+
+@operator("UNIDIRECTIONAL_SEQUENCE_RNN", inputs=7)
+def sequence_rnn(node: Node) -> list[Value]:
+    """Whether time comes first is an integer here. The state is an output since NNAPI 1.3."""
+    time_major = node.integer(6, "whether time comes first") != 0
+    op = UnidirectionalSequenceRnn(_function(node, 5), time_major)
+    return _outputs(node, op, node.inputs(stop=5), (0, 1))
+
+
+@operator("BIDIRECTIONAL_SEQUENCE_RNN", inputs=15)
+def bidirectional_rnn(node: Node) -> list[Value]:
+    """The states are outputs since NNAPI 1.3."""
+    merged = node.flag(14, "whether to merge the outputs")
+    op = BidirectionalSequenceRnn(_function(node, 12), node.flag(13, "whether time comes first"), merged)
+    return _outputs(node, op, node.inputs(stop=12), (0, 1, 2) if merged else (0, 3, 1, 2))
+
+
+@operator("SVDF", inputs=7)
+def svdf(node: Node) -> list[Value]:
+    """One step."""
+    rank = node.integer(5, "the rank")
+    return node.result(Svdf(rank, _function(node, 6)), *node.inputs(stop=5))
+
+
+# --- LSTM -------------------------------------------------------------------------------------------------------------
+
+
+def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dict[str, Any]]:
+    """The operands that the LSTMs share, in the layers' order, and what they say of the layer's features.
+
+    Two states start at input number `states`, four layer normalization weights at `norms`.
+    """
+    values = [*node.inputs(0, 1), *node.inputs(states, states + 2), *node.inputs(1, 18), *node.inputs(norms, norms + 4)]
+    named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
+    cifg = named["input_to_input_weights"] is None
+    if cifg:
+        named |= {"cell_to_input_weights": None, "input_layer_norm_weights": None}
+    features = {
+        "cifg_enabled": cifg,
+        "peephole_enabled": named["cell_to_output_weights"] is not None,
+        "projection_enabled": named["projection_weights"] is not None,
+        "layer_norm_enabled": named["output_layer_norm_weights"] is not None,
+    }
+    return list(named.values()), features
+
+
+def _clips(node: Node, first: int) -> dict[str, Any]:
+    return {
+        "clipping_thres_cell": node.real(first, "the bound of the cell state"),
+        "clipping_thres_proj": node.real(first + 1, "the bound of the projection"),
+    }
+
+
+@operator("LSTM", inputs=(23, 27))
+def lstm(node: Node) -> list[Value]:
+    """One step. What the document says of the scratch buffer, its first output, does not matter."""
+    values, features = _gated(node, states=18, norms=23)
+    op = Lstm(activation_func=_function(node, 20), **_clips(node, 21), **features)
+    if len(node.results) != 4:
+        node.fail(f"it has {len(node.results)} outputs; expected 4")
+    return node.layer(op, *values, told=(None, 1, 2, 3))
+
+
+@operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs=(24, 28))
+def sequence_lstm(node: Node) -> list[Value]:
+    """The states are outputs since NNAPI 1.3."""
+    values, features = _gated(node, states=18, norms=24)
+    op = UnidirectionalSequenceLstm(
+        activation_func=_function(node, 20),
+        time_major=node.flag(23, "whether time comes first"),
+        **_clips(node, 21),
+        **features,
+    )
+    return _outputs(node, op, values, (0, 1, 2))
+
+
+@operator("BIDIRECTIONAL_SEQUENCE_LSTM", inputs=(53, 61))
+def bidirectional_lstm(node: Node) -> list[Value]:
+    """The states are outputs since NNAPI 1.3."""
+    merged = node.flag(51, "whether to merge the outputs")
+    op = BidirectionalSequenceLstm(
+        activation_func=_function(node, 48),
+        time_major=node.flag(52, "whether time comes first"),
+        merge_outputs=merged,
+        **_clips(node, 49),
+    )
+    values = [*node.inputs(stop=48), *node.inputs(53, 61)]
+    return _outputs(node, op, values, (0, 1, 2, 3, 4) if merged else (0, 5, 1, 2, 3, 4))
+
+
+@operator("QUANTIZED_LSTM", inputs=32)
+def quantized_lstm(node: Node) -> list[Value]:
+    """One step of 8-bit data with a 16-bit cell state."""
+    values, features = _gated(node, states=18, norms=20)
+    scales: dict[str, Any] = {
+        name: node.real(index, name.replace("_", " ")) for name, index in _INTERMEDIATE_SCALES.items()
+    }
+    op = QLstm(
+        cell_clip=node.real(24, "the bound of the cell state"),
+        projection_clip=node.real(25, "the bound of the projection"),
+        hidden_state_zero_point=node.integer(30, "the zero point of the hidden state"),
+        hidden_state_scale=node.real(31, "the scale of the hidden state"),
+        **scales,
+        **features,
+    )
+    return node.result(op, *values)
+
+
+@operator("QUANTIZED_16BIT_LSTM", inputs=15)
+def quantized_16bit_lstm(node: Node) -> list[Value]:
+    """One step with 8-bit weights of one scale."""
+    return node.result(QuantizedLstm(), *node.inputs(0, 1), *node.inputs(13, 15), *node.inputs(1, 13))

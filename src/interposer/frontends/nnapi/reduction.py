@@ -1,0 +1,55 @@
+"""Operators that take several elements together. A result that would be a scalar has shape [1]."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.axes import normal_axis
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
+from interposer.ops.reshape import Reshape
+from interposer.schema import Op
+
+__all__: list[str] = []
+
+_OPERATIONS: Final = {f"REDUCE_{name}": ReduceOperation[name] for name in ("ALL", "ANY", "MAX", "MIN", "PROD", "SUM")}
+
+
+@operator("MEAN", inputs=3)
+def mean(node: Node) -> list[Value]:
+    """Whether axes are kept is an integer here."""
+    keep = node.integer(2, "whether to keep axes") > 0
+    return _reduced(node, Mean(_axes(node), keep))
+
+
+@operator(*_OPERATIONS, inputs=3)
+def reduce(node: Node) -> list[Value]:
+    """Several axes at once."""
+    op = Reduce(_axes(node), node.flag(2, "whether to keep axes"), _OPERATIONS[node.operation.name])
+    return _reduced(node, op)
+
+
+@operator("ARGMAX", "ARGMIN", inputs=2)
+def arg_min_max(node: Node) -> list[Value]:
+    """The place of an element along one axis."""
+    function = ArgMinMaxFunction[node.operation.name.removeprefix("ARG")]
+    return _reduced(node, ArgMinMax(function, node.axis(1, node.info(0).rank)))
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    """Each may be named several times; none at all is not allowed."""
+    rank, axes = node.info(0).rank, node.integers(1, "the axes")
+    for axis in axes:
+        if not -rank <= axis < rank:
+            node.fail(f"the axes (input 1) are {list(axes)}; expected {-rank} to {rank - 1}")
+    return tuple(sorted({normal_axis(axis, rank) for axis in axes})) or node.fail("there are no axes (input 1)")
+
+
+def _reduced(node: Node, op: Op) -> list[Value]:
+    x = node.input(0)
+    inferred = op.infer_infos(x.known)[0] if not op.violations(x.known) else None
+    if inferred is None or inferred.rank:
+        return node.result(op, x)
+    return node.result(Reshape((1,)), node.add(op, x, quantization=node.results[0].quantization))

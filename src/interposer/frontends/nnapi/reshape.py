@@ -1,0 +1,67 @@
+"""Operators that give a tensor another shape, or make one from a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.axes import normal_axis
+from interposer.ops.reshape import Fill, Rank, Reshape
+from interposer.types import Dim
+
+__all__: list[str] = []
+
+
+@operator("RESHAPE", inputs=2)
+def reshape(node: Node) -> list[Value]:
+    """A shape that is computed while running must be the one that the document gives the output."""
+    operand = node.operand(1)
+    told = node.told_shape() if operand is not None and operand.value is None else None
+    return node.result(Reshape(told or node.integers(1, "the shape")), node.input(0))
+
+
+@operator("SQUEEZE", inputs=(1, 2))
+def squeeze(node: Node) -> list[Value]:
+    """Drop the named axes of extent 1, or all of them."""
+    shape = node.info(0).shape
+    named = None if node.operand(1) is None else node.integers(1, "the axes")
+    for axis in named or ():
+        if not -len(shape) <= axis < len(shape) or shape[axis] > 1:
+            node.fail(f"axis {axis} of shape {shape} cannot be dropped")
+    if named is None:
+        dropped = {axis for axis, dim in enumerate(shape) if dim == 1}
+    else:
+        dropped = {normal_axis(axis, len(shape)) for axis in named}
+    left = [dim for axis, dim in enumerate(shape) if axis not in dropped]
+    return node.result(_reshape_to(node, left or [1]), node.input(0))
+
+
+@operator("EXPAND_DIMS", inputs=2)
+def expand_dims(node: Node) -> list[Value]:
+    """Insert an axis of extent 1."""
+    shape = list(node.info(0).shape)
+    shape.insert(node.axis(1, len(shape) + 1), 1)
+    return node.result(_reshape_to(node, shape), node.input(0))
+
+
+def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
+    """To a shape of which one extent may be unknown."""
+    if sum(isinstance(dim, Dim) for dim in shape) > 1:
+        node.fail("more than one extent is not known; give build(..., shapes={...})")
+    return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
+
+
+@operator("RANK", inputs=1)
+def rank_of(node: Node) -> list[Value]:
+    """A scalar."""
+    return node.result(Rank(), node.input(0))
+
+
+@operator("FILL", inputs=2)
+def fill(node: Node) -> list[Value]:
+    """With an integer or a real number, which tells the type."""
+    whole = node.is_of(1, "INT32")
+    value = node.integer(1, "the value") if whole else node.real(1, "the value")
+    return node.result(Fill(float(value), node.results[0].dtype), node.input(0, rank=1))

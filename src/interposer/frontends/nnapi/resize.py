@@ -1,0 +1,48 @@
+"""Operators that change the size of an image."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.frontends.nnapi.windows import image_sizes, positive
+from interposer.ir.graph import Value
+from interposer.ops.resize import Resize, ResizeMethod
+from interposer.types import Dim
+
+__all__: list[str] = []
+
+_METHODS: Final = {
+    "RESIZE_BILINEAR": ResizeMethod.BILINEAR,
+    "RESIZE_NEAREST_NEIGHBOR": ResizeMethod.NEAREST_NEIGHBOR,
+}
+
+
+@operator(*_METHODS, inputs=(3, 6))
+def resize(node: Node) -> list[Value]:
+    """Width and height are integers, or factors on those of the input."""
+    layout = node.layout(3)
+    height, width = image_sizes(node, layout)
+    op = Resize(
+        target_width=_target(node, 1, width),
+        target_height=_target(node, 2, height),
+        method=_METHODS[node.operation.name],
+        data_layout=layout,
+        align_corners=node.flag(4, "whether to align corners", False),
+        half_pixel_centers=node.flag(5, "whether pixels have centers", False),
+    )
+    return node.result(op, node.input(0))
+
+
+def _target(node: Node, index: int, extent: int) -> int:
+    if not node.is_of(index, "FLOAT32", "FLOAT16"):
+        return positive(node, index, "the size")
+    factor = node.real(index, "the factor")
+    if isinstance(extent, Dim):
+        node.fail("the size is a factor on that of the image, which is not known; give build(..., shapes={...})")
+    if not (factor > 0 and np.isfinite(factor)):
+        node.fail(f"the factor (input {index}) is {factor}; expected a positive number")
+    return int(np.floor(np.float32(extent) * np.float32(factor)))
