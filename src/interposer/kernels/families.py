@@ -2,6 +2,7 @@
 
 from interposer.kernels import (  # noqa: F401
     activation,
+    attention,
     blocks,
     control,
     convolution,

@@ -1,6 +1,7 @@
 """The operators: one module per family, one class per operator."""
 
 from interposer.ops.activation import *
+from interposer.ops.attention import *
 from interposer.ops.blocks import *
 from interposer.ops.control import *
 from interposer.ops.convolution import *

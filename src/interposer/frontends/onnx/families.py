@@ -2,6 +2,7 @@
 
 from interposer.frontends.onnx import (  # noqa: F401
     activation,
+    attention,
     convolution,
     elementwise,
     matmul,

@@ -2,6 +2,7 @@
 
 from interposer.testing.samples import (  # noqa: F401
     activation,
+    attention,
     convolution3d,
     pooling3d,
 )

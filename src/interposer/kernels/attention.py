@@ -1,0 +1,134 @@
+"""Kernels of attention."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.real import real
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+def _split(x: Array, heads: int) -> Array:
+    """The heads as an axis of its own, before the sequence."""
+    if x.ndim == 4:
+        return x
+    batch, length, width = x.shape
+    return x.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def _joined(x: Array, rank: int) -> Array:
+    """The opposite of `_split`, for a tensor that had that rank."""
+    if rank == 4:
+        return x
+    batch, heads, length, size = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+
+
+@kernel(Attention)
+def attention(
+    op: Attention, query: Array, key: Array, value: Array, mask: Array | None,
+    past_key: Array | None, past_value: Array | None, valid_lengths: Array | None, *, info: KernelInfo,
+) -> tuple[Array, ...]:  # fmt: skip
+    """All in float32 where a tensor has fewer bits; minus infinity as a score is what makes a key unseen."""
+    q, k, v = _split(query, op.q_num_heads), _split(key, op.kv_num_heads), _split(value, op.kv_num_heads)
+    if past_key is not None and past_value is not None:
+        k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
+    q32, k32, v32 = (real(x, info.at(index)) for index, x in enumerate((q, k, v)))
+    scale = 1 / math.sqrt(q.shape[3]) if op.scale is None else op.scale
+    scaled = _by_groups(q32 * scale, k32.swapaxes(2, 3))
+    capped = op.softcap * np.tanh(scaled / op.softcap) if op.softcap else scaled
+    masked = _masked(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
+    probabilities = _softmax(masked)
+    output = _joined(_by_groups(probabilities, v32), query.ndim)
+    scores = {
+        AttentionScores.SCALED: scaled,
+        AttentionScores.CAPPED: capped,
+        AttentionScores.MASKED: masked,
+        AttentionScores.PROBABILITIES: probabilities,
+    }
+    return (output, k, v, scores.get(op.scores, scaled))[: op.num_results()]
+
+
+def _by_groups(a: Array, b: Array) -> Array:
+    """Products of matrices, where each head of `b` serves several heads of `a` that follow one another."""
+    groups = b.shape[1]
+    grouped = a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
+    product: Array = grouped @ b[:, :, np.newaxis]
+    return product.reshape(*a.shape[:3], b.shape[3])
+
+
+def _masked(op: Attention, scores: Array, mask: Array | None, valid_lengths: Array | None, past: int) -> Array:
+    seen = _seen(op, scores.shape[2], scores.shape[3], valid_lengths, past)
+    if mask is None:
+        return np.where(seen, scores, -np.inf)
+    shown = mask.shape[-1] if mask.ndim else scores.shape[3]
+    if mask.dtype == np.bool_:
+        visible = np.where(mask, scores[..., :shown], -np.inf)
+    else:
+        added = mask.astype(scores.dtype)
+        visible = np.where(np.isneginf(added), -np.inf, scores[..., :shown] + added)
+    masked = np.full_like(scores, -np.inf)
+    masked[..., :shown] = visible
+    return np.where(seen, masked, -np.inf)
+
+
+def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:
+    """Which key each query may see by its position, (B or 1, 1, Q, K)."""
+    key = np.arange(keys)
+    valid = np.array([keys]) if valid_lengths is None else valid_lengths
+    offset = np.array([past]) if valid_lengths is None else valid_lengths - queries
+    position = np.arange(queries)[:, np.newaxis] + offset.reshape(-1, 1, 1, 1)
+    seen = np.broadcast_to(key < valid.reshape(-1, 1, 1, 1), (valid.size, 1, queries, keys))
+    if op.is_causal:
+        seen = seen & (key <= position)
+    if op.left_window_size >= 0:
+        seen = seen & (key >= position - op.left_window_size)
+    if op.right_window_size >= 0:
+        seen = seen & (key <= position + op.right_window_size)
+    return seen
+
+
+def _softmax(scores: Array) -> Array:
+    """Along the last axis; zeros where all scores are minus infinity."""
+    greatest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    exps = np.exp(scores - np.where(np.isneginf(greatest), 0, greatest))
+    total = exps.sum(axis=-1, keepdims=True)
+    probabilities: Array = exps / np.where(total == 0, 1, total)
+    return probabilities
+
+
+@kernel(RotaryEmbedding)
+def rotary_embedding(
+    op: RotaryEmbedding, x: Array, cos: Array, sin: Array, position_ids: Array | None, *, info: KernelInfo
+) -> Array:
+    """The pairs are seen as two arrays, whether they are neighbours or not."""
+    cos, sin = real(cos, info.at(1)), real(sin, info.at(2))
+    if position_ids is not None:
+        _check_positions(position_ids, len(cos))
+        cos, sin = cos[position_ids], sin[position_ids]
+    cos, sin = cos[:, np.newaxis], sin[:, np.newaxis]
+    turned = real(_split(x, op.num_heads), info.input).copy()
+    count = 2 * cos.shape[-1]
+    places = (slice(0, count, 2), slice(1, count, 2)) if op.interleaved else _halves(count)
+    first, second = (turned[..., place].copy() for place in places)
+    turned[..., places[0]] = cos * first - sin * second
+    turned[..., places[1]] = sin * first + cos * second
+    return _joined(turned, x.ndim)
+
+
+def _halves(count: int) -> tuple[slice, slice]:
+    return slice(0, count // 2), slice(count // 2, count)
+
+
+def _check_positions(position_ids: Array, rows: int) -> None:
+    wrong = position_ids[(position_ids < 0) | (position_ids >= rows)]
+    if wrong.size:
+        raise InvalidArgumentError(f"position {wrong[0]} is outside of caches for {rows} positions")

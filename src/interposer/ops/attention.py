@@ -1,0 +1,230 @@
+"""Attention: sequences that look at each other, and the rotation that tells it positions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from interposer.ops.axes import broadcast_shapes
+from interposer.ops.extents import Infos, by_name, extent_faults, extents, shape_of
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, TensorInfo, TensorShape, differ
+
+__all__ = ["Attention", "AttentionScores", "RotaryEmbedding"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+
+
+class AttentionScores(Enum):
+    """Which scores `Attention` gives beside its output."""
+
+    NONE = 0
+    """None."""
+    SCALED = 1
+    """The products, times the scale."""
+    CAPPED = 2
+    """Those after the soft cap."""
+    MASKED = 3
+    """Those with the mask added; minus infinity where a key is not seen."""
+    PROBABILITIES = 4
+    """What softmax makes of them."""
+
+
+def by_heads(shape: TensorShape, heads: int) -> TensorShape:
+    """The shape (batch, heads, length, size) of a tensor of that shape, or of (batch, length, heads * size)."""
+    if len(shape) != 3:
+        return shape
+    batch, length, width = shape
+    return TensorShape((batch, heads, length, width if heads == 1 else width // heads))
+
+
+_WORDS: Final = {
+    "query": "BHQD",
+    "key": "BGKD",
+    "value": "BGKE",
+    "past_key": "BGPD",
+    "past_value": "BGPE",
+    "valid_lengths": "B",
+}
+
+
+@op
+class Attention(Op):
+    """Scaled dot-product attention of several heads: softmax(scale * query key^T + mask) value, head by head.
+
+    Each of the G heads of key and value serves H / G heads of the query, one after the other. The query at place i
+    stands at position i + P of the keys; with ``valid_lengths`` n, at position i + n - Q. A key at position j is seen
+    from position p where p - ``left_window_size`` <= j <= p + ``right_window_size``, with ``is_causal`` only where
+    j <= p, of each sample only where j < n, and only where a mask of bool is true. A mask of numbers is added to the
+    scores. A query that sees no key at all gives zeros. With a ``softcap`` c, scores s become c * tanh(s / c) before
+    they are masked.
+
+    Shapes:
+        query: (B, H, Q, D), or (B, Q, H * D) with ``q_num_heads`` H
+        key: (B, G, K, D), or (B, K, G * D) with ``kv_num_heads`` G
+        value: (B, G, K, E), or (B, K, G * E)
+        mask: any that broadcasts to (B, H, Q, P + K); a last extent below that leaves out the last keys
+        past_key, past_value: (B, G, P, D) and (B, G, P, E), the keys and values of earlier steps
+        valid_lengths: (B,)
+        output: (B, H, Q, E), or (B, Q, H * E)
+        present_key, present_value: (B, G, P + K, D) and (B, G, P + K, E)
+        score: (B, H, Q, P + K)
+
+    Source:
+        ONNX Attention-25, which computes the softmax in ``softmax_precision`` (here in float32 or better).
+    """
+
+    query = operand(rank=(3, 4), dtypes=_FLOATS)
+    key = operand(rank=(3, 4), dtypes=_FLOATS)
+    value = operand(rank=(3, 4), dtypes=_FLOATS)
+    mask = operand(rank=(0, 4), dtypes=(DataType.BOOL, *_FLOATS), optional=True)
+    past_key = operand(rank=4, same_dtype_as="key", optional=True)
+    past_value = operand(rank=4, same_dtype_as="value", optional=True)
+    valid_lengths = operand(
+        rank=1, dtypes=_INDEX_TYPES, optional=True, doc="How many keys of each sample count, where they are padded."
+    )
+    output = result(dtype_of="query")
+    present_key = result(rank=4, dtype_of="key", optional=True, doc="With ``present``: all keys, past ones first.")
+    present_value = result(rank=4, dtype_of="value", optional=True, doc="With ``present``: all values.")
+    score = result(rank=4, dtype_of="query", optional=True, doc="With ``scores``, which includes ``present``.")
+
+    scale: float | None = attribute(default=None, doc="The factor on the products; None means 1 / sqrt(D).")
+    is_causal: bool = attribute(default=False, doc="No query sees a key behind its own position.")
+    softcap: float = attribute(default=0.0, ge=0, doc="The greatest magnitude of a score; 0 is none.")
+    q_num_heads: int = attribute(default=0, ge=0, doc="Heads of a query of rank 3.")
+    kv_num_heads: int = attribute(default=0, ge=0, doc="Heads of key and value of rank 3.")
+    left_window_size: int = attribute(default=-1, ge=-1, doc="How many keys before its own a query sees; -1 is all.")
+    right_window_size: int = attribute(default=-1, ge=-1, doc="How many keys behind its own a query sees; -1 is all.")
+    present: bool = attribute(default=False, doc="Give present_key and present_value too.")
+    scores: AttentionScores = attribute(default=AttentionScores.NONE, doc="Which scores to give as well.")
+
+    def num_results(self) -> int:
+        if self.scores is not AttentionScores.NONE:
+            return 4
+        return 3 if self.present else 1
+
+    def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
+        """The operands with their heads as an axis of its own."""
+        heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
+        return {
+            name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
+            for name, info in infos.items()
+        }
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        infos = by_name(self, operands)
+        faults = [*self._head_faults(*operands[:3]), *_past_faults(infos)]
+        yield from faults
+        if faults:
+            return
+        split = self._by_heads(infos)
+        yield from extent_faults(split, _WORDS)
+        found, mask = extents(split, _WORDS), infos["mask"]
+        if found["G"] == 0 or found["H"] % found["G"]:
+            yield f"{found['H']} heads of the query cannot be shared among {found['G']} heads of key and value"
+        if mask is not None:
+            yield from _mask_faults(mask, _score_shape(infos, found))
+
+    def _head_faults(self, query: TensorInfo, key: TensorInfo, value: TensorInfo) -> Iterator[str]:
+        if not query.rank == key.rank == value.rank:
+            yield f"query, key and value have ranks {query.rank}, {key.rank} and {value.rank}; expected one rank"
+            return
+        names = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+        for slot, name, info in zip(("query", "key", "value"), names, (query, key, value), strict=True):
+            heads = getattr(self, name)
+            if info.rank == 4 and heads and differ(heads, info.shape[1]):
+                yield f"{name} is {heads}, but {slot} of shape {info.shape} has {info.shape[1]} heads"
+            elif info.rank == 3 and (heads == 0 or info.shape[2] % heads):
+                yield f"{name} is {heads}; expected a divisor of {info.shape[2]}, the last extent of {slot}"
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
+        infos = by_name(self, operands)
+        found = extents(self._by_heads(infos), _WORDS)
+        scores = _score_shape(infos, found)
+        found["K"] = scores[3]
+        output = shape_of("BHQE", found)
+        if operands[0].rank == 3:
+            output = TensorShape((found["B"], found["Q"], found["H"] * found["E"]))
+        shapes = (output, shape_of("BGKD", found), shape_of("BGKE", found), scores)
+        sources = (*operands[:3], operands[0])
+        made = [TensorInfo(shape, source.dtype) for shape, source in zip(shapes, sources, strict=True)]
+        return tuple(made[: self.num_results()])
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        infos = by_name(self, inputs)
+        found = extents(self._by_heads(infos), _WORDS)
+        return 2 * math.prod(_score_shape(infos, found)) * (found["D"] + found["E"])
+
+
+def _score_shape(infos: Infos, found: Mapping[str, int]) -> TensorShape:
+    keys = found["K"] if infos["past_key"] is None else found["P"] + found["K"]
+    return TensorShape((found["B"], found["H"], found["Q"], keys))
+
+
+def _past_faults(infos: Infos) -> Iterator[str]:
+    there = [name for name in ("past_key", "past_value") if infos[name] is not None]
+    if len(there) == 1:
+        absent = "past_value" if there == ["past_key"] else "past_key"
+        yield f"{absent} is not connected, but {there[0]} is"
+    elif there and infos["valid_lengths"] is not None:
+        yield "valid_lengths is for keys and values that hold the past themselves, but past_key is connected"
+
+
+def _mask_faults(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
+    if mask.shape[-1:] > scores[3:]:
+        yield f"mask has shape {mask.shape}, but there are {scores[3]} keys"
+        return
+    common = broadcast_shapes(TensorShape((*mask.shape[:-1], scores[3])), scores)
+    if common is None or not scores.accepts(common):
+        yield f"mask has shape {mask.shape}, which does not broadcast to that of the scores, {scores}"
+
+
+@op
+class RotaryEmbedding(Op):
+    """Turn pairs of elements of each head by angles that depend on the position: rotary position embedding.
+
+    Of every head, the first R elements are turned (R = ``rotary_embedding_dim``, or D where that is 0): element i and
+    element i + R / 2 make up a pair (x, y), or with ``interleaved`` elements 2i and 2i + 1. The pair becomes
+    (cos * x - sin * y, sin * x + cos * y). The other elements stay as they are.
+
+    Shapes:
+        input: (B, H, S, D), or (B, S, H * D) with ``num_heads`` H
+        cos_cache, sin_cache: (B, S, R / 2); with ``position_ids`` (P, R / 2)
+        position_ids: (B, S), rows of the caches
+        output: the input's
+
+    Source:
+        ONNX RotaryEmbedding-23.
+    """
+
+    input = operand(rank=(3, 4), dtypes=_FLOATS)
+    cos_cache = operand(rank=(2, 3), dtypes=_FLOATS)
+    sin_cache = operand(rank=(2, 3), dtypes=_FLOATS)
+    position_ids = operand(rank=2, dtypes=_INDEX_TYPES, optional=True)
+    output = result(like="input")
+
+    interleaved: bool = attribute(default=False, doc="Neighbours make up a pair.")
+    num_heads: int = attribute(default=0, ge=0, doc="Heads of an input of rank 3.")
+    rotary_embedding_dim: int = attribute(default=0, ge=0, doc="How many elements of a head are turned; 0 is all.")
+
+    def check(
+        self, input: TensorInfo, cos_cache: TensorInfo, sin_cache: TensorInfo, position_ids: TensorInfo | None
+    ) -> Iterator[str]:
+        if input.rank == 3 and (self.num_heads == 0 or input.shape[2] % self.num_heads):
+            yield f"num_heads is {self.num_heads}; expected a divisor of {input.shape[2]}, the input's last extent"
+            return
+        batch, _, length, size = by_heads(input.shape, self.num_heads)
+        turned = self.rotary_embedding_dim or size
+        if turned > size or turned % 2:
+            yield f"{turned} elements of a head are to be turned; expected an even number, and {size} at most"
+            return
+        if position_ids is not None and not TensorShape((batch, length)).accepts(position_ids.shape):
+            yield f"position_ids has shape {position_ids.shape}; expected {TensorShape((batch, length))}"
+        rows = (batch, length) if position_ids is None else (None,)
+        wanted = TensorShape((*rows, turned // 2))
+        for name, info in (("cos_cache", cos_cache), ("sin_cache", sin_cache)):
+            if not wanted.accepts(info.shape):
+                yield f"{name} has shape {info.shape}; expected {wanted}"

@@ -1,0 +1,111 @@
+"""Samples of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ops import Attention, AttentionScores, RotaryEmbedding
+from interposer.testing.sample import Given, Sample, given, of, samples
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
+FORMS: Final[dict[str, dict[str, Any]]] = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "capped": {"softcap": 2.0, "scale": 0.7},
+    "window": {"left_window_size": 2, "right_window_size": 1},
+    "causal-window": {"is_causal": True, "left_window_size": 1},
+    "present": {"present": True},
+}
+
+
+def _heads(dtype: DataType) -> list[Given]:
+    """Four heads of the query share two of key and value; three queries, five keys."""
+    return [given((2, 4, 3, 6), dtype), given((2, 2, 5, 6), dtype), given((2, 2, 5, 4), dtype)]
+
+
+def _past(dtype: DataType) -> list[Given]:
+    return [given((2, 2, 3, 6), dtype), given((2, 2, 3, 4), dtype)]
+
+
+@samples(Attention)
+def forms() -> Iterator[Sample]:
+    """Every option in every type, with heads as an axis and without, and after a past."""
+    for dtype in FLOATS:
+        for name, options in FORMS.items():
+            yield Sample(Attention(**options), _heads(dtype), name=f"{name}-{dtype}")
+            with_past = [*_heads(dtype), None, *_past(dtype)]
+            yield Sample(Attention(**options), with_past, name=f"{name}-past-{dtype}")
+            flat = Attention(**options, q_num_heads=4, kv_num_heads=2)
+            operands = [given((2, 3, 24), dtype), given((2, 5, 12), dtype), given((2, 5, 8), dtype)]
+            yield Sample(flat, operands, name=f"{name}-flat-{dtype}")
+
+
+@samples(Attention)
+def masks() -> Iterator[Sample]:
+    """Masks of truth and of numbers, of every rank and shorter than the keys, and samples of different lengths."""
+    shapes = {"row": (5,), "matrix": (3, 5), "heads": (4, 1, 5), "whole": (2, 4, 3, 5), "shorter": (1, 1, 3, 4)}
+    for dtype in FLOATS:
+        for kind in (DataType.BOOL, dtype):
+            for name, shape in shapes.items():
+                for causal in (False, True):
+                    title = f"mask-{name}-{kind}-{'causal-' if causal else ''}{dtype}"
+                    operands = [*_heads(dtype), given(shape, kind)]
+                    yield Sample(Attention(is_causal=causal), operands, name=title)
+        lengths = [*_heads(dtype), None, None, None, of([5, 3], DataType.INT64)]
+        yield Sample(Attention(), lengths, name=f"lengths-{dtype}")
+        yield Sample(Attention(is_causal=True, left_window_size=1), lengths, name=f"lengths-causal-{dtype}")
+
+
+@samples(Attention)
+def scores() -> Iterator[Sample]:
+    """The scores at every stage."""
+    for which in AttentionScores:
+        op = Attention(softcap=1.5, is_causal=True, scores=which)
+        yield Sample(op, [*_heads(DataType.FLOAT32), given((3, 5), DataType.BOOL)], name=f"scores-{which.name.lower()}")
+
+
+@samples(Attention)
+def worked() -> Iterator[Sample]:
+    """Equal scores give means of what is seen, and nothing gives zeros."""
+    query, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])
+    means = {"all": (Attention(), [6, 6]), "causal": (Attention(is_causal=True), [3, 4])}
+    for name, (op, expected) in means.items():
+        result = np.array(expected, np.float32).reshape(1, 1, 2, 1)
+        yield Sample(op, [query, key, value], name=f"worked-{name}", expected=[result])
+    mask = of([[False, False, False], [True, False, True]], DataType.BOOL)
+    seen = np.array([0, 6.5], np.float32).reshape(1, 1, 2, 1)
+    yield Sample(Attention(), [query, key, value, mask], name="worked-nothing-seen", expected=[seen])
+
+
+@samples(RotaryEmbedding)
+def rotations() -> Iterator[Sample]:
+    """Halves and neighbours, whole heads and parts, heads as an axis and not, caches by position and not."""
+    ids = of([[3, 0, 2], [1, 1, 4]], DataType.INT64)
+    for dtype in FLOATS:
+        for interleaved in (False, True):
+            for part in (0, 4):
+                size = (part or 6) // 2
+                title = f"{'neighbours' if interleaved else 'halves'}-{part or 'all'}"
+                rows, table = given((2, 3, size), dtype), given((5, size), dtype)
+                flat, heads = given((2, 3, 24), dtype), given((2, 4, 3, 6), dtype)
+                op = RotaryEmbedding(interleaved, rotary_embedding_dim=part)
+                yield Sample(op, [heads, rows, rows], name=f"{title}-{dtype}")
+                yield Sample(op, [heads, table, table, ids], name=f"{title}-positions-{dtype}")
+                yield Sample(op.replace(num_heads=4), [flat, rows, rows], name=f"{title}-flat-{dtype}")
+
+
+@samples(RotaryEmbedding)
+def quarter_turn() -> Iterator[Sample]:
+    """A quarter turn makes (x, y) into (-y, x)."""
+    x, cos, sin = of([[[[1, 2, 3, 4]]]]), of([[[0, 0]]]), of([[[1, 1]]])
+    for name, op, turned in (
+        ("halves", RotaryEmbedding(), [-3, -4, 1, 2]),
+        ("neighbours", RotaryEmbedding(interleaved=True), [-2, 1, -4, 3]),
+    ):
+        yield Sample(op, [x, cos, sin], name=f"worked-{name}", expected=[np.array([[[turned]]], np.float32)])
