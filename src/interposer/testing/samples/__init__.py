@@ -2,7 +2,19 @@
 
 from interposer.testing.samples import (  # noqa: F401
     activation,
-    attention,
+    blocks,
+    control,
+    convolution,
     convolution3d,
+    elementwise,
+    gather,
+    matmul,
+    normalization,
+    pooling,
     pooling3d,
+    quantization,
+    rearrange,
+    reduction,
+    reshape,
+    resize,
 )

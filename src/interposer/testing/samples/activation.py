@@ -9,16 +9,11 @@ import numpy as np
 
 from interposer.ops import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, f32, plain
 from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 
-FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
-QUANTIZED: Final = {
-    DataType.UINT8: Quantization(1 / 32, 128),
-    DataType.INT8: Quantization(1 / 32, -3),
-    DataType.INT16: Quantization(1 / 4096),
-}
 PROBABILITIES: Final = {
     DataType.UINT8: Quantization(1 / 256),
     DataType.INT8: Quantization(1 / 256, -128),
@@ -31,6 +26,12 @@ PARAMETERS: Final = {
     ActivationFunction.LEAKY_RELU: (0.1, 0.0),
     ActivationFunction.ELU: (1.0, 0.0),
 }
+OF_INTEGERS: Final = (
+    ActivationFunction.RELU,
+    ActivationFunction.BOUNDED_RELU,
+    ActivationFunction.ABS,
+    ActivationFunction.SQUARE,
+)
 POSITIVE: Final = frozenset({ActivationFunction.SQRT})
 SHAPE: Final = (2, 3, 5)
 
@@ -39,29 +40,69 @@ SHAPE: Final = (2, 3, 5)
 def activation() -> Iterator[Sample]:
     """Every function in every type, and with a result of another scale."""
     for function in ActivationFunction:
-        op = Activation(function, *PARAMETERS.get(function, (1.0, 0.0)))
+        op, title = Activation(function, *PARAMETERS.get(function, (1.0, 0.0))), function.name.lower()
         low = 0.0 if function in POSITIVE else -4.0
-        for dtype in FLOATS:
-            yield Sample(op, [given(SHAPE, dtype, low=low)], name=f"{function.name.lower()}-{dtype}")
+        for dtype in (*FLOATS, *SMALL_FLOATS):
+            yield Sample(op, [given(SHAPE, dtype, low=low)], name=f"{title}-{dtype}")
+        for dtype in INTEGERS if function in OF_INTEGERS else ():
+            yield Sample(op, [plain(SHAPE, dtype, low=-11, high=11)], name=f"{title}-{dtype}")
         for dtype, q in QUANTIZED.items():
-            info = TensorInfo(SHAPE, dtype, q)
-            yield Sample(op, [given(SHAPE, dtype, q, low=low)], [info], f"{function.name.lower()}-{dtype}")
+            one, coarser = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
+            yield Sample(op, [one], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
+            yield Sample(op, [one], [TensorInfo(SHAPE, dtype, coarser)], f"{title}-two-scales-{dtype}")
+
+
+@samples(Activation)
+def prescribed_activation() -> Iterator[Sample]:
+    """Results that are not declared get the scale that TFLite prescribes."""
+    for function in (ActivationFunction.SIGMOID, ActivationFunction.TANH):
+        for dtype in PROBABILITIES:
+            one = given(SHAPE, dtype, QUANTIZED[dtype])
+            yield Sample(Activation(function, 1.0, 1.0), [one], name=f"{function.name.lower()}-prescribed-{dtype}")
+
+
+@samples(Activation)
+def activation_shapes() -> Iterator[Sample]:
+    """A scalar, nothing at all, and many axes."""
+    for function in (ActivationFunction.RELU, ActivationFunction.SIGMOID):
+        for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
+            label = "x".join(map(str, shape)) or "scalar"
+            yield Sample(Activation(function), [given(shape)], name=f"{function.name.lower()}-shape-{label}")
 
 
 @samples(Activation)
 def worked_activation() -> Iterator[Sample]:
-    """The corners of a bounded ReLU, which is ReLU6 here."""
-    relu6 = Activation(ActivationFunction.BOUNDED_RELU, 6.0, 0.0)
-    yield Sample(relu6, [of([-1, 0, 3, 6, 7])], name="worked-relu6", expected=[np.array([0, 0, 3, 6, 6], np.float32)])
+    """The corners of a bounded ReLU, which is ReLU6 here, and points where functions have a known value."""
+    for function, a, b, x, expected in [
+        (ActivationFunction.BOUNDED_RELU, 6.0, 0.0, [-1, 0, 3, 6, 7], [0, 0, 3, 6, 6]),
+        (ActivationFunction.LEAKY_RELU, 0.25, 0.0, [-4, 0, 4], [-1, 0, 4]),
+        (ActivationFunction.SIGMOID, 0.0, 0.0, [0, np.inf, -np.inf], [0.5, 1, 0]),
+        (ActivationFunction.HARD_SWISH, 0.0, 0.0, [-3, 0, 1, 3, 5], [0, 0, 2 / 3, 3, 5]),
+        (ActivationFunction.LINEAR, 2.0, 1.0, [-1, 0, 2], [-1, 1, 5]),
+        (ActivationFunction.SOFTSIGN, 0.0, 0.0, [-1, 0, 3], [-0.5, 0, 0.75]),
+        (ActivationFunction.THRESHOLDED_RELU, 1.0, 0.0, [0.5, 1, 2], [0, 0, 2]),
+    ]:
+        op, title = Activation(function, a, b), f"worked-{function.name.lower()}"
+        yield Sample(op, [of(x)], name=title, expected=[f32(expected)])
 
 
 @samples(Softmax, LogSoftmax)
 def softmax() -> Iterator[Sample]:
-    """Along the last axis and another one, sharpened and not."""
-    for op in (Softmax(), Softmax(beta=2.0), Softmax(axis=1), LogSoftmax(), LogSoftmax(axis=0)):
-        name = f"beta{op.beta:g}-axis{op.axis}"
-        for dtype in FLOATS:
-            yield Sample(op, [given(SHAPE, dtype)], name=f"{name}-{dtype}")
-    for dtype, q in PROBABILITIES.items():
-        info = TensorInfo(SHAPE, dtype, q)
-        yield Sample(Softmax(), [given(SHAPE, dtype, QUANTIZED[dtype])], [info], f"{dtype}")
+    """Along every axis, sharpened and not, in every type; a quantized result as prescribed, and of another scale."""
+    for kind in (Softmax, LogSoftmax):
+        for beta in (1.0, 2.0):
+            for axis in (-1, 0, 1):
+                op, name = kind(beta, axis), f"beta{beta:g}-axis{axis}"
+                for dtype in (*FLOATS, *SMALL_FLOATS):
+                    yield Sample(op, [given(SHAPE, dtype)], name=f"{name}-{dtype}")
+                for dtype in PROBABILITIES:
+                    one = given(SHAPE, dtype, QUANTIZED[dtype])
+                    yield Sample(op, [one], name=f"{name}-prescribed-{dtype}")
+        for dtype, q in QUANTIZED.items():
+            finer = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
+            yield Sample(kind(), [given(SHAPE, dtype, q)], [finer], f"quantized-{dtype}")
+        for shape in ((5,), (1, 1), (0, 3), (2, 1, 2, 1, 3)):
+            yield Sample(kind(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
+    scores = of([[0, 0, 0, 0], [1000, 0, 1000, -1000]])
+    probabilities = [f32([[0.25] * 4, [0.5, 0, 0.5, 0]])]
+    yield Sample(Softmax(), [scores], name="worked", expected=probabilities)

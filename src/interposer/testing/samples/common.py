@@ -1,0 +1,138 @@
+"""What the samples of several families share: types, ranges that suit them, and usual quantizations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.schema import Op
+from interposer.testing.sample import Given
+from interposer.types import Array, DataType, Quantization, ShapeLike, TensorInfo
+
+__all__ = [
+    "BYTES",
+    "FLOATS",
+    "INTEGERS",
+    "PLAIN",
+    "QUANTIZED",
+    "SMALL_FLOATS",
+    "TINY_INTEGERS",
+    "TINY_QUANTIZED",
+    "declared",
+    "f16",
+    "f32",
+    "i8",
+    "i32",
+    "like",
+    "plain",
+    "quantized",
+    "retyped",
+    "typed",
+    "u8",
+]
+
+FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
+SMALL_FLOATS: Final = (
+    DataType.FLOAT8_E4M3FN,
+    DataType.FLOAT8_E4M3FNUZ,
+    DataType.FLOAT8_E5M2,
+    DataType.FLOAT8_E5M2FNUZ,
+)
+INTEGERS: Final = (
+    DataType.INT8,
+    DataType.INT16,
+    DataType.INT32,
+    DataType.INT64,
+    DataType.UINT8,
+    DataType.UINT16,
+    DataType.UINT32,
+    DataType.UINT64,
+)
+TINY_INTEGERS: Final = (DataType.INT4, DataType.UINT4)
+PLAIN: Final = (*FLOATS, *SMALL_FLOATS, *INTEGERS, *TINY_INTEGERS, DataType.BOOL, DataType.STRING)
+"""Every type, not quantized."""
+
+BYTES: Final = {DataType.UINT8: Quantization(1 / 32, 128), DataType.INT8: Quantization(1 / 32, -3)}
+"""The types that quantized networks mostly have, for numbers from about -4 to 4."""
+
+QUANTIZED: Final = {
+    **BYTES,
+    DataType.INT16: Quantization(1 / 4096),
+    DataType.INT32: Quantization(1 / 65536, 5),
+    DataType.INT64: Quantization(1 / 65536),
+    DataType.UINT16: Quantization(1 / 4096, 2**15),
+    DataType.UINT32: Quantization(1 / 65536, 2**20),
+    DataType.UINT64: Quantization(1 / 65536, 2**20),
+}
+"""A usual quantization for every type of 8 bits and more."""
+
+TINY_QUANTIZED: Final = {DataType.INT4: Quantization(0.5, -1), DataType.UINT4: Quantization(0.5, 7)}
+"""Quantizations for types of 4 bits, which can be moved about but not computed with."""
+
+_SPREAD: Final = {DataType.INT4: 7.0, DataType.UINT4: 15.0, DataType.INT8: 90.0, DataType.UINT8: 200.0}
+
+
+def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = -4.0, high: float = 4.0) -> Given:
+    """An operand that is not quantized; integers spread over more of their range, unless bounds are given."""
+    if dtype.is_integer and (low, high) == (-4.0, 4.0):
+        low, high = -_SPREAD.get(dtype, 1000.0), _SPREAD.get(dtype, 1000.0)
+    return Given(TensorInfo(shape, dtype), low=max(low, 0.0) if str(dtype).startswith("uint") else low, high=high)
+
+
+def quantized(shape: ShapeLike, dtype: DataType, q: Quantization | None = None, **bounds: Any) -> Given:
+    """A quantized operand, by default with the type's usual quantization."""
+    return Given(TensorInfo(shape, dtype, q or QUANTIZED[dtype]), **bounds)
+
+
+def typed(
+    shape: ShapeLike, leave_out: Iterable[DataType] = (), *, tiny_quantized: bool = True
+) -> Iterator[tuple[str, Given]]:
+    """An operand of every type but these, quantized and not, with a name: for operators that move elements."""
+    types = [dtype for dtype in PLAIN if dtype not in leave_out]
+    yield from ((str(dtype), plain(shape, dtype)) for dtype in types)
+    for dtype, q in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
+        yield f"quantized-{dtype}", Given(TensorInfo(shape, dtype, q))
+
+
+def like(one: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
+    """An info of the operand's type: its quantization, or another one."""
+    return TensorInfo(shape, one.info.dtype, q or one.info.quantization)
+
+
+def retyped(one: Given, shape: ShapeLike) -> Given:
+    """Another operand of the same type, quantization and range."""
+    return Given(like(one, shape), low=one.low, high=one.high)
+
+
+def declared(op: Op, *operands: Given | None, q: Quantization) -> TensorInfo:
+    """The info of an operator's only result on these operands, with this quantization."""
+    [info] = op.infer_infos(*(None if one is None else one.info for one in operands))
+    assert info is not None
+    return info.with_quantization(q)
+
+
+def f16(values: object) -> Array:
+    """An expected array of float16."""
+    return np.asarray(values, np.float16)
+
+
+def f32(values: object) -> Array:
+    """An expected array of float32."""
+    return np.asarray(values, np.float32)
+
+
+def i8(values: object) -> Array:
+    """An expected array of int8."""
+    return np.asarray(values, np.int8)
+
+
+def i32(values: object) -> Array:
+    """An expected array of int32."""
+    return np.asarray(values, np.int32)
+
+
+def u8(values: object) -> Array:
+    """An expected array of uint8."""
+    return np.asarray(values, np.uint8)

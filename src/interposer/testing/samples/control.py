@@ -1,0 +1,34 @@
+"""Samples of the layers that pass data on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interposer.ops import Merge, Switch
+from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import f32, retyped, typed
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+
+@samples(Merge)
+def merge() -> Iterator[Sample]:
+    """All types; the first of two that are there is taken."""
+    for label, one in typed((2, 3)):
+        yield Sample(Merge(), [one, retyped(one, (2, 3))], name=f"type-{label}")
+    for shape in ((), (0, 3), (1, 2, 1, 2, 1, 2)):
+        yield Sample(Merge(), [given(shape), given(shape)], name=f"rank-{len(shape)}")
+    yield Sample(Merge(), [of([1, 2]), of([3, 4])], name="worked", expected=[f32([1, 2])])
+
+
+@samples(Switch)
+def switch() -> Iterator[Sample]:
+    """All types; both outputs have the data."""
+    condition = given((), DataType.BOOL)
+    for label, one in typed((2, 3)):
+        yield Sample(Switch(), [one, condition], name=f"type-{label}")
+    for shape in ((), (0, 3), (1, 2, 1, 2, 1, 2)):
+        yield Sample(Switch(), [given(shape), condition], name=f"rank-{len(shape)}")
+    data = f32([1, 2])
+    yield Sample(Switch(), [of(data), of(True, DataType.BOOL)], name="worked", expected=[data, data])

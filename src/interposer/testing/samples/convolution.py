@@ -1,0 +1,199 @@
+"""Samples of convolutions of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ops import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.testing.samples.common import (
+    BYTES,
+    FLOATS,
+    INTEGERS,
+    SMALL_FLOATS,
+    TINY_INTEGERS,
+    declared,
+    f32,
+    i8,
+    i32,
+    plain,
+)
+from interposer.types import DataLayout, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
+LAYOUTS: Final = {"nhwc": NHWC, "nchw": NCHW}
+INT8, INT16, INT32, INT64, UINT8 = DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64, DataType.UINT8
+WINDOWS: Final[dict[str, dict[str, int]]] = {
+    "plain": {},
+    "padded": {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1},
+    "uneven-pads": {"pad_left": 2, "pad_bottom": 1},
+    "strided": {"stride_x": 2, "stride_y": 2},
+    "uneven-strides": {"stride_x": 2, "stride_y": 3, "pad_top": 1},
+    "dilated": {"dilation_x": 2, "dilation_y": 2, "pad_left": 1, "pad_top": 1},
+    "uneven-dilations": {"dilation_x": 3, "pad_right": 2},
+    "all-at-once": {"pad_left": 1, "pad_right": 2, "pad_top": 1, "stride_x": 2, "dilation_y": 2},
+}
+NUMBERS: Final = (*FLOATS, *SMALL_FLOATS, *INTEGERS, *TINY_INTEGERS)
+INPUT: Final = {UINT8: Quantization(1 / 32, 120), INT8: Quantization(1 / 32, -3), INT16: Quantization(1 / 4096)}
+OUTPUT: Final = {UINT8: Quantization(1 / 8, 130), INT8: Quantization(1 / 8, 7), INT16: Quantization(1 / 1024)}
+WEIGHTS: Final = {UINT8: Quantization(1 / 100, 128), INT8: Quantization(1 / 120)}
+
+
+def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
+    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
+
+
+def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2)) -> tuple[int, ...]:
+    """The shape of weights for so many channels."""
+    if isinstance(op, DepthwiseConvolution2d):
+        return (1, *size, outputs)
+    if isinstance(op, TransposeConvolution2d):
+        return _shape(op.data_layout, outputs // op.groups, *size, channels)
+    return _shape(op.data_layout, outputs, *size, channels // op.groups)
+
+
+def _ops(**attributes: Any) -> Iterator[Any]:
+    yield from (kind(**attributes) for kind in (Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d))
+
+
+@samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+def windows() -> Iterator[Sample]:
+    """Pads, strides and dilations in both layouts, in float32 and quantized, with and without a bias."""
+    for label, layout in LAYOUTS.items():
+        for title, window in WINDOWS.items():
+            for op in _ops(data_layout=layout, **window):
+                image, filters = _shape(layout, 2, 7, 6, 2), _filters(op, 2, 4)
+                bias = weights((4,))
+                yield Sample(op, [given(image), weights(filters), bias], name=f"{title}-{label}-float32")
+                yield Sample(op, [given(image), weights(filters)], name=f"{title}-{label}-no-bias")
+                for dtype in BYTES:
+                    yield _quantized(op, image, filters, dtype, f"{title}-{label}-{dtype}")
+
+
+@samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+def types() -> Iterator[Sample]:
+    """All types that can be summed; integers, where they are not quantized, wrap around."""
+    for dtype in NUMBERS:
+        for op in _ops(data_layout=NHWC, pad_left=1, stride_y=2):
+            low, high = (-4.0, 4.0) if dtype.is_float else (-3, 3)
+            operands = [plain((1, 5, 5, 2), dtype, low=low, high=high), _small(_filters(op, 2, 4), dtype)]
+            yield Sample(op, [*operands, _small((4,), dtype)], name=f"type-{dtype}")
+
+
+def _small(shape: tuple[int, ...], dtype: DataType) -> Given:
+    low = 0.0 if str(dtype).startswith("uint") else -1.0 if dtype.is_float else -2.0
+    return weights(shape, dtype, low=low, high=1.0 if dtype.is_float else 2.0)
+
+
+@samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+def quantized_types() -> Iterator[Sample]:
+    """8 and 16 bits, weights with one scale or with one for each channel, biases of 32 and 64 bits."""
+    for label, layout in LAYOUTS.items():
+        for op in _ops(data_layout=layout, pad_left=1, pad_top=1):
+            image, filters = _shape(layout, 1, 5, 4, 2), _filters(op, 2, 4)
+            for dtype in INPUT:
+                for bias in (None, INT32, INT64) if dtype is INT16 else (None, INT32):
+                    for per_axis in (False, True):
+                        title = f"{label}-{dtype}-bias-{bias}-{'channels' if per_axis else 'tensor'}"
+                        yield _quantized(op, image, filters, dtype, title, bias, per_axis)
+
+
+def _quantized(
+    op: Any, image: tuple[int, ...], filters: tuple[int, ...], dtype: DataType, title: str,
+    bias: DataType | None = INT32, per_axis: bool = False,
+) -> Sample:  # fmt: skip
+    axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
+    weight_type = UINT8 if dtype is UINT8 and not per_axis else INT8
+    q, channels = WEIGHTS[weight_type], filters[axis]
+    if per_axis:
+        q = Quantization([q.scale * (1 + index / 2) for index in range(channels)], axis=axis)
+    operands: list[Given | None] = [given(image, dtype, INPUT[dtype]), weights(filters, weight_type, q)]
+    if bias is not None:
+        scales = [INPUT[dtype].scale * scale for scale in q.scales]
+        operands.append(weights((channels,), bias, Quantization(scales, axis=0 if per_axis else None)))
+    return Sample(op, operands, [declared(op, *operands, q=OUTPUT[dtype])], title)
+
+
+@samples(Convolution2d, TransposeConvolution2d)
+def groups() -> Iterator[Sample]:
+    """Channels in groups, up to one for each channel."""
+    for label, layout in LAYOUTS.items():
+        for count in (2, 4):
+            for kind in (Convolution2d, TransposeConvolution2d):
+                op = kind(groups=count, data_layout=layout, pad_left=1)
+                image, filters = _shape(layout, 2, 4, 5, 4), _filters(op, 4, 8)
+                bias = weights((8,))
+                yield Sample(op, [given(image), weights(filters), bias], name=f"groups-{count}-{label}")
+
+
+@samples(DepthwiseConvolution2d)
+def multipliers() -> Iterator[Sample]:
+    """One, two and three results for each channel."""
+    for label, layout in LAYOUTS.items():
+        for times in (1, 2, 3):
+            op = DepthwiseConvolution2d(data_layout=layout, pad_right=1)
+            operands = [given(_shape(layout, 2, 5, 4, 3)), weights((1, 2, 2, 3 * times)), weights((3 * times,))]
+            yield Sample(op, operands, name=f"multiplier-{times}-{label}")
+
+
+@samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+def unusual_shapes() -> Iterator[Sample]:
+    """No images at all, a single pixel, windows of one pixel and of the whole image, weights that are not constant."""
+    for label, layout in LAYOUTS.items():
+        for title, (n, h, w), size in [
+            ("empty", (0, 4, 4), (2, 2)),
+            ("pixel", (1, 1, 1), (1, 1)),
+            ("pointwise", (2, 3, 4), (1, 1)),
+            ("whole", (1, 4, 3), (4, 3)),
+        ]:
+            for op in _ops(data_layout=layout):
+                operands = [given(_shape(layout, n, h, w, 2)), weights(_filters(op, 2, 4, size)), weights((4,))]
+                yield Sample(op, operands, name=f"{title}-{label}")
+        for op in _ops(data_layout=layout):
+            operands = [given(_shape(layout, 1, 4, 4, 2)), given(_filters(op, 2, 4)), given((4,))]
+            yield Sample(op, operands, name=f"given-weights-{label}")
+
+
+@samples(TransposeConvolution2d)
+def output_shapes() -> Iterator[Sample]:
+    """A declared shape that is larger and one that is smaller than what follows from the rest."""
+    for label, layout in LAYOUTS.items():
+        for title, (h, w) in {"larger": (9, 8), "smaller": (6, 6)}.items():
+            op = TransposeConvolution2d(
+                data_layout=layout, stride_x=2, stride_y=2, pad_top=1, output_shape=_shape(layout, 1, h, w, 4)
+            )
+            operands = [given(_shape(layout, 1, 3, 3, 2)), weights(_filters(op, 2, 4))]
+            yield Sample(op, operands, name=f"{title}-{label}")
+
+
+@samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+def worked() -> Iterator[Sample]:
+    """The numbers 1 to 9 under a window of 2 by 2; a cell that is spread by a stride of 2."""
+    image, window = np.arange(1, 10, dtype=np.float32).reshape(1, 3, 3, 1), [[1, 2], [3, 4]]
+    filters = f32(window).reshape(1, 2, 2, 1)
+    expected = f32([[37, 47], [67, 77]]).reshape(1, 2, 2, 1)
+    for kind in (Convolution2d, DepthwiseConvolution2d):
+        operands = [of(image), of(filters, constant=True)]
+        yield Sample(kind(data_layout=NHWC), operands, name="worked", expected=[expected])
+    spread = f32([[1, 2, 2, 4], [3, 4, 6, 8], [3, 6, 4, 8], [9, 12, 12, 16]]).reshape(1, 4, 4, 1)
+    op = TransposeConvolution2d(stride_x=2, stride_y=2, data_layout=NHWC)
+    cells = of(f32([1, 2, 3, 4]).reshape(1, 2, 2, 1))
+    yield Sample(op, [cells, of(filters, constant=True)], name="worked", expected=[spread])
+
+
+@samples(Convolution2d)
+def worked_quantized() -> Iterator[Sample]:
+    """Real numbers that all tensors can hold: (1, 2) times (3, -1) plus 0.5 is 1.5."""
+    half, eighth = Quantization(0.5, 10), Quantization(0.125, -2)
+    operands = [
+        Given(TensorInfo((1, 1, 1, 2), INT8, half), i8([12, 14]).reshape(1, 1, 1, 2)),
+        Given(TensorInfo((1, 1, 1, 2), INT8, Quantization(0.5)), i8([6, -2]).reshape(1, 1, 1, 2), constant=True),
+        Given(TensorInfo((1,), INT32, Quantization(0.25)), i32([2]), constant=True),
+    ]
+    output, expected = TensorInfo((1, 1, 1, 1), INT8, eighth), i8([10]).reshape(1, 1, 1, 1)
+    yield Sample(Convolution2d(data_layout=NHWC), operands, [output], "worked-quantized", [expected])

@@ -1,0 +1,365 @@
+"""Samples of arithmetic, comparison, logic and choice, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ops import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Prelu,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.testing.samples.common import (
+    BYTES,
+    FLOATS,
+    INTEGERS,
+    QUANTIZED,
+    SMALL_FLOATS,
+    f32,
+    i8,
+    i32,
+    like,
+    plain,
+    quantized,
+    retyped,
+    typed,
+)
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+Bounds = dict[str, Any]
+
+B, U, C = BinaryOperation, UnaryOperation, ComparisonOperation
+BOOL, FLOAT32, INT32, INT8 = DataType.BOOL, DataType.FLOAT32, DataType.INT32, DataType.INT8
+SHAPE: Final = (2, 3, 4)
+BROADCASTS: Final = {
+    "row": ((2, 3), (3,)),
+    "row-first": ((3,), (2, 3)),
+    "table": ((2, 1), (1, 3)),
+    "scalar": ((2, 3), ()),
+    "scalar-first": ((), (2, 3)),
+    "scalars": ((), ()),
+    "one": ((1,), (2, 4)),
+    "middle": ((2, 3, 4), (3, 1)),
+    "both-ways": ((2, 1, 4), (3, 1)),
+    "rank-5": ((2, 1, 2, 1, 3), (2, 2, 1)),
+    "empty": ((0, 3), (3,)),
+    "empty-first": ((1, 3), (0, 1)),
+}
+
+# --- two operands -----------------------------------------------------------------------------------------------------
+
+BITWISE: Final = (B.BITWISE_AND, B.BITWISE_OR, B.BITWISE_XOR)
+SHIFTS: Final = (B.SHIFT_LEFT, B.SHIFT_RIGHT)
+REAL: Final = tuple(one for one in B if one not in (*BITWISE, *SHIFTS))
+DIVISIONS: Final = (B.DIV, B.FLOOR_DIV, B.MOD, B.FMOD)
+NAMED: Final = (ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum)
+
+
+def _binary(operation: BinaryOperation, operands: list[Given], label: str, output: TensorInfo | None = None) -> Sample:
+    op = ElementwiseBinary(operation).canonical()
+    title = f"{operation.name.lower()}-{label}" if type(op) is ElementwiseBinary else label
+    return Sample(op, operands, [output], title)
+
+
+def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
+    """Between which numbers the operands are drawn, so that there is something to see and nothing overflows."""
+    if operation in DIVISIONS:
+        return {"low": -20, "high": 20} if whole else {}, {"low": 1 if whole else 0.5, "high": 5}
+    if operation is B.POWER:
+        return {"low": 0.25, "high": 3}, {"low": 0, "high": 3} if whole else {"low": -2, "high": 2}
+    if operation in SHIFTS:
+        return {"low": -60, "high": 60}, {"low": 0, "high": 6}
+    return ({"low": -9, "high": 9},) * 2 if whole and operation not in BITWISE else ({}, {})
+
+
+@samples(*NAMED)
+def binary_types() -> Iterator[Sample]:
+    """Every operation in every type that it is defined for."""
+    for operation in BinaryOperation:
+        floats = (*FLOATS, *SMALL_FLOATS) if operation in REAL else ()
+        integers = INTEGERS if operation is not B.ATAN2 else ()
+        for dtype in (*floats, *integers):
+            first, second = _bounds(operation, dtype.is_integer)
+            operands = [plain(SHAPE, dtype, **first), plain(SHAPE, dtype, **second)]
+            yield _binary(operation, operands, str(dtype))
+        if operation in (*BITWISE, B.MAXIMUM, B.MINIMUM):
+            yield _binary(operation, [given(SHAPE, BOOL), given(SHAPE, BOOL)], "bool")
+
+
+@samples(*NAMED)
+def quantized_binary() -> Iterator[Sample]:
+    """Every operation on quantized tensors, with three scales that differ; choices also with one scale."""
+    for operation in REAL:
+        first, second = _bounds(operation, whole=False)
+        for dtype, q in QUANTIZED.items():
+            finer = Quantization(q.scale * 0.75, q.zero_point)
+            operands = [quantized(SHAPE, dtype, q, **first), quantized(SHAPE, dtype, finer, **second)]
+            coarser = TensorInfo(SHAPE, dtype, Quantization(q.scale * 4, q.zero_point))
+            yield _binary(operation, operands, f"quantized-{dtype}", coarser)
+            if operation in (B.MAXIMUM, B.MINIMUM):
+                same = [quantized(SHAPE, dtype, q), quantized(SHAPE, dtype, q)]
+                yield _binary(operation, same, f"one-scale-{dtype}", TensorInfo(SHAPE, dtype, q))
+
+
+@samples(*NAMED)
+def broadcast_binary() -> Iterator[Sample]:
+    """Shapes that broadcast, in floats, integers and quantized; the full list for operators of their own."""
+    for operation in BinaryOperation:
+        own = ElementwiseBinary(operation).canonical() != ElementwiseBinary(operation)
+        for label, (a, b) in BROADCASTS.items() if own else [("table", BROADCASTS["table"])]:
+            yield from _broadcast_samples(operation, label, a, b)
+
+
+def _broadcast_samples(
+    operation: BinaryOperation, label: str, a: tuple[int, ...], b: tuple[int, ...]
+) -> Iterator[Sample]:
+    shape = np.broadcast_shapes(a, b)
+    for dtype in (FLOAT32, INT32):
+        if dtype is INT32 and operation is B.ATAN2 or dtype is FLOAT32 and operation not in REAL:
+            continue
+        first, second = _bounds(operation, dtype.is_integer)
+        yield _binary(operation, [plain(a, dtype, **first), plain(b, dtype, **second)], f"{label}-{dtype}")
+    for dtype, q in BYTES.items() if operation in REAL else ():
+        first, second = _bounds(operation, whole=False)
+        operands = [quantized(a, dtype, **first), quantized(b, dtype, **second)]
+        output = TensorInfo(shape, dtype, Quantization(q.scale * 2, q.zero_point))
+        yield _binary(operation, operands, f"{label}-quantized-{dtype}", output)
+
+
+@samples(*NAMED)
+def constant_binary() -> Iterator[Sample]:
+    """One of the operands is part of the network."""
+    for operation in (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.POWER):
+        first, second = _bounds(operation, whole=False)
+        yield _binary(operation, [plain(SHAPE, **first), weights((4,), **second)], "constant-b")
+        yield _binary(operation, [weights((3, 1), **first), plain(SHAPE, **second)], "constant-a")
+
+
+@samples(*NAMED)
+def powers() -> Iterator[Sample]:
+    """The exponent may have another type."""
+    whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
+    yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
+    yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")
+
+
+@samples(*NAMED)
+def worked_binary() -> Iterator[Sample]:
+    """Where definitions differ between libraries: signs of remainders, quotients that truncate, zero divisors, NaN."""
+    a, b = of([-7, 7, -7, 7, 5], INT32), of([3, 3, -3, -3, 0], INT32)
+    for operation, expected in {
+        B.DIV: [-2, 2, 2, -2, 0],
+        B.FLOOR_DIV: [-3, 2, 2, -3, 0],
+        B.MOD: [2, 1, -1, -2, 0],
+        B.FMOD: [-1, 1, -1, 1, 0],
+    }.items():
+        yield _worked(operation, a, b, i32(expected))
+    yield _worked(B.FMOD, of([-7.5, 7.5]), of([2, -2]), f32([-1.5, 1.5]), "float")
+    yield _worked(B.MOD, of([-7.5, 7.5]), of([2, -2]), f32([0.5, -0.5]), "float")
+    yield _worked(B.POWER, of([2, 3, -1, 0, 5], INT32), of([10, 0, -3, -1, -1], INT32), i32([1024, 1, -1, 0, 0]))
+    yield _worked(B.SHIFT_RIGHT, of([-9, 9, 1], INT8), of([1, 1, 9], INT8), i8([-5, 4, 0]))
+    yield _worked(B.SHIFT_LEFT, of([3, 64, 1], INT8), of([2, 1, 9], INT8), i8([12, -128, 0]))
+    nan = of([1, np.nan, np.inf])
+    yield _worked(B.MAXIMUM, nan, of([2, 5, 5]), f32([2, np.nan, np.inf]), "nan")
+    yield _worked(B.MINIMUM, nan, of([2, 5, 5]), f32([1, np.nan, 5]), "nan")
+    yield _worked(B.DIV, of([1, -1, 0]), of([0, 0, 0]), f32([np.inf, -np.inf, np.nan]), "by-zero")
+    yield _worked(B.SQ_DIFF, of([1, 2, 3]), of([4, 0, 3]), f32([9, 4, 0]))
+    yield _worked(B.ADD, of([127, -128], INT8), of([1, -1], INT8), i8([-128, 127]), "wraps")
+
+
+def _worked(operation: BinaryOperation, a: Given, b: Given, expected: Array, label: str = "integers") -> Sample:
+    made = _binary(operation, [a, b], f"worked-{label}")
+    return Sample(made.op, made.inputs, name=made.name, expected=[expected])
+
+
+# --- one operand ------------------------------------------------------------------------------------------------------
+
+OF_INTEGERS: Final = (U.ABS, U.NEG, U.SIGN, U.SQUARE, U.CEIL, U.FLOOR, U.ROUND, U.RECIPROCAL, U.BITWISE_NOT)
+PREDICATES: Final = (U.IS_NAN, U.IS_INF, U.IS_POSITIVE_INF, U.IS_NEGATIVE_INF)
+OF_BOOL: Final = (U.LOGICAL_NOT, U.BITWISE_NOT)
+OF_FLOATS: Final = tuple(one for one in U if one not in OF_BOOL)
+DOMAINS: Final = {
+    U.SQRT: (0.0, 4.0),
+    U.RSQRT: (0.25, 4.0),
+    U.LOG: (0.1, 4.0),
+    U.RECIPROCAL: (0.3, 4.0),
+    U.TAN: (-1.2, 1.2),
+    U.ASIN: (-1.0, 1.0),
+    U.ACOS: (-1.0, 1.0),
+    U.ATANH: (-0.9, 0.9),
+    U.ACOSH: (1.0, 4.0),
+}
+
+
+def _domain(operation: UnaryOperation) -> Bounds:
+    low, high = DOMAINS.get(operation, (-4.0, 4.0))
+    return {"low": low, "high": high}
+
+
+@samples(ElementwiseUnary)
+def unary() -> Iterator[Sample]:
+    """Every operation in every type that it is defined for."""
+    for operation in UnaryOperation:
+        op, title = ElementwiseUnary(operation), operation.name.lower()
+        for dtype in (*FLOATS, *SMALL_FLOATS) if operation in OF_FLOATS else ():
+            yield Sample(op, [given(SHAPE, dtype, **_domain(operation))], name=f"{title}-{dtype}")
+        for dtype in INTEGERS if operation in OF_INTEGERS else ():
+            yield Sample(op, [plain(SHAPE, dtype, low=-11, high=11)], name=f"{title}-{dtype}")
+        if operation in OF_BOOL:
+            yield Sample(op, [given(SHAPE, BOOL)], name=f"{title}-bool")
+
+
+@samples(ElementwiseUnary)
+def quantized_unary() -> Iterator[Sample]:
+    """Functions of quantized tensors, with a result of another scale."""
+    for operation in (one for one in OF_FLOATS if one not in PREDICATES):
+        for dtype, q in QUANTIZED.items():
+            one = quantized(SHAPE, dtype, **_domain(operation))
+            output = like(one, SHAPE, Quantization(q.scale * 2, q.zero_point))
+            title = f"{operation.name.lower()}-quantized-{dtype}"
+            yield Sample(ElementwiseUnary(operation), [one], [output], title)
+
+
+@samples(ElementwiseUnary)
+def unary_shapes() -> Iterator[Sample]:
+    """A scalar, nothing at all, and many axes."""
+    for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
+        yield Sample(ElementwiseUnary(U.NEG), [given(shape)], name=f"shape-{'x'.join(map(str, shape)) or 'scalar'}")
+
+
+@samples(ElementwiseUnary)
+def worked_unary() -> Iterator[Sample]:
+    """Halves, signs, infinities and what is not a number."""
+    for operation, x, expected in [
+        (U.ROUND, [0.5, 1.5, 2.5, -0.5, -1.5, 1.2], [0, 2, 2, 0, -2, 1]),
+        (U.FLOOR, [-1.5, 1.2, 2], [-2, 1, 2]),
+        (U.CEIL, [-1.5, 1.2, 2], [-1, 2, 2]),
+        (U.SIGN, [-3, 0, 0.25, np.nan], [-1, 0, 1, np.nan]),
+        (U.SQRT, [4, 0, -1], [2, 0, np.nan]),
+        (U.RSQRT, [4, 0, np.inf], [0.5, np.inf, 0]),
+        (U.LOG, [1, 0, -1], [0, -np.inf, np.nan]),
+        (U.ERF, [0, np.inf, -np.inf], [0, 1, -1]),
+    ]:
+        title = f"worked-{operation.name.lower()}"
+        yield Sample(ElementwiseUnary(operation), [of(x)], name=title, expected=[f32(expected)])
+    odd = of([1, np.nan, np.inf, -np.inf])
+    for operation, truth in zip(PREDICATES, ([0, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 1]), strict=True):
+        title = f"worked-{operation.name.lower()}"
+        yield Sample(ElementwiseUnary(operation), [odd], name=title, expected=[np.array(truth, bool)])
+    whole, reciprocals = of([1, -1, 5, 0], INT32), i32([1, -1, 0, 0])
+    yield Sample(ElementwiseUnary(U.RECIPROCAL), [whole], name="worked-whole", expected=[reciprocals])
+
+
+@samples(Floor)
+def floor() -> Iterator[Sample]:
+    """Every type; integers stay what they are."""
+    for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
+        yield Sample(Floor(), [plain(SHAPE, dtype)], name=str(dtype))
+    for dtype in QUANTIZED:
+        one = quantized(SHAPE, dtype)
+        yield Sample(Floor(), [one], [one.info], f"quantized-{dtype}")
+    yield Sample(Floor(), [of([-0.5, 0.5, -2, 7.9])], name="worked", expected=[f32([-1, 0, -2, 7])])
+
+
+# --- comparison, logic and choice -------------------------------------------------------------------------------------
+
+
+@samples(Comparison)
+def comparison() -> Iterator[Sample]:
+    """Every way to compare in common types, one way in all of them; equal elements among them."""
+    for operation in ComparisonOperation:
+        title = operation.name.lower()
+        for dtype in (FLOAT32, DataType.FLOAT16, INT32, DataType.INT64, DataType.UINT8):
+            pair = [plain(SHAPE, dtype, low=-2, high=2), plain(SHAPE, dtype, low=-2, high=2)]
+            yield Sample(Comparison(operation), pair, name=f"{title}-{dtype}")
+        for dtype, q in BYTES.items():
+            finer = Quantization(q.scale * 0.75, q.zero_point)
+            yield Sample(
+                Comparison(operation), [quantized(SHAPE, dtype), quantized(SHAPE, dtype, finer)],
+                name=f"{title}-quantized-{dtype}",
+            )  # fmt: skip
+        for label, (a, b) in BROADCASTS.items():
+            yield Sample(Comparison(operation), [given(a), given(b)], name=f"{title}-{label}")
+    for label, one in typed(SHAPE, tiny_quantized=False):
+        yield Sample(Comparison(C.LESS), [one, retyped(one, SHAPE)], name=f"all-types-{label}")
+
+
+@samples(Comparison)
+def worked_comparison() -> Iterator[Sample]:
+    """Equal and unequal numbers; nothing is equal to what is not a number."""
+    a, b = of([1, 2, 3, np.nan]), of([2, 2, 2, np.nan])
+    for operation, truth in {
+        C.EQUAL: [0, 1, 0, 0],
+        C.NOT_EQUAL: [1, 0, 1, 1],
+        C.LESS: [1, 0, 0, 0],
+        C.LESS_OR_EQUAL: [1, 1, 0, 0],
+        C.GREATER: [0, 0, 1, 0],
+        C.GREATER_OR_EQUAL: [0, 1, 1, 0],
+    }.items():
+        title = f"worked-{operation.name.lower()}"
+        yield Sample(Comparison(operation), [a, b], name=title, expected=[np.array(truth, bool)])
+
+
+@samples(LogicalBinary)
+def logic() -> Iterator[Sample]:
+    """The truth tables, and shapes that broadcast."""
+    a, b = of([0, 0, 1, 1], BOOL), of([0, 1, 0, 1], BOOL)
+    tables = ([0, 0, 0, 1], [0, 1, 1, 1], [0, 1, 1, 0])
+    for operation, truth in zip(LogicalBinaryOperation, tables, strict=True):
+        op, title = LogicalBinary(operation), operation.name.lower()
+        yield Sample(op, [a, b], name=f"worked-{title}", expected=[np.array(truth, bool)])
+        for label, (left, right) in BROADCASTS.items():
+            yield Sample(op, [given(left, BOOL), given(right, BOOL)], name=f"{title}-{label}")
+
+
+@samples(Where)
+def where() -> Iterator[Sample]:
+    """Every type; the condition broadcasts too, and quantized tensors may have scales that differ."""
+    condition = given(SHAPE, BOOL)
+    for label, one in typed(SHAPE, tiny_quantized=False):
+        yield Sample(Where(), [condition, one, retyped(one, SHAPE)], [like(one, SHAPE)], label)
+    for dtype, q in QUANTIZED.items():
+        coarser = Quantization(q.scale * 2, q.zero_point)
+        pair = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser)]
+        yield Sample(Where(), [condition, *pair], [TensorInfo(SHAPE, dtype, coarser)], f"two-scales-{dtype}")
+    for label, (a, b) in BROADCASTS.items():
+        yield Sample(Where(), [given(a, BOOL), given(b), given(b)], name=f"condition-{label}")
+        yield Sample(Where(), [given(b, BOOL), given(a), given(b)], name=f"values-{label}")
+    worked = [of([1, 0], BOOL), of([[1, 2], [3, 4]]), of([9])]
+    yield Sample(Where(), worked, name="worked", expected=[f32([[1, 9], [3, 9]])])
+
+
+@samples(Prelu)
+def prelu() -> Iterator[Sample]:
+    """Every type, a slope for each channel or for all elements."""
+    for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
+        yield Sample(Prelu(), [plain(SHAPE, dtype), plain((4,), dtype, low=0, high=3)], name=str(dtype))
+    for dtype, q in QUANTIZED.items():
+        output = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
+        for label, shape in (("channels", (4,)), ("all", SHAPE)):
+            slope = quantized(shape, dtype, low=-1, high=1)
+            yield Sample(Prelu(), [quantized(SHAPE, dtype), slope], [output], f"{label}-quantized-{dtype}")
+    for label, (a, b) in BROADCASTS.items():
+        yield Sample(Prelu(), [given(a), weights(b)], name=label)
+    expected = [f32([[-1, 2], [3, -1]])]
+    yield Sample(Prelu(), [of([[-2, 2], [3, -4]]), of([0.5, 0.25])], name="worked", expected=expected)

@@ -1,0 +1,157 @@
+"""Samples of products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ops import BatchMatMul, FullyConnected
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, declared, f32, plain
+from interposer.types import DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+INT8, INT16, INT32, INT64, UINT8 = DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64, DataType.UINT8
+NUMBERS: Final = (*FLOATS, *SMALL_FLOATS, *INTEGERS, *TINY_INTEGERS)
+INPUT: Final = {UINT8: Quantization(1 / 32, 120), INT8: Quantization(1 / 32, -3), INT16: Quantization(1 / 4096)}
+OUTPUT: Final = {UINT8: Quantization(1 / 8, 130), INT8: Quantization(1 / 8, 7), INT16: Quantization(1 / 1024)}
+
+
+# --- FullyConnected ---------------------------------------------------------------------------------------------------
+
+
+@samples(FullyConnected)
+def fully_connected() -> Iterator[Sample]:
+    """Vectors, matrices and images as inputs; weights either way round; with and without a bias."""
+    for label, op in {
+        "plain": FullyConnected(),
+        "transposed": FullyConnected(transpose_weight_matrix=True),
+        "axes-kept": FullyConnected(transpose_weight_matrix=True, keep_dims=True),
+    }.items():
+        for shape in ((6,), (1, 6), (3, 6), (2, 2, 6), (2, 1, 3, 6), (0, 6)):
+            matrix = (5, 6) if op.transpose_weight_matrix else (6, 5)
+            title = f"{label}-{'x'.join(map(str, shape))}"
+            yield Sample(op, [given(shape), weights(matrix), weights((5,))], name=f"{title}-bias")
+            yield Sample(op, [given(shape), weights(matrix)], name=title)
+    image = given((2, 2, 3, 2))
+    yield Sample(FullyConnected(), [image, weights((12, 5)), weights((5,))], name="image")
+    yield Sample(FullyConnected(), [given((2, 6)), given((6, 5)), given((5,))], name="given-weights")
+
+
+@samples(FullyConnected)
+def fully_connected_types() -> Iterator[Sample]:
+    """All types that can be summed."""
+    for dtype in NUMBERS:
+        low, high = (-1.0, 1.0) if dtype.is_float else (-2.0, 2.0)
+        operands = [plain((2, 5), dtype, low=2 * low, high=2 * high), _constant((5, 4), dtype, low, high)]
+        yield Sample(FullyConnected(), [*operands, _constant((4,), dtype, low, high)], name=f"type-{dtype}")
+
+
+def _constant(shape: tuple[int, ...], dtype: DataType, low: float, high: float) -> Given:
+    return weights(shape, dtype, low=0.0 if str(dtype).startswith("uint") else low, high=high)
+
+
+@samples(FullyConnected)
+def quantized_fully_connected() -> Iterator[Sample]:
+    """8 and 16 bits, weights with one scale or one for each output, biases of 32 and 64 bits."""
+    for transpose in (False, True):
+        for dtype in INPUT:
+            for bias in (None, INT32, INT64) if dtype is INT16 else (None, INT32):
+                for per_axis in (False, True):
+                    yield _quantized(transpose, dtype, bias, per_axis)
+
+
+def _quantized(transpose: bool, dtype: DataType, bias: DataType | None, per_axis: bool) -> Sample:
+    op = FullyConnected(transpose_weight_matrix=transpose)
+    weight_type = UINT8 if dtype is UINT8 and not per_axis else INT8
+    scales = [0.01 * (1 + index / 2) for index in range(4)] if per_axis else [0.01]
+    q = Quantization(scales, 128 if weight_type is UINT8 else 0, op.output_axis if per_axis else None)
+    operands = [given((3, 6), dtype, INPUT[dtype]), weights((4, 6) if transpose else (6, 4), weight_type, q)]
+    if bias is not None:
+        both = Quantization([INPUT[dtype].scale * scale for scale in scales], axis=0 if per_axis else None)
+        operands.append(weights((4,), bias, both))
+    title = f"{'transposed' if transpose else 'plain'}-{dtype}-bias-{bias}-{'outputs' if per_axis else 'tensor'}"
+    return Sample(op, operands, [TensorInfo((3, 4), dtype, OUTPUT[dtype])], title)
+
+
+@samples(FullyConnected)
+def worked_fully_connected() -> Iterator[Sample]:
+    """Two rows, a matrix of three columns, and a bias."""
+    rows, matrix, bias = of([[1, 2], [3, 4]]), [[1, 0, -1], [2, 1, 0]], of([10, 20, 30], constant=True)
+    expected = [f32([[15, 22, 29], [21, 24, 27]])]
+    yield Sample(FullyConnected(), [rows, of(matrix, constant=True), bias], name="worked", expected=expected)
+    turned = of(np.transpose(matrix), constant=True)
+    op = FullyConnected(transpose_weight_matrix=True)
+    yield Sample(op, [rows, turned, bias], name="worked-transposed", expected=expected)
+
+
+# --- BatchMatMul ------------------------------------------------------------------------------------------------------
+
+PRODUCTS: Final = {
+    "matrices": ((2, 3), (3, 4)),
+    "batch": ((2, 2, 3), (2, 3, 4)),
+    "broadcast": ((2, 1, 2, 3), (3, 3, 4)),
+    "one-matrix": ((2, 3), (4, 3, 2)),
+    "vector-first": ((3,), (2, 3, 4)),
+    "vector-second": ((2, 2, 3), (3,)),
+    "vectors": ((3,), (3,)),
+    "column": ((1, 3, 1), (1, 1, 3)),
+    "empty": ((0, 3), (3, 4)),
+    "empty-sums": ((2, 0), (0, 3)),
+}
+
+
+@samples(BatchMatMul)
+def matmul() -> Iterator[Sample]:
+    """NumPy's shapes, and operands of which the network has one."""
+    for label, (a, b) in PRODUCTS.items():
+        for dtype in (DataType.FLOAT32, DataType.FLOAT16, INT32):
+            yield Sample(BatchMatMul(), [plain(a, dtype), plain(b, dtype)], name=f"{label}-{dtype}")
+    yield Sample(BatchMatMul(), [given((2, 3)), weights((3, 4))], name="constant-b")
+    yield Sample(BatchMatMul(), [weights((2, 3)), given((3, 4))], name="constant-a")
+
+
+@samples(BatchMatMul)
+def matmul_types() -> Iterator[Sample]:
+    """All types that can be summed."""
+    for dtype in NUMBERS:
+        bounds = (-2.0, 2.0)
+        pair = [plain(shape, dtype, low=bounds[0], high=bounds[1]) for shape in ((2, 3, 4), (2, 4, 2))]
+        yield Sample(BatchMatMul(), pair, name=f"type-{dtype}")
+    for dtype, q in INPUT.items():
+        for label, (a, b) in PRODUCTS.items():
+            op, pair = BatchMatMul(), [given(a, dtype, q), given(b, dtype, Quantization(q.scale / 2, q.zero_point))]
+            output = declared(op, *pair, q=OUTPUT[dtype])
+            yield Sample(op, pair, [output], f"{label}-quantized-{dtype}")
+
+
+@samples(BatchMatMul)
+def transposed_matmul() -> Iterator[Sample]:
+    """Either operand transposed, or both; adjoints of square matrices."""
+    for x in (False, True):
+        for y in (False, True):
+            shapes = (2, 4, 3) if x else (2, 3, 4), (2, 2, 4) if y else (2, 4, 2)
+            op = BatchMatMul(transpose_x=x, transpose_y=y)
+            for dtype in (DataType.FLOAT32, DataType.BFLOAT16):
+                yield Sample(op, [given(shape, dtype) for shape in shapes], name=f"transposed-{x:d}{y:d}-{dtype}")
+            pair = [given(shape, INT8, INPUT[INT8]) for shape in shapes]
+            output = TensorInfo((2, 3, 2), INT8, OUTPUT[INT8])
+            yield Sample(op, pair, [output], name=f"transposed-{x:d}{y:d}-quantized")
+    for dtype in (*FLOATS, *SMALL_FLOATS):
+        for label, op in {"x": BatchMatMul(adjoint_x=True), "y": BatchMatMul(adjoint_y=True)}.items():
+            pair = [given((2, 3, 3), dtype, low=-2, high=2), given((2, 3, 3), dtype, low=-2, high=2)]
+            yield Sample(op, pair, name=f"adjoint-{label}-{dtype}")
+
+
+@samples(BatchMatMul)
+def worked_matmul() -> Iterator[Sample]:
+    """A matrix times its adjoint is its determinant on the diagonal."""
+    a, b = of([[1, 2], [3, 4]]), of([[5, 6], [7, 8]])
+    yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
+    determinants = [f32([[-2, 0], [0, -2]])]
+    yield Sample(BatchMatMul(adjoint_y=True), [a, a], name="worked-adjoint", expected=determinants)
+    turned = [f32([[26, 30], [38, 44]])]
+    yield Sample(BatchMatMul(transpose_x=True), [a, b], name="worked-transposed", expected=turned)

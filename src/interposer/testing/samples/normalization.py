@@ -1,0 +1,167 @@
+"""Samples of normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from interposer.ops import (
+    BatchNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LayerNormalization,
+    Normalization,
+    NormalizationAlgorithmChannel,
+)
+from interposer.schema import Op
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.testing.samples.common import BYTES, FLOATS, QUANTIZED, SMALL_FLOATS, f32
+from interposer.types import DataLayout, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
+LAYOUTS: Final = {"nhwc": NHWC, "nchw": NCHW}
+ACROSS, WITHIN = NormalizationAlgorithmChannel.ACROSS, NormalizationAlgorithmChannel.WITHIN
+Bare = Callable[[Given], Sample]
+
+
+def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
+    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
+
+
+def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
+    """A sample in every type of real numbers, made from its input; a quantized one has a coarser result."""
+    for dtype in (*FLOATS, *SMALL_FLOATS):
+        made = sample(given(shape, dtype))
+        yield Sample(made.op, made.inputs, name=f"{made.name}-{dtype}")
+    for dtype, q in QUANTIZED.items():
+        made = sample(given(shape, dtype, q))
+        output = TensorInfo(shape, dtype, Quantization(q.scale * 2, q.zero_point))
+        yield Sample(made.op, made.inputs, [output], f"{made.name}-quantized-{dtype}")
+
+
+def _parameters(one: Given, count: int) -> list[Given]:
+    """Two constants of the input's type, and where it is quantized of its quantization."""
+    info = TensorInfo((count,), one.info.dtype, one.info.quantization)
+    return [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
+
+
+# --- batch, instance, layer -------------------------------------------------------------------------------------------
+
+
+@samples(BatchNormalization)
+def batch_normalization() -> Iterator[Sample]:
+    """Both layouts, all types, ranks from 2, and statistics that are not constant."""
+    for label, layout in LAYOUTS.items():
+        op = BatchNormalization(data_layout=layout, eps=0.01)
+
+        def one(x: Given, op: BatchNormalization = op, label: str = label) -> Sample:
+            (variance, mean), (gamma, beta) = _parameters(x, 3), _parameters(x, 3)
+            return Sample(op, [x, mean, variance, beta, gamma], name=label)
+
+        yield from _in_all_types(_shape(layout, 2, 3, 2, 3), one)
+        for shape in ((4, 3), (2, 3, 3), (2, 3, 2, 2, 3), (0, 3, 2, 3)):
+            title = f"{label}-{'x'.join(map(str, shape))}"
+            yield Sample(op, [given(shape), *_statistics(constant=True)], name=title)
+        yield Sample(op, [given((2, 3, 3, 3)), *_statistics(constant=False)], name=f"{label}-given-statistics")
+
+
+def _statistics(*, constant: bool) -> list[Given]:
+    operand = weights if constant else given
+    return [operand((3,), low=-1, high=1), operand((3,), low=0.5, high=2), operand((3,)), operand((3,))]
+
+
+@samples(BatchNormalization)
+def worked_batch_normalization() -> Iterator[Sample]:
+    """(x - mean) / 2 * gamma + beta in two channels."""
+    constants = [of(row, constant=True) for row in ([1, 2], [4, 4], [10, 20], [1, 2])]
+    op = BatchNormalization(eps=0, data_layout=NHWC)
+    yield Sample(op, [of([[3, 4], [1, 0]]), *constants], name="worked", expected=[f32([[11, 22], [10, 18]])])
+
+
+@samples(InstanceNormalization)
+def instance_normalization() -> Iterator[Sample]:
+    """Both layouts, all types, other ranks, and without one parameter or both."""
+    for label, layout in LAYOUTS.items():
+        op = InstanceNormalization(eps=0.01, data_layout=layout)
+
+        def one(x: Given, op: Op = op, label: str = label) -> Sample:
+            return Sample(op, [x, *_parameters(x, 3)], name=label)
+
+        yield from _in_all_types(_shape(layout, 2, 3, 4, 3), one)
+        for shape in ((2, 3, 3), (2, 3, 2, 2, 3)):
+            title = f"{label}-{'x'.join(map(str, shape))}"
+            yield Sample(op, [given(shape), weights((3,)), weights((3,))], name=title)
+        image = given(_shape(layout, 2, 3, 4, 3))
+        yield Sample(op, [image], name=f"{label}-bare")
+        yield Sample(op, [image, weights((3,))], name=f"{label}-gamma")
+        yield Sample(op, [image, None, weights((3,))], name=f"{label}-beta")
+        yield Sample(op, [image, weights((1,)), weights((1,))], name=f"{label}-single")
+    expected = f32([[[-1, 1], [-1, 1]]])
+    worked = [of([[[1, 3], [10, 30]]])]
+    yield Sample(InstanceNormalization(eps=0), worked, name="worked", expected=[expected])
+
+
+@samples(LayerNormalization)
+def layer_normalization() -> Iterator[Sample]:
+    """From every axis on, in all types, with and without parameters."""
+    for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
+        op = LayerNormalization(axis=axis, eps=0.01)
+
+        def one(x: Given, op: LayerNormalization = op, shape: tuple[int, ...] = shape) -> Sample:
+            info = TensorInfo(shape, x.info.dtype, x.info.quantization)
+            both = [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
+            return Sample(op, [x, *both], name=f"axis-{op.axis}")
+
+        yield from _in_all_types((2, 3, 4), one)
+        yield Sample(op, [given((2, 3, 4))], name=f"axis-{axis}-bare")
+        yield Sample(op, [given((2, 3, 4)), None, weights((4,))], name=f"axis-{axis}-beta")
+    yield Sample(LayerNormalization(), [given((0, 4)), weights((4,))], name="empty")
+    worked = [of([[1, 3], [10, 30]])]
+    expected = [f32([[-1, 1], [-1, 1]])]
+    yield Sample(LayerNormalization(eps=0), worked, name="worked", expected=expected)
+
+
+# --- length and neighbours --------------------------------------------------------------------------------------------
+
+
+@samples(L2Normalization)
+def l2_normalization() -> Iterator[Sample]:
+    """Both layouts, an axis of its own, all types, and results in the steps that TFLite prescribes."""
+    for label, op in {
+        "nhwc": L2Normalization(data_layout=NHWC),
+        "nchw": L2Normalization(),
+        "axis": L2Normalization(axis=2),
+    }.items():
+        yield from _in_all_types((2, 3, 4, 3), _named(op, label))
+        for dtype, zero in {DataType.INT8: 0, DataType.UINT8: 128}.items():
+            output = TensorInfo((2, 3, 4, 3), dtype, Quantization(1 / 128, zero))
+            yield Sample(op, [given((2, 3, 4, 3), dtype, BYTES[dtype])], [output], f"{label}-prescribed-{dtype}")
+    for shape in ((5,), (2, 5), (0, 5), (2, 2, 2, 2, 3)):
+        yield Sample(L2Normalization(axis=-1), [given(shape)], name="x".join(map(str, shape)))
+    worked = [of([[3, 4], [0, 0]])]
+    expected = [f32([[0.6, 0.8], [0, 0]])]
+    yield Sample(L2Normalization(axis=1), worked, name="worked", expected=expected)
+
+
+@samples(Normalization)
+def local_response_normalization() -> Iterator[Sample]:
+    """Across channels and within one, odd and even windows, both layouts, all types."""
+    for label, layout in LAYOUTS.items():
+        for kind in (ACROSS, WITHIN):
+            for size in (1, 2, 3, 5):
+                op = Normalization(kind, norm_size=size, alpha=0.3, beta=0.75, k=1, data_layout=layout)
+                yield Sample(op, [given((2, 4, 3, 5))], name=f"{label}-{kind.name.lower()}-{size}")
+            three = Normalization(kind, norm_size=3, alpha=0.3, beta=0.5, k=1, data_layout=layout)
+            yield from _in_all_types((1, 3, 4, 5), _named(three, f"{label}-{kind.name.lower()}"))
+    for shape in ((5,), (2, 5), (0, 5), (2, 2, 2, 2, 3)):
+        op = Normalization(norm_size=3, alpha=0.5, beta=1, k=1, axis=-1)
+        yield Sample(op, [given(shape)], name="x".join(map(str, shape)))
+    op = Normalization(norm_size=3, alpha=1, beta=1, k=1, axis=1)
+    expected = [f32([[1 / 6, 2 / 15, 3 / 14]])]
+    yield Sample(op, [of([[1, 2, 3]])], name="worked", expected=expected)
+
+
+def _named(op: Op, name: str) -> Bare:
+    return lambda x: Sample(op, [x], name=name)

@@ -1,0 +1,151 @@
+"""Samples of quantization, conversion and casting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ops import (
+    Cast,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    ConvertFp32ToBf16,
+    ConvertFp32ToFp16,
+    Dequantize,
+    FakeQuantization,
+    Quantize,
+    RoundingMethod,
+)
+from interposer.testing.sample import Given, Sample, given, of, samples
+from interposer.testing.samples.common import (
+    FLOATS,
+    PLAIN,
+    QUANTIZED,
+    SMALL_FLOATS,
+    TINY_QUANTIZED,
+    f16,
+    f32,
+    i8,
+    plain,
+    u8,
+)
+from interposer.types import DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+SHAPE: Final = (2, 3, 4)
+ALL_QUANTIZED: Final = {**QUANTIZED, **TINY_QUANTIZED}
+INT8, UINT8, FLOAT32 = DataType.INT8, DataType.UINT8, DataType.FLOAT32
+
+
+@samples(Quantize)
+def quantize() -> Iterator[Sample]:
+    """From every type of real numbers to every type of integers, both ways to round, scales along an axis."""
+    for dtype, q in ALL_QUANTIZED.items():
+        info = TensorInfo(SHAPE, dtype, q)
+        for source in (*FLOATS, *SMALL_FLOATS):
+            yield Sample(Quantize(dtype), [given(SHAPE, source)], [info], f"{source}-to-{dtype}")
+        to_even = Quantize(dtype, RoundingMethod.HALF_TO_EVEN)
+        yield Sample(to_even, [given(SHAPE)], [info], f"half-to-even-{dtype}")
+    for axis in (0, 1, 2):
+        for dtype in (INT8, UINT8):
+            yield Sample(Quantize(dtype), [given(SHAPE)], [_per_axis(dtype, axis)], f"axis-{axis}-{dtype}")
+    for shape in ((), (0, 3)):
+        info = TensorInfo(shape, INT8, QUANTIZED[INT8])
+        yield Sample(Quantize(INT8), [given(shape)], [info], f"rank-{len(shape)}")
+
+
+def _per_axis(dtype: DataType, axis: int) -> TensorInfo:
+    count, zero = SHAPE[axis], 128 if dtype is UINT8 else 0
+    return TensorInfo(SHAPE, dtype, Quantization([1 / (16 + 8 * index) for index in range(count)], zero, axis))
+
+
+@samples(Quantize)
+def requantize() -> Iterator[Sample]:
+    """From every quantized type to every one of 8 and 16 bits, to finer and to coarser steps."""
+    for source, q in ALL_QUANTIZED.items():
+        for target in (INT8, UINT8, DataType.INT16, DataType.INT32):
+            for label, times in {"finer": 0.6, "coarser": 2.5}.items():
+                output = TensorInfo(SHAPE, target, Quantization(QUANTIZED[target].scale * times))
+                title = f"requantize-{source}-to-{target}-{label}"
+                yield Sample(Quantize(target), [given(SHAPE, source, q)], [output], title)
+    for target in ALL_QUANTIZED:
+        output = TensorInfo(SHAPE, target, ALL_QUANTIZED[target])
+        yield Sample(Quantize(target), [given(SHAPE, INT8, QUANTIZED[INT8])], [output], f"requantize-{target}")
+
+
+@samples(Quantize)
+def worked_quantize() -> Iterator[Sample]:
+    """Halves, and numbers beyond the range."""
+    x = of([0, 0.25, 0.75, -0.25, 100, -100, np.inf])
+    info = TensorInfo((7,), UINT8, Quantization(0.5, 10))
+    expected = [u8([10, 11, 12, 9, 210, 0, 255])]
+    yield Sample(Quantize(UINT8), [x], [info], "worked", expected)
+    to_even = [u8([10, 10, 12, 10, 210, 0, 255])]
+    yield Sample(Quantize(UINT8, RoundingMethod.HALF_TO_EVEN), [x], [info], "worked-half-to-even", to_even)
+
+
+@samples(Dequantize)
+def dequantize() -> Iterator[Sample]:
+    """From every type of integers to every type of real numbers."""
+    for dtype, q in ALL_QUANTIZED.items():
+        for target in (*FLOATS, *SMALL_FLOATS):
+            yield Sample(Dequantize(target), [given(SHAPE, dtype, q)], name=f"{dtype}-to-{target}")
+    for axis in (0, 1, 2):
+        for dtype in (INT8, UINT8):
+            yield Sample(Dequantize(), [Given(_per_axis(dtype, axis))], name=f"axis-{axis}-{dtype}")
+    codes = Given(TensorInfo((3,), INT8, Quantization(0.5, -2)), i8([-2, 0, 127]))
+    yield Sample(Dequantize(), [codes], name="worked", expected=[f32([0, 1, 64.5])])
+
+
+@samples(FakeQuantization)
+def fake_quantization() -> Iterator[Sample]:
+    """Every type of real numbers, narrow ranges, few and many bits, and a range that has to be moved."""
+    for dtype in (*FLOATS, *SMALL_FLOATS):
+        yield Sample(FakeQuantization(-2, 3), [given(SHAPE, dtype)], name=str(dtype))
+    for bits in (2, 4, 8, 16):
+        for narrow in (False, True):
+            op = FakeQuantization(-1, 2, bits, narrow)
+            yield Sample(op, [given(SHAPE)], name=f"bits-{bits}{'-narrow' if narrow else ''}")
+    worked = [of([-9, -1, 0.3, 0.6, 9])]
+    expected = [f32([-1, -1, 0, 1, 2])]
+    yield Sample(FakeQuantization(-1, 2, num_bits=2), worked, name="worked", expected=expected)
+
+
+@samples(Cast)
+def cast() -> Iterator[Sample]:
+    """From every type to every type; stored integers as they are."""
+    for source in PLAIN:
+        for target in PLAIN:
+            if DataType.STRING not in (source, target):
+                high = 8.0 if target.bits == 4 else 100.0
+                low = 0.0 if str(source).startswith("uint") else -high
+                one = plain(SHAPE, source, low=low, high=high)
+                yield Sample(Cast(target), [one], name=f"{source}-to-{target}")
+    for dtype, q in ALL_QUANTIZED.items():
+        yield Sample(Cast(FLOAT32), [given(SHAPE, dtype, q)], name=f"quantized-{dtype}")
+    numbers = of([1.9, -1.9, 300, -300, np.nan, 0])
+    yield Sample(Cast(INT8), [numbers], name="worked", expected=[i8([1, -1, 127, -128, 0, 0])])
+    truths = [np.array([1, 1, 1, 1, 1, 0], bool)]
+    yield Sample(Cast(DataType.BOOL), [numbers], name="worked-truth", expected=truths)
+    wraps = [u8([44, 255, 7])]
+    yield Sample(Cast(UINT8), [of([300, -1, 7], DataType.INT32)], name="worked-lowest-bits", expected=wraps)
+
+
+@samples(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
+def conversions() -> Iterator[Sample]:
+    """Numbers within the range of the narrower type, a scalar, and nothing."""
+    for op, source in (
+        (ConvertFp16ToFp32(), DataType.FLOAT16),
+        (ConvertFp32ToFp16(), FLOAT32),
+        (ConvertBf16ToFp32(), DataType.BFLOAT16),
+        (ConvertFp32ToBf16(), FLOAT32),
+    ):
+        for shape in (SHAPE, (), (0, 2), (5,)):
+            yield Sample(op, [given(shape, source)], name=f"shape-{'x'.join(map(str, shape)) or 'scalar'}")
+    halves = [f16([2048, 2052, np.inf, -0.0])]
+    yield Sample(ConvertFp32ToFp16(), [of([2049, 2051, 1e6, -1e-9])], name="worked", expected=halves)
+    brains = [np.array([256, 260, np.inf], DataType.BFLOAT16.numpy)]
+    yield Sample(ConvertFp32ToBf16(), [of([257, 259, np.inf])], name="worked", expected=brains)

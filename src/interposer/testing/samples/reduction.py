@@ -1,0 +1,174 @@
+"""Samples of operators that take several elements together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ops import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
+from interposer.testing.sample import Given, Sample, given, of, samples
+from interposer.testing.samples.common import (
+    BYTES,
+    FLOATS,
+    INTEGERS,
+    QUANTIZED,
+    SMALL_FLOATS,
+    declared,
+    f32,
+    i32,
+    plain,
+)
+from interposer.types import DataType, Quantization
+
+__all__: list[str] = []
+
+R = ReduceOperation
+MIN, MAX = ArgMinMaxFunction.MIN, ArgMinMaxFunction.MAX
+SHAPE: Final = (2, 3, 4)
+TRUTHS: Final[tuple[ReduceOperation, ...]] = (R.ALL, R.ANY)
+CHOICES: Final[tuple[ReduceOperation, ...]] = (R.MIN, R.MAX)
+NUMERIC: Final[tuple[ReduceOperation, ...]] = tuple(one for one in R if one not in TRUTHS)
+OF_INTEGERS: Final[tuple[ReduceOperation, ...]] = (R.SUM, R.PROD, R.MAX, R.MIN, R.MEAN, R.L1, R.SUM_SQUARE)
+AXES: Final = {
+    "all": (),
+    "first": (0,),
+    "last": (-1,),
+    "two": (0, 2),
+    "twice": (1, 1, -2),
+    "every": (0, 1, 2),
+}
+
+
+def _low(operation: ReduceOperation) -> float:
+    """The sum of what is drawn must have a logarithm."""
+    return 0.25 if operation is R.LOG_SUM else -2.0
+
+
+@samples(Mean, Reduce)
+def axes() -> Iterator[Sample]:
+    """Every choice of axes, with their extents kept and not, in floats, integers and quantized."""
+    for label, axis in AXES.items():
+        for keep in (False, True):
+            title = f"{label}{'-kept' if keep else ''}"
+            yield from _mean(Mean(axis, keep), title)
+            for operation in NUMERIC:
+                op = Reduce(axis, keep, operation)
+                one = given(SHAPE, low=_low(operation), high=2)
+                yield Sample(op, [one], name=f"{operation.name.lower()}-{title}")
+            for operation in TRUTHS:
+                yield Sample(
+                    Reduce(axis, keep, operation), [given(SHAPE, DataType.BOOL)],
+                    name=f"{operation.name.lower()}-{title}",
+                )  # fmt: skip
+
+
+def _mean(op: Mean, title: str) -> Iterator[Sample]:
+    yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
+    yield Sample(op, [plain(SHAPE, DataType.INT32)], name=f"{title}-int32")
+    for dtype, q in BYTES.items():
+        one = given(SHAPE, dtype, q)
+        yield Sample(op, [one], [declared(op, one, q=q)], f"{title}-quantized-{dtype}")
+
+
+@samples(Mean, Reduce)
+def types() -> Iterator[Sample]:
+    """Everything in every type that it is defined for."""
+    for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
+        yield Sample(Mean((1,)), [plain(SHAPE, dtype, low=-3, high=3)], name=f"type-{dtype}")
+        for operation in NUMERIC if dtype.is_float else OF_INTEGERS:
+            one = plain(SHAPE, dtype, low=-3 if dtype.is_integer else _low(operation), high=3)
+            yield Sample(Reduce((1,), operation=operation), [one], name=f"type-{operation.name.lower()}-{dtype}")
+    for operation in (*TRUTHS, *CHOICES):
+        title = f"type-{operation.name.lower()}-bool"
+        yield Sample(Reduce((1,), operation=operation), [given(SHAPE, DataType.BOOL)], name=title)
+
+
+@samples(Mean, Reduce)
+def quantized_types() -> Iterator[Sample]:
+    """Quantized tensors with a result of another scale, and choices with the same one."""
+    for dtype, q in QUANTIZED.items():
+        for operation in NUMERIC:
+            one = given(SHAPE, dtype, q, low=_low(operation), high=2)
+            for label, times in (("", 4.0), ("-one-scale", 1.0)):
+                if times == 4.0 or operation in (*CHOICES, R.MEAN):
+                    op = Reduce((1,), operation=operation)
+                    title = f"{operation.name.lower()}-quantized-{dtype}{label}"
+                    yield _rescaled(op, one, Quantization(q.scale * times, q.zero_point), title)
+        yield _rescaled(Mean((0, 2)), given(SHAPE, dtype, q), Quantization(q.scale / 2, q.zero_point), f"finer-{dtype}")
+
+
+def _rescaled(op: Mean | Reduce, one: Given, q: Quantization, title: str) -> Sample:
+    return Sample(op, [one], [declared(op, one, q=q)], title)
+
+
+@samples(Mean, Reduce)
+def empty() -> Iterator[Sample]:
+    """Over no elements, and no results at all."""
+    for operation in (R.SUM, R.PROD, R.MAX, R.MIN):
+        for dtype in (DataType.FLOAT32, DataType.INT32):
+            op = Reduce((0,), operation=operation)
+            yield Sample(op, [given((0, 3), dtype)], name=f"empty-{operation.name.lower()}-{dtype}")
+    yield Sample(Reduce((1,), operation=R.SUM), [given((0, 3))], name="no-results")
+    yield Sample(Mean((1,)), [given((0, 3))], name="no-results")
+    yield Sample(Reduce(operation=R.SUM), [given(())], name="scalar")
+    yield Sample(Mean(), [given(())], name="scalar")
+
+
+@samples(Mean, Reduce)
+def worked() -> Iterator[Sample]:
+    """Rows of a small table; integers truncate."""
+    table = of([[1, 2, 3], [4, 5, -6]])
+    for operation, expected in {
+        R.SUM: [6, 3],
+        R.PROD: [6, -120],
+        R.MAX: [3, 5],
+        R.MIN: [1, -6],
+        R.MEAN: [2, 1],
+        R.L1: [6, 15],
+        R.SUM_SQUARE: [14, 77],
+        R.L2: np.sqrt([14, 77]),
+    }.items():
+        op, title = Reduce((1,), operation=operation), f"worked-{operation.name.lower()}"
+        yield Sample(op, [table], name=title, expected=[f32(expected)])
+    whole = of([[7, -8], [-7, 2]], DataType.INT32)
+    yield Sample(Mean((1,)), [whole], name="worked", expected=[i32([0, -2])])
+    huge = of([[1000, 1000]])
+    expected = [f32([1000 + np.log(2)])]
+    yield Sample(Reduce((1,), operation=R.LOG_SUM_EXP), [huge], name="worked-no-overflow", expected=expected)
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+@samples(ArgMinMax)
+def arg_min_max() -> Iterator[Sample]:
+    """Every axis and type, both types of indices, and which of equal elements is taken."""
+    for function in (MIN, MAX):
+        title = function.name.lower()
+        for axis in (0, 1, -1):
+            for keep in (False, True):
+                for dtype in (DataType.INT32, DataType.INT64):
+                    label = f"{title}-axis{axis}{'-kept' if keep else ''}-{dtype}"
+                    yield Sample(ArgMinMax(function, axis, keep, dtype), [given(SHAPE)], name=label)
+        for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS, DataType.BOOL):
+            yield Sample(ArgMinMax(function), [plain(SHAPE, dtype)], name=f"{title}-type-{dtype}")
+        for dtype, q in QUANTIZED.items():
+            yield Sample(ArgMinMax(function), [given(SHAPE, dtype, q)], name=f"{title}-quantized-{dtype}")
+        yield Sample(ArgMinMax(function, axis=1), [given((0, 3))], name=f"{title}-no-results")
+
+
+@samples(ArgMinMax)
+def worked_arg_min_max() -> Iterator[Sample]:
+    """Of equal elements the first, unless the last is asked for."""
+    rows = of([[2, 1, 1], [3, 3, 1]])
+    for function, last, expected in (
+        (MIN, False, [1, 2]),
+        (MIN, True, [2, 2]),
+        (MAX, False, [0, 0]),
+        (MAX, True, [0, 1]),
+    ):
+        title = f"worked-{function.name.lower()}{'-last' if last else ''}"
+        op = ArgMinMax(function, select_last_index=last)
+        yield Sample(op, [rows], name=title, expected=[i32(expected)])

@@ -1,0 +1,72 @@
+"""Samples of resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from interposer.ops import Resize, ResizeMethod
+from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import f32, quantized, typed
+from interposer.types import DataLayout, DataType
+
+__all__: list[str] = []
+
+NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
+LAYOUTS: Final = {"nhwc": NHWC, "nchw": NCHW}
+BILINEAR, NEAREST = ResizeMethod.BILINEAR, ResizeMethod.NEAREST_NEIGHBOR
+PLACES: Final = {
+    "corners": {},
+    "aligned": {"align_corners": True},
+    "centers": {"half_pixel_centers": True},
+}
+SIZES: Final = ((4, 6), (2, 3), (1, 1), (3, 7), (8, 12), (5, 2))
+
+
+def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...]:
+    return (n, h, w, c) if layout is NHWC else (n, c, h, w)
+
+
+@samples(Resize)
+def sizes() -> Iterator[Sample]:
+    """Smaller, larger and equal sizes, both methods, all conventions of places, both layouts."""
+    for label, layout in LAYOUTS.items():
+        for method in ResizeMethod:
+            for place, options in PLACES.items():
+                for height, width in SIZES:
+                    op = Resize(width, height, method, layout, **options)
+                    title = f"{method.name.lower()}-{place}-{height}x{width}-{label}"
+                    yield Sample(op, [given(_shape(layout, 2, 4, 6, 2))], name=title)
+                    if layout is NHWC:
+                        for dtype in (DataType.INT8, DataType.UINT8):
+                            one = quantized((1, 4, 6, 2), dtype)
+                            yield Sample(op, [one], name=f"{title}-quantized-{dtype}")
+
+
+@samples(Resize)
+def types() -> Iterator[Sample]:
+    """All types, those that are no numbers by the nearest neighbour only."""
+    for label, one in typed((1, 3, 4, 2)):
+        yield Sample(Resize(6, 5, NEAREST, NHWC), [one], name=f"type-nearest-{label}")
+    for label, one in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
+        yield Sample(Resize(6, 5, BILINEAR, NHWC), [one], name=f"type-bilinear-{label}")
+    for method in ResizeMethod:
+        for title, shape in {"no-images": (0, 2, 2, 1), "pixel": (1, 1, 1, 2)}.items():
+            yield Sample(Resize(3, 3, method, NHWC), [given(shape)], name=f"{title}-{method.name.lower()}")
+
+
+@samples(Resize)
+def worked() -> Iterator[Sample]:
+    """A row of two pixels made four, by every convention."""
+    row = of(f32([0, 3]).reshape(1, 1, 2, 1))
+    for method, place, expected in [
+        (NEAREST, "corners", [0, 0, 3, 3]),
+        (NEAREST, "aligned", [0, 0, 3, 3]),
+        (NEAREST, "centers", [0, 0, 3, 3]),
+        (BILINEAR, "corners", [0, 1.5, 3, 3]),
+        (BILINEAR, "aligned", [0, 1, 2, 3]),
+        (BILINEAR, "centers", [0, 0.75, 2.25, 3]),
+    ]:
+        found = f32(expected).reshape(1, 1, 4, 1)
+        op, title = Resize(4, 1, method, NHWC, **PLACES[place]), f"worked-{method.name.lower()}-{place}"
+        yield Sample(op, [row], name=title, expected=[found])
