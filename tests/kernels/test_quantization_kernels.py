@@ -114,6 +114,8 @@ def test_conversions_round_to_the_nearest_half_to_even():
         (np.float32([0.0, -0.0, 0.1, np.nan]), "bool", [False, False, True, True]),
         (np.array([True, False]), "float16", [1.0, 0.0]),
         (np.int8([-1, 2]), "bfloat16", [-1.0, 2.0]),
+        (np.array([-1, 7], DataType.INT4.numpy), "uint4", [15, 7]),
+        (np.array([15, 7], DataType.UINT4.numpy), "int4", [-1, 7]),
     ],
 )
 def test_casting_clamps_floats_and_wraps_integers(given_, dtype, expected):
