@@ -8,12 +8,15 @@ from hypothesis.extra import numpy as arrays
 from interposer.errors import InvalidArgumentError
 from interposer.ops.normalization import (
     BatchNormalization,
+    GroupNormalization,
     InstanceNormalization,
     L2Normalization,
     LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
     NormalizationAlgorithmChannel,
     NormalizationAlgorithmMethod,
+    RmsNormalization,
 )
 from interposer.types import DataLayout, Quantization
 from tests.computing import compute
@@ -126,3 +129,34 @@ def test_plain_integers_are_refused():
     with pytest.raises(InvalidArgumentError) as error:
         compute(LayerNormalization(), np.int32([1, 2]))
     assert str(error.value) == "LayerNormalization: input is int32; takes floats and quantized tensors"
+
+
+def test_a_layer_is_divided_by_the_root_of_its_mean_square():
+    found = compute(RmsNormalization(eps=0.0), F32([[1, 7], [5, 5]]), F32([1, 2]))
+    np.testing.assert_allclose(found, [[0.2, 2.8], [1, 2]], rtol=1e-6)
+
+
+@given(arrays.arrays(F32, (2, 3), elements=st.floats(-4, 4, width=32)), st.sampled_from([0.25, 8]))
+def test_a_factor_does_not_change_what_is_divided_by_its_root_mean_square(x, factor):
+    op = RmsNormalization(eps=0.0)
+    np.testing.assert_allclose(compute(op, x * F32(factor), None), compute(op, x, None), rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [DataLayout.NCHW, DataLayout.NHWC])
+def test_one_group_is_a_layer_and_a_group_for_each_channel_an_instance(layout):
+    x = np.random.default_rng(0).standard_normal((2, 4, 3, 4)).astype(F32)
+    gamma, beta = F32([1, 2, 3, 4]), F32([0, 1, 0, 1])
+    single = compute(GroupNormalization(4, 1e-5, layout), x, gamma, beta)
+    np.testing.assert_allclose(single, compute(InstanceNormalization(1e-5, layout), x, gamma, beta), rtol=1e-4)
+    whole = compute(GroupNormalization(1, 1e-5, layout), x, None, None)
+    np.testing.assert_allclose(whole, compute(LayerNormalization(1), x, None, None), rtol=1e-4, atol=1e-6)
+
+
+def test_a_group_takes_channels_that_follow_one_another():
+    found = compute(GroupNormalization(2, eps=0.0), F32([[1, 3, 10, 30]]), None, None)
+    np.testing.assert_allclose(found, [[-1, 1, -1, 1]])
+
+
+def test_what_has_mean_and_variance_along_axes_loses_them():
+    found = compute(MeanVarianceNormalization((0, 2)), IMAGE[0])
+    np.testing.assert_allclose([found.mean(axis=(0, 2)), found.std(axis=(0, 2))], [[0] * 3, [1] * 3], atol=1e-6)

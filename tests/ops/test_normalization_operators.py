@@ -2,11 +2,14 @@ import pytest
 
 from interposer.ops.normalization import (
     BatchNormalization,
+    GroupNormalization,
     InstanceNormalization,
     L2Normalization,
     LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
     NormalizationAlgorithmChannel,
+    RmsNormalization,
 )
 from interposer.types import DataLayout, TensorInfo
 
@@ -66,3 +69,21 @@ def test_what_scales_a_layer_must_broadcast_to_it():
 )
 def test_normalizing_changes_neither_shape_nor_type(op, others):
     assert op.infer_infos(IMAGE, *others) == (IMAGE,)
+
+
+def test_groups_divide_the_channels():
+    assert GroupNormalization(3).violations(TensorInfo((1, 4, 2, 2))) == ["4 channels cannot be divided into 3 groups"]
+    assert GroupNormalization(3, data_layout=DataLayout.NHWC).violations(TensorInfo((1, 2, 2, 6))) == []
+    assert GroupNormalization(3).violations(TensorInfo((1, None, 2, 2))) == []
+
+
+def test_the_factor_of_a_root_mean_square_broadcasts_to_the_input():
+    assert RmsNormalization().violations(TensorInfo((2, 3)), TensorInfo((2,))) == [
+        "gamma has shape [2], which does not broadcast to the input's, [2, 3]"
+    ]
+
+
+def test_mean_and_variance_go_over_axes_that_are_there():
+    assert MeanVarianceNormalization().violations(TensorInfo((2, 3))) == [
+        "axis is 2, but the input has rank 2; expected -2 to 1"
+    ]

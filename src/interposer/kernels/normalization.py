@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -14,21 +14,23 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.normalization import (
     BatchNormalization,
+    GroupNormalization,
     InstanceNormalization,
     L2Normalization,
     LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
     NormalizationAlgorithmMethod,
+    RmsNormalization,
     channel_axis,
 )
+from interposer.schema import Op
 from interposer.types import Array, DataType, Quantization
 
 __all__: list[str] = []
 
-Operator: TypeAlias = BatchNormalization | InstanceNormalization | L2Normalization | LayerNormalization | Normalization
 
-
-def _of_reals(op: Operator, info: KernelInfo) -> str | None:
+def _of_reals(op: Op, info: KernelInfo) -> str | None:
     """A rule: plain integers have no useful mean or length."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and not tensor.is_quantized and not tensor.dtype.is_float:
@@ -89,6 +91,40 @@ def layer_normalization(
     axes = tuple(range(op.axis % x.ndim, x.ndim))
     normalized = _standardized(real(x, info.input), axes, op.eps)
     store(_given(gamma, 1, info, 1) * normalized + _given(beta, 2, info, 0), info.output, out)
+
+
+@kernel(RmsNormalization, when=(all_quantized, _of_reals))
+def rms_normalization(op: RmsNormalization, x: Array, gamma: Array | None, *, info: KernelInfo, out: Array) -> None:
+    """The mean square over the last axes."""
+    if x.size == 0:
+        return
+    axes, values = tuple(range(op.axis % x.ndim, x.ndim)), real(x, info.input)
+    root = np.sqrt(np.square(values).mean(axis=axes, keepdims=True) + op.eps)
+    store(_given(gamma, 1, info, 1) * (values / root), info.output, out)
+
+
+@kernel(GroupNormalization, when=(all_quantized, _of_reals))
+def group_normalization(
+    op: GroupNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
+) -> None:
+    """With the channels in front, a group is a block."""
+    channels = channel_axis(op.data_layout, x.ndim)
+    values = np.moveaxis(real(x, info.input), channels, 1)
+    groups = values.reshape(len(x), op.num_groups, -1) if x.size else values
+    normalized = np.moveaxis(_standardized(groups, (2,), op.eps).reshape(values.shape), 1, channels)
+    scale = _per_channel(_given(gamma, 1, info, 1), channels, x.ndim)
+    shift = _per_channel(_given(beta, 2, info, 0), channels, x.ndim)
+    store(scale * normalized + shift, info.output, out)
+
+
+@kernel(MeanVarianceNormalization, when=(all_quantized, _of_reals))
+def mean_variance_normalization(op: MeanVarianceNormalization, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Each from real numbers."""
+    if x.size == 0:
+        return
+    values = real(x, info.input)
+    deviation = np.sqrt(values.var(axis=op.axis, keepdims=True))
+    store((values - values.mean(axis=op.axis, keepdims=True)) / (deviation + op.eps), info.output, out)
 
 
 _PRESCRIBED: Final = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quantization(2.0**-7, 128)}

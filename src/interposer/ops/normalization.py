@@ -11,12 +11,15 @@ from interposer.types import MAX_RANK, DataLayout, TensorInfo, differ
 
 __all__ = [
     "BatchNormalization",
+    "GroupNormalization",
     "InstanceNormalization",
     "L2Normalization",
     "LayerNormalization",
+    "MeanVarianceNormalization",
     "Normalization",
     "NormalizationAlgorithmChannel",
     "NormalizationAlgorithmMethod",
+    "RmsNormalization",
 ]
 
 
@@ -199,7 +202,89 @@ class LayerNormalization(Op):
 
     def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
         yield from axes_faults([self.axis], input.rank)
-        for name, info in (("gamma", gamma), ("beta", beta)):
-            common = broadcast_shapes(input.shape, info.shape) if info else input.shape
-            if common is None or not input.shape.accepts(common):
-                yield f"{name} has shape {info and info.shape}, which does not broadcast to the input's, {input.shape}"
+        yield from _broadcast_faults("gamma", gamma, input)
+        yield from _broadcast_faults("beta", beta, input)
+
+
+def _broadcast_faults(name: str, info: TensorInfo | None, input: TensorInfo) -> Iterator[str]:
+    common = broadcast_shapes(input.shape, info.shape) if info else input.shape
+    if common is None or not input.shape.accepts(common):
+        yield f"{name} has shape {info and info.shape}, which does not broadcast to the input's, {input.shape}"
+
+
+@op
+class RmsNormalization(Op):
+    """Divide by the root of the mean square over all axes from ``axis`` on: gamma * x / sqrt(mean of x**2 + eps).
+
+    Without gamma, the factor is 1.
+
+    Shapes:
+        input, output: rank 1 or more, the same
+        gamma: any that broadcasts to the input as in NumPy
+
+    Source:
+        ONNX RMSNormalization-23.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    gamma = operand(optional=True)
+    output = result(like="input")
+
+    axis: int = attribute(default=-1, doc="The first axis that is normalized.")
+    eps: float = attribute(default=1e-5, ge=0, doc="Added to the mean square.")
+
+    def check(self, input: TensorInfo, gamma: TensorInfo | None) -> Iterator[str]:
+        yield from axes_faults([self.axis], input.rank)
+        yield from _broadcast_faults("gamma", gamma, input)
+
+
+@op
+class GroupNormalization(Op):
+    """Normalize groups of channels that follow one another, of every sample, by their mean and variance.
+
+    gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
+
+    Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
+        input, output: rank 2 or more, the same
+        gamma, beta: C elements, or a single one
+
+    Source:
+        ONNX GroupNormalization-21.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    gamma = operand(optional=True)
+    beta = operand(optional=True)
+    output = result(like="input")
+
+    num_groups: int = attribute(ge=1, doc="How many groups the channels are divided into.")
+    eps: float = attribute(default=1e-5, ge=0, doc="Added to the variance.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+
+    def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
+        channels = input.shape[channel_axis(self.data_layout, input.rank)]
+        if channels % self.num_groups:
+            yield f"{channels} channels cannot be divided into {self.num_groups} groups"
+        yield from _per_channel_faults("gamma", gamma, channels, or_one=True)
+        yield from _per_channel_faults("beta", beta, channels, or_one=True)
+
+
+@op
+class MeanVarianceNormalization(Op):
+    """Bring the elements along axes to mean 0 and deviation 1: (x - mean) / (sqrt(variance) + eps).
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX MeanVarianceNormalization-13.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+    axis: tuple[int, ...] = attribute(default=(0, 2, 3), doc="The axes over which mean and variance go.")
+    eps: float = attribute(default=1e-9, ge=0, doc="Added to the deviation.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults(self.axis, input.rank)

@@ -15,17 +15,21 @@ from interposer.ops.elementwise import (
     Division,
     ElementwiseBinary,
     ElementwiseUnary,
-    Multiplication,
     UnaryOperation,
 )
 from interposer.ops.normalization import (
     BatchNormalization,
+    GroupNormalization,
     InstanceNormalization,
     L2Normalization,
     LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
+    RmsNormalization,
 )
+from interposer.ops.quantization import Cast
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
+from interposer.types import DataType
 
 __all__: list[str] = []
 
@@ -50,32 +54,53 @@ def instance_normalization(node: Node) -> Value:
 
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> Sequence[Value]:
-    """The mean and the inverse deviation, where somebody asks for them, are computed beside it."""
+    """The mean and the inverse deviation, where somebody asks for them, are computed beside it, with 32 bits."""
     x, axis, eps = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
     result = node.add(LayerNormalization(axis, eps), x, node.value(1), node.optional(2))
     if not (node.wants(1) or node.wants(2)):
         return [result]
+    wide = x if x.known.dtype.bits >= 32 else node.step(Cast(DataType.FLOAT32), x)
     reduce = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
-    mean = node.step(reduce, x)
-    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, mean)
-    variance = node.step(Addition(), node.step(reduce, squares), node.scalar_like(eps, x))
+    mean = node.step(reduce, wide)
+    squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), wide, mean)
+    variance = node.step(Addition(), node.step(reduce, squares), node.scalar_like(eps, wide))
     return [result, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
 
 
+@operator("RMSNormalization", since=23)
+def rms_normalization(node: Node) -> Value:
+    """Computed with 32 bits or more, whatever `stash_type` says."""
+    op = RmsNormalization(node.integer("axis", -1), node.number("epsilon", 1e-5))
+    return node.add(op, node.value(0), node.value(1))
+
+
 @operator("GroupNormalization", since=18)
+def group_normalization_by_groups(node: Node) -> Value:
+    """Factors were one for each group at first."""
+    shape, groups = node.info(0).shape, _groups(node)
+    op = InstanceNormalization(node.number("epsilon", 1e-5))
+    grouped = reshaped(node, node.value(0), [shape[0], groups, -1])
+    return final_reshape(node, node.step(op, grouped, node.value(1), node.value(2)), shape)
+
+
+@operator("GroupNormalization", since=21)
 def group_normalization(node: Node) -> Value:
-    """Groups of channels are normalized as if each was one; factors were one for each group at first."""
-    x, shape = node.value(0), node.info(0).shape
-    groups = node.integer("num_groups")
+    """One factor for each channel."""
+    op = GroupNormalization(_groups(node), node.number("epsilon", 1e-5))
+    return node.add(op, node.value(0), node.value(1), node.value(2))
+
+
+def _groups(node: Node) -> int:
+    shape, groups = node.info(0).shape, node.integer("num_groups")
     if len(shape) < 3 or groups < 1:
         raise ParseError(f"its input has shape {shape}, and num_groups is {groups}; expected rank 3 and 1, or more")
-    op = InstanceNormalization(node.number("epsilon", 1e-5))
-    grouped = reshaped(node, x, [shape[0], groups, -1])
-    if node.version < 21:
-        return final_reshape(node, node.step(op, grouped, node.value(1), node.value(2)), shape)
-    normal = reshaped(node, node.step(op, grouped), shape)
-    gamma, beta = (reshaped(node, node.value(i), [-1, *[1] * (len(shape) - 2)]) for i in (1, 2))
-    return node.add(Addition(), node.step(Multiplication(), normal, gamma), beta)
+    return groups
+
+
+@operator("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(node: Node) -> Value:
+    """Over batch and image, where no axes are given."""
+    return node.add(MeanVarianceNormalization(node.integers("axes", (0, 2, 3))), node.value(0))
 
 
 @operator("LRN")

@@ -7,11 +7,14 @@ from typing import Final
 
 from interposer.ops import (
     BatchNormalization,
+    GroupNormalization,
     InstanceNormalization,
     L2Normalization,
     LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
     NormalizationAlgorithmChannel,
+    RmsNormalization,
 )
 from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
@@ -121,6 +124,53 @@ def layer_normalization() -> Iterator[Sample]:
     worked = [of([[1, 3], [10, 30]])]
     expected = [f32([[-1, 1], [-1, 1]])]
     yield Sample(LayerNormalization(eps=0), worked, name="worked", expected=expected)
+
+
+@samples(RmsNormalization)
+def rms_normalization() -> Iterator[Sample]:
+    """From every axis on, in all types, with and without a factor."""
+    for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
+        op = RmsNormalization(axis=axis, eps=0.01)
+
+        def one(x: Given, op: RmsNormalization = op, shape: tuple[int, ...] = shape) -> Sample:
+            info = TensorInfo(shape, x.info.dtype, x.info.quantization)
+            return Sample(op, [x, Given(info, low=0.5, high=2, constant=True)], name=f"axis-{op.axis}")
+
+        yield from _in_all_types((2, 3, 4), one)
+        yield Sample(op, [given((2, 3, 4))], name=f"axis-{axis}-bare")
+    yield Sample(RmsNormalization(), [given((0, 4)), weights((4,))], name="empty")
+    worked = [of([[1, 7], [5, 5]]), of([1, 2], constant=True)]
+    yield Sample(RmsNormalization(eps=0), worked, name="worked", expected=[f32([[0.2, 2.8], [1, 2]])])
+
+
+@samples(GroupNormalization)
+def group_normalization() -> Iterator[Sample]:
+    """Both layouts, all types, other ranks, from one group to one for each channel, and without parameters."""
+    for label, layout in LAYOUTS.items():
+        for groups in (1, 2, 4):
+            op = GroupNormalization(groups, eps=0.01, data_layout=layout)
+
+            def one(x: Given, op: GroupNormalization = op, label: str = label) -> Sample:
+                return Sample(op, [x, *_parameters(x, 4)], name=f"{label}-{op.num_groups}")
+
+            yield from _in_all_types(_shape(layout, 2, 3, 2, 4), one)
+        op = GroupNormalization(2, data_layout=layout)
+        for shape in ((2, 4), (2, 4, 4), (2, 4, 2, 2, 4), (0, 4, 2, 4)):
+            yield Sample(op, [given(shape), weights((4,)), weights((1,))], name=f"{label}-{'x'.join(map(str, shape))}")
+        yield Sample(op, [given(_shape(layout, 2, 3, 2, 4))], name=f"{label}-bare")
+    worked = [of([[1, 3, 10, 30]])]
+    yield Sample(GroupNormalization(2, eps=0), worked, name="worked", expected=[f32([[-1, 1, -1, 1]])])
+
+
+@samples(MeanVarianceNormalization)
+def mean_variance_normalization() -> Iterator[Sample]:
+    """Over other axes, in all types."""
+    for axes in ((0, 2, 3), (1,), (-1, -2), ()):
+        op = MeanVarianceNormalization(axes)
+        yield from _in_all_types((2, 3, 2, 4), _named(op, f"axes-{'-'.join(map(str, axes)) or 'none'}"))
+    yield Sample(MeanVarianceNormalization(), [given((2, 0, 2, 2))], name="empty")
+    op = MeanVarianceNormalization((1,), eps=0)
+    yield Sample(op, [of([[1, 3], [10, 30]])], name="worked", expected=[f32([[-1, 1], [-1, 1]])])
 
 
 # --- length and neighbours --------------------------------------------------------------------------------------------
