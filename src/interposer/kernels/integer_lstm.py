@@ -211,7 +211,8 @@ def _finish(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, clip: flo
     scale = np.float32(op.hidden_state_scale or state.scale)
     factor = quantize_multiplier(np.float32(2.0**-15 / float(scale) * 2.0**-15))
 
-    zero_point = -op.hidden_state_zero_point if op.projection_enabled else op.hidden_state_zero_point
+    zero_point = op.hidden_state_zero_point if op.hidden_state_scale else state.zero_point
+    zero_point = -zero_point if op.projection_enabled else zero_point
 
     def hidden(fractions: Ints) -> Ints:
         codes = multiply_by_quantized_multiplier(fractions, factor) + zero_point

@@ -43,8 +43,8 @@ def extent_faults(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
             given, other = infos[name], infos[known]
             assert given is not None
             assert other is not None
-            shapes = f"{name} has shape {given.shape} and {known} {other.shape}"
-            yield f"{shapes}; expected ({', '.join(words[name])}) and ({', '.join(words[known])})"
+            first_one = f"{name} ({', '.join(words[name])}) has shape {given.shape}"
+            yield f"{first_one} and {known} ({', '.join(words[known])}) {other.shape}; {letter} must be the same"
 
 
 def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:

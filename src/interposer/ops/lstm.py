@@ -240,8 +240,14 @@ class UnidirectionalSequenceLstm(LstmOperands):
     forget_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: forget gate.")
     cell_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: cell gate.")
     output_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: output gate.")
-    hidden_state_zero_point: int = attribute(default=0, ge=-128, le=127, doc="Zero point of what is projected.")
-    hidden_state_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is projected; 0 means the output's.")
+    hidden_state_zero_point: int = attribute(
+        default=0, ge=-128, le=127, doc="Zero point of what is projected; without projection, of the output."
+    )
+    hidden_state_scale: float = attribute(
+        default=0.0,
+        ge=0.0,
+        doc="Scale of what is projected; without projection, of the output, which 0 leaves as declared.",
+    )
 
     def _words(self) -> Mapping[str, str]:
         return self._features().words(sequence_word(self.time_major, "I"))
