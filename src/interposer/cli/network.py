@@ -14,7 +14,7 @@ __all__ = ["add_network_arguments", "backend_ids", "open_model", "report_absent"
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the network, its backends, shapes and limits."""
-    parser.add_argument("network", help="the file: .tflite or .onnx")
+    parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
     parser.add_argument(
         "--backends",
         type=backend_ids,

@@ -1,1 +1,17 @@
-"""Front ends: each turns a model file, or plain data, into a `Network`."""
+"""Front ends: each turns a model file, or plain data, into a `Network`. They are imported when they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interposer.frontends import nnapi, onnx, tflite
+
+__all__ = ["nnapi", "onnx", "tflite"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'interposer.frontends' has no attribute {name!r}")
+    return import_module(f"interposer.frontends.{name}")

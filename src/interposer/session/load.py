@@ -33,9 +33,9 @@ def load(
     """Read a network, divide it among backends, and make it ready to run.
 
     Args:
-        source: a path, the bytes of a file, or a `Network`.
+        source: a path, the bytes of a file, a `Network`, or an NNAPI document (a mapping).
         backends: ids in order of preference; None means all that are available, CpuRef last.
-        format: "onnx" or "tflite"; None tells it from the content.
+        format: "nnapi", "onnx" or "tflite"; None tells it from the content.
         options: what the optimizer is asked for.
         runtime: where it is loaded; None means the default runtime.
         limits: the most memory and arithmetic that the network may need.

@@ -1,4 +1,4 @@
-"""From whatever a user has to a `Network`: paths and bytes of any known format, told apart by their content."""
+"""From whatever a user has to a `Network`: paths and bytes of any known format, told apart by content; plain data."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from interposer.ir.network import Network
 
 __all__ = ["FORMATS", "Source", "read_network"]
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network"
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Mapping[str, Any]"
 Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
-FORMATS: Final = ("onnx", "tflite")
+FORMATS: Final = ("nnapi", "onnx", "tflite")
 
 
 def read_network(source: Source, format: str | None = None, shapes: Shapes | None = None) -> Network:
-    """The network that a file, its bytes, or a `Network` holds.
+    """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
     Args:
-        source: a path, the bytes of a file, or a network.
+        source: a path, the bytes of a file, a network, or a document for `interposer.frontends.nnapi.build`.
         format: one of `FORMATS`; None tells it from the content.
         shapes: for inputs by name their shapes, or for named extents their values.
 
@@ -35,16 +35,30 @@ def read_network(source: Source, format: str | None = None, shapes: Shapes | Non
         raise InvalidArgumentError(
             f"unknown format {format!r}{did_you_mean(format, FORMATS)} (known: {', '.join(FORMATS)})"
         )
+    if isinstance(source, Mapping):
+        return _built(source, format, shapes)
     if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"a model must be a path, bytes or a Network, not {type(source).__name__}")
     return _load(format or _format_of(source), source, shapes)
 
 
+def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | None) -> Network:
+    if format not in {None, "nnapi"}:
+        raise InvalidArgumentError(f"a mapping is an NNAPI document, and no model of format {format!r}")
+    from interposer.frontends import nnapi  # noqa: PLC0415 - front ends are imported when a model asks for them
+
+    return nnapi.build(document, shapes=shapes)
+
+
 def _load(format: str, source: Any, shapes: Shapes | None) -> Network:
     if format == "tflite":
-        from interposer.frontends import tflite  # noqa: PLC0415 - front ends are imported when a file asks for them
+        from interposer.frontends import tflite  # noqa: PLC0415
 
         return tflite.load(source, shapes=shapes)
+    if format == "nnapi":
+        from interposer.frontends import nnapi  # noqa: PLC0415
+
+        return nnapi.load(source, shapes=shapes)
     from interposer.frontends import onnx  # noqa: PLC0415
 
     return onnx.load(source, shapes=shapes)
@@ -58,6 +72,8 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
         head = _head(path)
     if head[4:8] == b"TFL3":
         return "tflite"
+    if head.lstrip().startswith(b"{"):
+        return "nnapi"
     named = path.suffix.lower().lstrip(".") if path is not None else ""
     if named in FORMATS or head.startswith((b"\x08", b"ir_version")):
         return named if named in FORMATS else "onnx"

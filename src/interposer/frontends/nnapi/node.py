@@ -226,8 +226,8 @@ class Node:
         suffix, function = _FUSED[activation]
         return self.layer(function, value, told=[0], suffix=suffix)[0]
 
-    def _agreed(self, inferred: TensorInfo | None, told: Operand, number: int) -> TensorInfo:
-        """What to declare of an output: quantization and extents that do not follow from the inputs."""
+    def _agreed(self, inferred: TensorInfo | None, told: Operand, number: int) -> TensorInfo | None:
+        """What to declare of an output: quantization and extents that do not follow from the inputs, if any."""
         if inferred is None:
             return told.info() if told.has_rank else self.fail(f"the rank of its output {number} is not known")
         if inferred.dtype is not told.dtype:
@@ -238,6 +238,8 @@ class Node:
             if len(given) != len(shape) or any(differ(*pair) for pair in zip(given, shape, strict=True)):
                 self.fail(f"its output {number} has shape {given} in the document, but it gives {shape}")
             shape = TensorShape(g if isinstance(s, Dim) else None for g, s in zip(given, shape, strict=True))
+        if told.quantization is None and inferred.is_concrete:
+            return None
         return TensorInfo(shape, inferred.dtype, told.quantization)
 
 

@@ -1,0 +1,342 @@
+"""The forms that NNAPI's operators have, and what of them is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interposer.errors import ParseError
+from interposer.frontends import nnapi
+from tests.frontends.nnapi.models import compute, counting, ints, omitted, one_operation, quant8, scalar, tensor
+
+NHWC, NCHW = scalar(False), scalar(True)
+SAME, VALID = scalar(1), scalar(2)
+NO_ACTIVATION = scalar(0)
+
+
+def refusal(name: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> str:
+    with pytest.raises(ParseError) as error:
+        nnapi.build(one_operation(name, inputs, outputs))
+    assert error.value.where == f"operations[0] {name}"
+    return error.value.message
+
+
+# --- elementwise ------------------------------------------------------------------------------------------------------
+
+
+def test_activations_are_fused_behind_arithmetic():
+    document = one_operation("SUB", [tensor([3]), tensor([3]), scalar(3)], [tensor([3])])
+    [found] = compute(document, [1, 5, 9], [2, 1, 1])
+    np.testing.assert_array_equal(found, [0, 4, 6])
+
+
+def test_quotients_of_integers_are_rounded_down():
+    whole = tensor([3], "TENSOR_INT32")
+    [found] = compute(one_operation("DIV", [whole, whole, NO_ACTIVATION], [whole]), [5, -5, 6], [2, 2, 3])
+    np.testing.assert_array_equal(found, [2, -3, 2])
+
+
+def test_select_takes_one_shape_for_all():
+    said = refusal("SELECT", [tensor([2], "TENSOR_BOOL8"), tensor([2, 2]), tensor([2, 2])], [tensor([2, 2])])
+    assert said == "input 1 has shape [2, 2]; expected that of input 0, [2]"
+
+
+def test_casting_to_8_bits_clamps():
+    document = one_operation("CAST", [tensor([3], "TENSOR_INT32")], [quant8([3], 1.0, 0)])
+    [found] = compute(document, [-1, 100, 300])
+    np.testing.assert_array_equal(found, [0, 100, 255])
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def convolved(parameters: list[dict[str, Any]], shape: list[int], output: list[int]) -> np.ndarray:
+    """A 3x3 image of 0 to 8, or of shape, with a 2x2 filter of ones."""
+    filters, bias = tensor([1, 2, 2, 1], value=np.ones(4)), tensor([1], value=[0.0])
+    [found] = compute(
+        one_operation("CONV_2D", [tensor(shape), filters, bias, *parameters], [tensor(output)]), counting(9)
+    )
+    return found
+
+
+EXPLICIT = [scalar(0), scalar(1), scalar(0), scalar(1), scalar(2), scalar(2), NO_ACTIVATION]
+IMPLICIT = [SAME, scalar(2), scalar(2), NO_ACTIVATION]
+SUMS = np.float32([[8, 7], [13, 8]])
+
+
+@pytest.mark.parametrize("behind", [[], [NHWC], [NHWC, scalar(1), scalar(1)]])
+@pytest.mark.parametrize("padding", [EXPLICIT, IMPLICIT])
+def test_a_convolution_has_two_forms_of_padding_with_and_without_layout_and_dilation(padding, behind):
+    np.testing.assert_array_equal(convolved([*padding, *behind], [1, 3, 3, 1], [1, 2, 2, 1])[0, :, :, 0], SUMS)
+
+
+@pytest.mark.parametrize("parameters", [[*EXPLICIT, NCHW], [*IMPLICIT, NCHW]])
+def test_an_image_with_channels_first_meets_the_same_filter(parameters):
+    np.testing.assert_array_equal(convolved(parameters, [1, 1, 3, 3], [1, 1, 2, 2])[0, 0], SUMS)
+
+
+def test_the_dilation_along_the_width_comes_first():
+    found = convolved(
+        [VALID, scalar(1), scalar(1), NO_ACTIVATION, NHWC, scalar(2), scalar(1)], [1, 3, 3, 1], [1, 2, 1, 1]
+    )
+    np.testing.assert_array_equal(found.ravel(), [0 + 2 + 3 + 5, 3 + 5 + 6 + 8])
+
+
+def test_filters_that_are_inputs_are_turned_for_channels_first():
+    inputs = [tensor([1, 2, 2, 2]), tensor([1, 2, 2, 2]), tensor([1]), *IMPLICIT, NCHW]
+    image, filters = counting(1, 2, 2, 2), counting(1, 2, 2, 2)
+    [found] = compute(one_operation("CONV_2D", inputs, [tensor([1, 1, 1, 1])]), image, filters, [0])
+    assert found.item() == (image * filters.transpose(0, 3, 1, 2)).sum()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ([scalar(3), scalar(1), scalar(1), NO_ACTIVATION],
+         "the padding scheme (input 3) is 3; expected 1 (SAME) or 2 (VALID)"),
+        ([SAME, scalar(0), scalar(1), NO_ACTIVATION], "the stride (input 4) is 0; expected at least 1"),
+        ([scalar(-1), *EXPLICIT[1:]], "the padding (input 3) is -1; expected 0 or more"),
+        ([*EXPLICIT, scalar(0)], "the layout (input 10) is INT32; expected a truth value"),
+    ],
+)  # fmt: skip
+def test_parameters_of_windows_are_checked(parameters, said):
+    inputs = [tensor([1, 3, 3, 1]), tensor([1, 2, 2, 1]), tensor([1]), *parameters]
+    assert refusal("CONV_2D", inputs, [tensor([1, 2, 2, 1])]) == said
+
+
+def test_the_filter_of_a_depthwise_convolution_must_begin_with_1():
+    inputs = [
+        tensor([1, 3, 3, 2]),
+        tensor([2, 2, 2, 4]),
+        tensor([4]),
+        VALID,
+        scalar(1),
+        scalar(1),
+        scalar(2),
+        scalar(0),
+    ]
+    said = refusal("DEPTHWISE_CONV_2D", inputs, [tensor([1, 2, 2, 4])])
+    assert said == "weights have shape [2, 2, 2, 4]; expected [1, height, width, channels * multiplier]"
+
+
+def test_the_depth_multiplier_must_agree_with_the_filter():
+    inputs = [
+        tensor([1, 3, 3, 2]),
+        tensor([1, 2, 2, 4]),
+        tensor([4]),
+        VALID,
+        scalar(1),
+        scalar(1),
+        scalar(3),
+        scalar(0),
+    ]
+    said = refusal("DEPTHWISE_CONV_2D", inputs, [tensor([1, 2, 2, 4])])
+    assert said == "the filter has shape [1, 2, 2, 4]; expected 2 x 3 channels, as the multiplier says"
+
+
+def test_groups_divide_the_channels():
+    ones = tensor([2, 1, 1, 1], value=[1.0, 10.0])
+    inputs = [tensor([1, 1, 1, 2]), ones, tensor([2], value=[0.0, 0.0]), VALID, scalar(1), scalar(1), scalar(2),
+              NO_ACTIVATION, NHWC]  # fmt: skip
+    [found] = compute(one_operation("GROUPED_CONV_2D", inputs, [tensor([1, 1, 1, 2])]), [3, 4])
+    np.testing.assert_array_equal(found.ravel(), [3, 40])
+
+
+@pytest.mark.parametrize("batch", [1, 0])
+def test_a_transpose_convolution_fills_the_shape_that_it_is_given(batch):
+    filters, bias = tensor([1, 3, 3, 1], value=[9, 5, 6, 9, 8, 5, 3, 1, 4]), tensor([1], value=[-1.0])
+    parameters = [ints(batch, 3, 4, 1), SAME, scalar(3), scalar(3), scalar(1), NHWC]
+    inputs = [tensor([batch, 1, 2, 1]), filters, bias, *parameters]
+    document = one_operation("TRANSPOSE_CONV_2D", inputs, [tensor([batch, 3, 4, 1])])
+    if not batch:
+        assert str(nnapi.build(document).outputs[0].values[0].known) == "float32[?, 3, 4, 1]"
+        return
+    [found] = compute(document, [3, 5])
+    np.testing.assert_array_equal(found[0, :, :, 0], [[14, 17, 44, 24], [23, 14, 44, 39], [2, 11, 14, 4]])
+
+
+@pytest.mark.parametrize("parameters", [
+    [scalar(0), scalar(1), scalar(0), scalar(1), scalar(2), scalar(2), scalar(2), scalar(2), NO_ACTIVATION],
+    [SAME, scalar(2), scalar(2), scalar(2), scalar(2), NO_ACTIVATION, NHWC],
+])  # fmt: skip
+def test_padding_does_not_count_in_means(parameters):
+    document = one_operation("AVERAGE_POOL_2D", [tensor([1, 3, 3, 1]), *parameters], [tensor([1, 2, 2, 1])])
+    [found] = compute(document, counting(9))
+    np.testing.assert_array_equal(found[0, :, :, 0], [[2, 3.5], [6.5, 8]])
+
+
+def test_the_window_of_pooling_has_an_extent():
+    inputs = [tensor([1, 3, 3, 1]), SAME, scalar(1), scalar(1), scalar(0), scalar(1), NO_ACTIVATION]
+    assert refusal("MAX_POOL_2D", inputs, [tensor([1, 3, 3, 1])]) == (
+        "the extent of the window (input 4) is 0; expected at least 1"
+    )
+
+
+@pytest.mark.parametrize("size", [(scalar(4), scalar(2)), (scalar(2.0), scalar(1.1))])
+def test_an_image_is_resized_to_a_size_or_by_factors_of_which_the_width_comes_first(size):
+    document = one_operation("RESIZE_NEAREST_NEIGHBOR", [tensor([1, 2, 2, 1]), *size], [tensor([1, 2, 4, 1])])
+    [found] = compute(document, counting(4))
+    np.testing.assert_array_equal(found[0, :, :, 0], [[0, 0, 1, 1], [2, 2, 3, 3]])
+
+
+def test_an_image_is_resized_with_aligned_corners():
+    inputs = [tensor([1, 1, 1, 2]), scalar(3), scalar(1), NCHW, scalar(True), scalar(False)]
+    [found] = compute(one_operation("RESIZE_BILINEAR", inputs, [tensor([1, 1, 1, 3])]), [0, 4])
+    np.testing.assert_array_equal(found.ravel(), [0, 2, 4])
+
+
+def test_a_factor_is_positive():
+    inputs = [tensor([1, 2, 2, 1]), scalar(2.0), scalar(-1.0)]
+    said = refusal("RESIZE_BILINEAR", inputs, [tensor([1, 2, 2, 1])])
+    assert said == "the factor (input 2) is -1.0; expected a positive number"
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reduction_of_all_axes_leaves_an_axis():
+    document = one_operation("REDUCE_SUM", [tensor([2, 3]), ints(0, -1, 0), scalar(False)], [tensor([1])])
+    np.testing.assert_array_equal(compute(document, counting(6)), [[15]])
+
+
+def test_a_mean_says_with_a_number_whether_it_keeps_axes():
+    document = one_operation("MEAN", [tensor([2, 3]), ints(1), scalar(1)], [tensor([2, 1])])
+    np.testing.assert_array_equal(compute(document, counting(6)), [[[1], [4]]])
+
+
+def test_a_reduction_needs_axes():
+    said = refusal("REDUCE_MAX", [tensor([2, 3]), ints(), scalar(False)], [tensor([2, 3])])
+    assert said == "there are no axes (input 1)"
+
+
+def test_the_place_of_the_greatest_in_a_row_is_a_row():
+    document = one_operation("ARGMAX", [tensor([3]), scalar(-1)], [tensor([1], "TENSOR_INT32")])
+    np.testing.assert_array_equal(compute(document, [1, 7, 2]), [[1]])
+
+
+def test_a_shape_that_is_an_input_is_that_of_the_output():
+    document = one_operation("RESHAPE", [tensor([2, 3]), tensor([1], "TENSOR_INT32")], [tensor([6])])
+    np.testing.assert_array_equal(compute(document, counting(6), [-1]), [counting(6)])
+
+
+def test_a_shape_that_nobody_knows_is_refused():
+    said = refusal("RESHAPE", [tensor([2, 3]), tensor([1], "TENSOR_INT32")], [tensor([0])])
+    assert said == "the shape (input 1) is computed while running; only constants are supported"
+
+
+@pytest.mark.parametrize(("axes", "shape"), [(omitted("TENSOR_INT32"), [2]), (ints(2), [1, 2]), (ints(-1, 0), [2])])
+def test_axes_are_squeezed_out(axes, shape):
+    document = one_operation("SQUEEZE", [tensor([1, 2, 1]), axes], [tensor(shape)])
+    assert compute(document, [1, 2])[0].shape == tuple(shape)
+
+
+def test_an_axis_of_more_than_1_is_not_squeezed_out():
+    said = refusal("SQUEEZE", [tensor([1, 2]), ints(1)], [tensor([1])])
+    assert said == "axis 1 of shape [1, 2] cannot be dropped"
+
+
+def test_an_axis_is_inserted_from_behind():
+    document = one_operation("EXPAND_DIMS", [tensor([2]), scalar(-1)], [tensor([2, 1])])
+    assert compute(document, [1, 2])[0].shape == (2, 1)
+
+
+@pytest.mark.parametrize(("value", "type"), [(scalar(7), "TENSOR_INT32"), (scalar(7.0), "TENSOR_FLOAT32")])
+def test_a_tensor_is_filled(value, type):
+    document = one_operation("FILL", [ints(2, 1), value], [tensor([2, 1], type)])
+    np.testing.assert_array_equal(compute(document), [[[7], [7]]])
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("begin", "size", "arrays"),
+    [
+        (ints(1, 0), ints(1, 2), []),
+        (ints(1, 0), ints(-1, 2), []),
+        (ints(1, 0), tensor([2], "TENSOR_INT32"), [[1, 2]]),
+        (tensor([2], "TENSOR_INT32"), ints(1, 2), [[1, 0]]),
+        (tensor([2], "TENSOR_INT32"), tensor([2], "TENSOR_INT32"), [[1, 0], [1, 2]]),
+    ],
+)
+def test_begin_and_size_of_a_slice_may_be_inputs(begin, size, arrays):
+    document = one_operation("SLICE", [tensor([2, 3]), begin, size], [tensor([1, 2])])
+    np.testing.assert_array_equal(compute(document, counting(6), *arrays), [[[3, 4]]])
+
+
+def test_the_size_of_a_slice_must_be_told_somewhere():
+    index = tensor([2], "TENSOR_INT32")
+    said = refusal("SLICE", [tensor([2, 3]), index, index], [tensor([0, 2])])
+    assert said == "the size (input 2) is computed while running; only constants are supported"
+
+
+def test_multiples_that_are_inputs_are_those_of_the_shapes():
+    document = one_operation("TILE", [tensor([1, 2]), tensor([2], "TENSOR_INT32")], [tensor([2, 2])])
+    np.testing.assert_array_equal(compute(document, [1, 2], [2, 1]), [[[1, 2], [1, 2]]])
+    said = refusal("TILE", [tensor([2]), tensor([1], "TENSOR_INT32")], [tensor([3])])
+    assert said == "an input of shape [2] cannot be repeated to shape [3]"
+
+
+def test_axes_are_turned_round_where_no_order_is_given():
+    document = one_operation("TRANSPOSE", [tensor([2, 3, 1])], [tensor([1, 3, 2])])
+    np.testing.assert_array_equal(compute(document, counting(6)), [counting(2, 3, 1).T])
+
+
+def test_the_axis_of_joining_comes_last_and_may_count_from_behind():
+    document = one_operation("CONCATENATION", [tensor([2, 1]), tensor([2, 1]), scalar(-1)], [tensor([2, 2])])
+    np.testing.assert_array_equal(compute(document, [1, 2], [3, 4]), [[[1, 3], [2, 4]]])
+
+
+def test_the_axis_of_packing_comes_first():
+    document = one_operation("PACK", [scalar(1), tensor([2]), tensor([2])], [tensor([2, 2])])
+    np.testing.assert_array_equal(compute(document, [1, 2], [3, 4]), [[[1, 3], [2, 4]]])
+
+
+def test_an_axis_that_cannot_be_cut_equally_is_refused():
+    said = refusal("SPLIT", [tensor([5]), scalar(0), scalar(2)], [tensor([2]), tensor([2])])
+    assert said == "an axis of extent 5 cannot be cut into 2 equal pieces"
+
+
+def test_pieces_are_as_many_as_outputs():
+    said = refusal("SPLIT", [tensor([6]), scalar(0), scalar(3)], [tensor([2]), tensor([2])])
+    assert said == "it has 2 outputs; expected 3"
+
+
+def test_a_slice_with_steps_has_the_shape_that_the_document_says():
+    inputs = [tensor([2, 3]), ints(0, 0), ints(1, 3), ints(1, 1), scalar(0), scalar(0), scalar(1)]
+    np.testing.assert_array_equal(
+        compute(one_operation("STRIDED_SLICE", inputs, [tensor([3])]), counting(6)), [[0, 1, 2]]
+    )
+    said = refusal("STRIDED_SLICE", inputs, [tensor([1, 3])])
+    assert said == "its output 0 has shape [1, 3] in the document, but it gives [3]"
+
+
+def test_a_border_of_stored_integers_is_given_as_one():
+    x = quant8([2], 0.5, 3)
+    [found] = compute(
+        one_operation("PAD_V2", [x, tensor([1, 2], "TENSOR_INT32", [1, 1]), scalar(9)], [quant8([4], 0.5, 3)]), [1, 2]
+    )
+    np.testing.assert_array_equal(found, [9, 1, 2, 9])
+
+
+def test_a_border_of_zeros_is_one_of_zero_points():
+    x = quant8([2], 0.5, 3)
+    [found] = compute(one_operation("PAD", [x, tensor([1, 2], "TENSOR_INT32", [0, 2])], [quant8([4], 0.5, 3)]), [1, 2])
+    np.testing.assert_array_equal(found, [1, 2, 3, 3])
+
+
+def test_a_border_is_mirrored_in_two_ways():
+    pads = tensor([1, 2], "TENSOR_INT32", [2, 0])
+    for mode, expected in ((0, [2, 1, 0, 1, 2]), (1, [1, 0, 0, 1, 2])):
+        document = one_operation("MIRROR_PAD", [tensor([3]), pads, scalar(mode)], [tensor([5])])
+        np.testing.assert_array_equal(compute(document, [0, 1, 2]), [expected])
+    assert refusal("MIRROR_PAD", [tensor([3]), pads, scalar(2)], [tensor([5])]) == (
+        "the mode (input 2) is 2; expected 0 (reflect) or 1 (symmetric)"
+    )
+
+
+def test_rows_of_the_second_tensor_are_looked_up():
+    document = one_operation("EMBEDDING_LOOKUP", [tensor([2], "TENSOR_INT32"), tensor([3, 1])], [tensor([2, 1])])
+    np.testing.assert_array_equal(compute(document, [2, 0], [5, 6, 7]), [[[7], [5]]])
