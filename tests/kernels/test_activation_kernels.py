@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as arrays
 
 from interposer.errors import InvalidArgumentError
 from interposer.kernels import KernelInfo, empty, reference
-from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.types import Quantization, TensorInfo
 from tests.computing import compute
 
@@ -170,3 +170,15 @@ def test_a_softmax_over_nothing_is_nothing():
 def test_plain_integers_have_no_softmax():
     with pytest.raises(InvalidArgumentError, match="^Softmax: input is int32; takes floats$"):
         compute(Softmax(), np.int32([1]))
+
+
+@given(arrays.arrays(F32, (2, 3, 4), elements=st.integers(-3, 3).map(F32)), st.integers(-3, 2))
+def test_a_hard_maximum_marks_the_first_of_the_greatest(x, axis):
+    found = compute(Hardmax(axis), x)
+    assert found.sum(axis=axis).tolist() == np.ones(found.sum(axis=axis).shape).tolist()
+    np.testing.assert_array_equal(found.argmax(axis=axis), x.argmax(axis=axis))
+
+
+def test_a_quantized_hard_maximum_says_one_in_its_own_steps():
+    found = compute(Hardmax(), np.uint8([3, 9, 9]), quantized=[Quantization(0.5, 3)])
+    assert found.tolist() == [3, 5, 3]

@@ -1,6 +1,6 @@
 import pytest
 
-from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.types import Quantization, TensorInfo
 
 
@@ -44,7 +44,7 @@ def test_celu_cannot_divide_by_zero():
     assert fault == "a is 0, but CELU divides by it"
 
 
-@pytest.mark.parametrize("op", [Softmax(axis=2), LogSoftmax(axis=2)])
+@pytest.mark.parametrize("op", [Softmax(axis=2), LogSoftmax(axis=2), Hardmax(axis=2)])
 def test_an_axis_that_is_not_there_is_named(op):
     assert op.violations(info("float32")) == ["axis is 2, but the input has rank 2; expected -2 to 1"]
 

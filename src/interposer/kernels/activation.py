@@ -27,7 +27,7 @@ from interposer.kernels.quantized_softmax import log_softmax8, softmax8, softmax
 from interposer.kernels.real import all_quantized, precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
-from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.types import Array, DataType, Quantization, TensorInfo
 
 __all__ = ["FUNCTIONS"]
@@ -65,6 +65,7 @@ FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
     ActivationFunction.SWISH: lambda x, a, b: x / (1 + _exp(-a * x)),
     ActivationFunction.MISH: lambda x, a, b: x * _tanh(_softplus(x)),
     ActivationFunction.THRESHOLDED_RELU: lambda x, a, b: np.where(x > a, x, 0),
+    ActivationFunction.SHRINK: lambda x, a, b: np.where(x > a, x - b, np.where(x < -a, x + b, 0)),
 }
 _CLAMPS: Final = frozenset({ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU})
 _GELUS: Final = frozenset({ActivationFunction.GELU, ActivationFunction.GELU_TANH})
@@ -172,7 +173,7 @@ def _log_softmax(x: Array, axis: int, beta: float) -> Array:
     return logarithms
 
 
-def _is_float(op: Softmax | LogSoftmax, info: KernelInfo) -> str | None:
+def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | None:
     return None if info.quantized or info.input.dtype.is_float else f"input is {info.input.dtype}; takes floats"
 
 
@@ -205,3 +206,14 @@ def _integer_rule(op: Softmax | LogSoftmax, info: KernelInfo) -> Callable[..., A
     if source is None or source.per_axis or op.infer(info.input).quantization != info.output.quantization:
         return None
     return _INTEGER_RULES.get((type(op), info.input.dtype))
+
+
+@kernel(Hardmax, when=(all_quantized, _is_float))
+def hardmax(op: Hardmax, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """The greatest stored integer stands for the greatest number."""
+    if x.size == 0:
+        return
+    greatest = np.argmax(real(x, info.input), axis=op.axis, keepdims=True)
+    chosen = np.zeros(x.shape, np.float32)
+    np.put_along_axis(chosen, greatest, 1, op.axis)
+    store(chosen, info.output, out)

@@ -10,7 +10,7 @@ from interposer.ops.axes import axes_faults
 from interposer.schema import Op, attribute, op, operand, result
 from interposer.types import DataType, Quantization, TensorInfo
 
-__all__ = ["Activation", "ActivationFunction", "LogSoftmax", "Softmax"]
+__all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax"]
 
 
 class ActivationFunction(Enum):
@@ -37,6 +37,7 @@ class ActivationFunction(Enum):
     SWISH = "swish"
     MISH = "mish"
     THRESHOLDED_RELU = "thresholded_relu"
+    SHRINK = "shrink"
 
 
 # What TFLite prescribes for a quantized result: scale and zero point as uint8 (int8 has 128 less), and scale as int16.
@@ -79,6 +80,7 @@ class Activation(Op):
     SWISH              x / (1 + exp(-a * x))
     MISH               x * tanh(log(1 + exp(x)))
     THRESHOLDED_RELU   x where x > a, else 0
+    SHRINK             x - b where x > a, x + b where x < -a, else 0
     ================== ==============================================================================
 
     A quantized SIGMOID or TANH whose result is not declared gets the quantization that TFLite prescribes.
@@ -88,9 +90,9 @@ class Activation(Op):
 
     Source:
         ONNX Sigmoid-13, Tanh-13, Relu-14, Clip-13, Softplus-22, LeakyRelu-16, Elu-22, HardSwish-22, Gelu-20, Selu-22,
-        Celu-12, Softsign-22, HardSigmoid-22, Mish-22, ThresholdedRelu-22; TFLite LOGISTIC, TANH, RELU, RELU6,
-        RELU_N1_TO_1, RELU_0_TO_1, LEAKY_RELU, ELU, HARD_SWISH, GELU; NNAPI LOGISTIC, TANH, RELU, RELU1, RELU6, ELU,
-        HARD_SWISH; Arm NN ActivationDescriptor.
+        Celu-12, Softsign-22, HardSigmoid-22, Swish-24, Mish-22, ThresholdedRelu-22, Shrink-9; TFLite LOGISTIC, TANH,
+        RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1, LEAKY_RELU, ELU, HARD_SWISH, GELU; NNAPI LOGISTIC, TANH, RELU, RELU1,
+        RELU6, ELU, HARD_SWISH; Arm NN ActivationDescriptor.
     """
 
     input = operand()
@@ -164,3 +166,23 @@ class LogSoftmax(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return _prescribed(input, _LOGARITHMS)
+
+
+@op
+class Hardmax(Op):
+    """1 for the greatest element along an axis (of equal ones, the first), 0 for all others.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+
+    Source:
+        ONNX Hardmax-13.
+    """
+
+    input = operand()
+    output = result(like="input")
+
+    axis: int = attribute(default=-1, doc="The axis along which there is one 1.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([self.axis], input.rank)

@@ -10,8 +10,8 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import Converter, operator
 from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
-from interposer.ops.elementwise import Maximum, Minimum, Prelu
+from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
+from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu
 from interposer.types import DataType
 
 __all__: list[str] = []
@@ -31,6 +31,7 @@ _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
     "Elu": (ActivationFunction.ELU, {"alpha": 1.0}),
     "HardSigmoid": (ActivationFunction.HARD_SIGMOID, {"alpha": 0.2, "beta": 0.5}),
     "LeakyRelu": (ActivationFunction.LEAKY_RELU, {"alpha": 0.01}),
+    "Shrink": (ActivationFunction.SHRINK, {"lambd": 0.5, "bias": 0.0}),
     "Swish": (ActivationFunction.SWISH, {"alpha": 1.0}),
     "ThresholdedRelu": (ActivationFunction.THRESHOLDED_RELU, {"alpha": 1.0}),
 }
@@ -129,14 +130,14 @@ def prelu(node: Node) -> Value:
     return node.add(Prelu(), x, slope)
 
 
-def _softmax(op: type[Softmax] | type[LogSoftmax]) -> Converter:
+def _softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
     def convert(node: Node) -> Value:
         return node.add(op(axis=node.integer("axis", -1)), node.value(0))
 
     return convert
 
 
-def _flat_softmax(op: type[Softmax] | type[LogSoftmax]) -> Converter:
+def _flat_softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
     """Before 13, all axes from the given one on were taken for one."""
 
     def convert(node: Node) -> Value:
@@ -150,7 +151,13 @@ def _flat_softmax(op: type[Softmax] | type[LogSoftmax]) -> Converter:
     return convert
 
 
-operator("Softmax")(_flat_softmax(Softmax))
-operator("LogSoftmax")(_flat_softmax(LogSoftmax))
-operator("Softmax", since=13)(_softmax(Softmax))
-operator("LogSoftmax", since=13)(_softmax(LogSoftmax))
+for _name, _kind in {"Softmax": Softmax, "LogSoftmax": LogSoftmax, "Hardmax": Hardmax}.items():
+    operator(_name)(_flat_softmax(_kind))
+    operator(_name, since=13)(_softmax(_kind))
+
+
+@operator("SwiGLU", since=28)
+def gated_swish(node: Node) -> Value:
+    """The one operand, through Swish, is the gate of the other."""
+    gate = node.step(Activation(ActivationFunction.SWISH, node.number("alpha", 1.0)), node.value(0))
+    return node.add(Multiplication(), gate, node.value(1))

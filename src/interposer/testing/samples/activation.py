@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from interposer.ops import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, f32, plain
 from interposer.types import DataType, Quantization, TensorInfo
@@ -25,6 +25,7 @@ PARAMETERS: Final = {
     ActivationFunction.BOUNDED_RELU: (3.0, -1.0),
     ActivationFunction.LEAKY_RELU: (0.1, 0.0),
     ActivationFunction.ELU: (1.0, 0.0),
+    ActivationFunction.SHRINK: (1.5, 0.5),
 }
 OF_INTEGERS: Final = (
     ActivationFunction.RELU,
@@ -81,6 +82,7 @@ def worked_activation() -> Iterator[Sample]:
         (ActivationFunction.LINEAR, 2.0, 1.0, [-1, 0, 2], [-1, 1, 5]),
         (ActivationFunction.SOFTSIGN, 0.0, 0.0, [-1, 0, 3], [-0.5, 0, 0.75]),
         (ActivationFunction.THRESHOLDED_RELU, 1.0, 0.0, [0.5, 1, 2], [0, 0, 2]),
+        (ActivationFunction.SHRINK, 1.5, 1.0, [-2, -1.5, 0, 1, 3], [-1, 0, 0, 0, 2]),
     ]:
         op, title = Activation(function, a, b), f"worked-{function.name.lower()}"
         yield Sample(op, [of(x)], name=title, expected=[f32(expected)])
@@ -106,3 +108,17 @@ def softmax() -> Iterator[Sample]:
     scores = of([[0, 0, 0, 0], [1000, 0, 1000, -1000]])
     probabilities = [f32([[0.25] * 4, [0.5, 0, 0.5, 0]])]
     yield Sample(Softmax(), [scores], name="worked", expected=probabilities)
+
+
+@samples(Hardmax)
+def hardmax() -> Iterator[Sample]:
+    """Along every axis, in every type, and the first of equals."""
+    for axis in (-1, 0, 1):
+        for dtype in (*FLOATS, *SMALL_FLOATS):
+            yield Sample(Hardmax(axis), [given(SHAPE, dtype)], name=f"axis{axis}-{dtype}")
+        for dtype, q in QUANTIZED.items():
+            yield Sample(Hardmax(axis), [given(SHAPE, dtype, q)], name=f"axis{axis}-quantized-{dtype}")
+    for shape in ((5,), (1, 1), (0, 3), (2, 1, 2, 1, 3)):
+        yield Sample(Hardmax(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
+    worked = [of([[1, 3, 3, 2], [0, -1, -2, -3]])]
+    yield Sample(Hardmax(), worked, name="worked", expected=[f32([[0, 1, 0, 0], [1, 0, 0, 0]])])
