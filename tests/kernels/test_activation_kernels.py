@@ -35,6 +35,7 @@ EXPECTED = [
     (Activation(ActivationFunction.SWISH, 1), [-0.0719448, -0.2689414, 0, 0.3112297, 2.8577224]),
     (Activation(ActivationFunction.MISH), [-0.0725918, -0.3034015, 0, 0.3752444, 2.9865350]),
     (Activation(ActivationFunction.THRESHOLDED_RELU, 0.5), [0, 0, 0, 0, 3]),
+    (Activation(ActivationFunction.SHRINK, 0.5, 1.5), [-2.5, 0.5, 0, 0, 1.5]),
 ]
 
 
