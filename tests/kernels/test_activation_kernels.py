@@ -52,6 +52,12 @@ def test_functions_of_real_numbers(op, expected, dtype, tolerance):
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+def test_relu_needs_no_infinity_in_the_type(dtype):
+    found = compute(Activation(ActivationFunction.RELU), np.array(X, dtype=getattr(ml_dtypes, dtype)))
+    assert found.astype(np.float32).tolist() == [0, 0, 0, 0.5, 3]
+
+
 @pytest.mark.parametrize(
     "op", [Activation(), Activation(ActivationFunction.TANH, 1, 1), Activation(ActivationFunction.MISH)]
 )

@@ -86,7 +86,8 @@ def _computes(op: Activation, info: KernelInfo) -> str | None:
 @kernel(Activation, quantized=False, when=(all_quantized, _computes))
 def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Floats of fewer than 32 bits are rounded once, at the end; a clamp works in place."""
-    if op.function in _CLAMPS:
+    lacks_infinity = info.input.dtype.is_float and info.input.dtype.bits == 8
+    if op.function in _CLAMPS and not lacks_infinity:
         np.clip(x, *_limits(*_bounds(op), info.input), out=out)
     else:
         np.copyto(out, FUNCTIONS[op.function](real(x, info.input), op.a, op.b), casting="unsafe")
