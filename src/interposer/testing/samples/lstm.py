@@ -1,0 +1,170 @@
+"""Samples of LSTMs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final, NamedTuple
+
+from interposer.ops import BidirectionalSequenceLstm, FusedActivation, Lstm, UnidirectionalSequenceLstm
+from interposer.ops.lstm import LstmOperands
+from interposer.schema import Op
+from interposer.testing.sample import Given, Sample, given, samples, weights
+from interposer.testing.samples.common import FLOATS
+from interposer.types import DataType, Quantization
+
+__all__ = ["FEATURES", "Cell", "Features", "operands"]
+
+BATCH, STEPS, INPUTS, UNITS, OUTPUTS = 2, 3, 3, 5, 4
+GATES: Final = ("input", "forget", "cell", "output")
+TANH: Final = FusedActivation.TANH
+
+
+class Features(NamedTuple):
+    """What an LSTM does beyond the basic form."""
+
+    cifg: bool = False
+    peephole: bool = False
+    projection: bool = False
+    norm: bool = False
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """As attributes."""
+        names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
+        return dict(zip(names, self, strict=True))
+
+    @property
+    def title(self) -> str:
+        """For the name of a sample."""
+        return "-".join(name for name, on in self._asdict().items() if on) or "basic"
+
+
+FEATURES: Final = tuple(Features(*each) for each in product([False, True], repeat=4))
+
+
+class Cell(NamedTuple):
+    """The types of an LSTM's operands with their quantizations; those of a float layer by default."""
+
+    matrix: DataType = DataType.FLOAT32
+    vector: DataType = DataType.FLOAT32
+    bias: DataType = DataType.FLOAT32
+    output: DataType = DataType.FLOAT32
+    cell: DataType = DataType.FLOAT32
+    matrix_scale: Quantization | None = None
+    vector_scale: Quantization | None = None
+    bias_scale: Quantization | None = None
+    output_scale: Quantization | None = None
+    cell_scale: Quantization | None = None
+
+    def operands(self, features: Features, inputs: int = INPUTS) -> dict[str, Given]:
+        """One direction's operands by name, without the input."""
+        outputs = OUTPUTS if features.projection else UNITS
+        made = {
+            "output_state_in": given((BATCH, outputs), self.output, self.output_scale, low=-1, high=1),
+            "cell_state_in": given((BATCH, UNITS), self.cell, self.cell_scale, low=-1, high=1),
+        }
+        for gate in GATES[features.cifg :]:
+            made[f"input_to_{gate}_weights"] = self._matrix(UNITS, inputs)
+            made[f"recurrent_to_{gate}_weights"] = self._matrix(UNITS, outputs)
+            made["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = self._bias(UNITS)
+            if features.peephole and gate != "cell":
+                made[f"cell_to_{gate}_weights"] = weights((UNITS,), self.vector, self.vector_scale)
+            if features.norm:
+                made[f"{gate}_layer_norm_weights"] = weights((UNITS,), self.vector, self.vector_scale)
+        if features.projection:
+            made |= {"projection_weights": self._matrix(OUTPUTS, UNITS), "projection_bias": self._bias(OUTPUTS)}
+        return made
+
+    def _matrix(self, rows: int, columns: int) -> Given:
+        return weights((rows, columns), self.matrix, self.matrix_scale)
+
+    def _bias(self, count: int) -> Given:
+        return weights((count,), self.bias, self.bias_scale)
+
+
+def operands(op: Op, named: dict[str, Given]) -> list[Given | None]:
+    """In the operator's order."""
+    return [named.get(declared.name) for declared in op.operands]
+
+
+def _of(dtype: DataType) -> Cell:
+    return Cell(dtype, dtype, dtype, dtype, dtype)
+
+
+HYBRID: Final = Cell(matrix=DataType.INT8, matrix_scale=Quantization(1 / 128))
+SIXTEEN: Final = Quantization(1 / 4096)
+OF_16_BITS: Final = _of(DataType.INT16)._replace(
+    matrix_scale=SIXTEEN, vector_scale=SIXTEEN, bias_scale=SIXTEEN, output_scale=SIXTEEN, cell_scale=SIXTEEN
+)
+
+
+def _sample(op: LstmOperands, cell: Cell, shape: tuple[int, ...], features: Features, name: str) -> Sample:
+    x = given(shape, cell.output, cell.output_scale, low=-2, high=2)
+    return Sample(op, operands(op, {"input": x} | cell.operands(features)), name=name)
+
+
+@samples(Lstm)
+def lstm() -> Iterator[Sample]:
+    """Every combination of features, bounds, functions and types."""
+    shape = (BATCH, INPUTS)
+    for features in FEATURES:
+        yield _sample(Lstm(activation_func=TANH, **features.flags), Cell(), shape, features, features.title)
+    full, basic = FEATURES[-1], Features()
+    bound = Lstm(activation_func=TANH, clipping_thres_cell=0.2, clipping_thres_proj=0.3, **full.flags)
+    yield _sample(bound, Cell(), shape, full, "bounds")
+    for function in FusedActivation:
+        op = Lstm(activation_func=function, **basic.flags)
+        yield _sample(op, Cell(), shape, basic, function.name.lower())
+    op = Lstm(activation_func=TANH, **full.flags)
+    for dtype in FLOATS:
+        yield _sample(op, _of(dtype), shape, full, f"{dtype}")
+    yield _sample(op, HYBRID, shape, full, "hybrid")
+    yield _sample(op, OF_16_BITS, shape, full, "quantized-int16")
+
+
+@samples(UnidirectionalSequenceLstm)
+def unidirectional() -> Iterator[Sample]:
+    """Every combination of features, both orders of the axes, and types."""
+    for features in FEATURES:
+        op = UnidirectionalSequenceLstm(activation_func=TANH, **features.flags)
+        yield _sample(op, Cell(), (BATCH, STEPS, INPUTS), features, features.title)
+    full = FEATURES[-1]
+    op = UnidirectionalSequenceLstm(activation_func=TANH, time_major=True, **full.flags)
+    for dtype in FLOATS:
+        yield _sample(op, _of(dtype), (STEPS, BATCH, INPUTS), full, f"time-first-{dtype}")
+    yield _sample(op, HYBRID, (STEPS, BATCH, INPUTS), full, "hybrid")
+
+
+@samples(BidirectionalSequenceLstm)
+def bidirectional() -> Iterator[Sample]:
+    """Outputs apart and merged, with each use of an auxiliary input, features and types."""
+    for features in FEATURES:
+        yield _both(BidirectionalSequenceLstm(), features, features.title)
+    for merge in (False, True):
+        op, title = BidirectionalSequenceLstm(merge_outputs=merge), "merged" if merge else "apart"
+        yield _both(op, Features(cifg=True), f"{title}-crossed", crossed=True)
+        yield _both(op, Features(projection=True), f"{title}-parallel", parallel=True)
+    for dtype in FLOATS:
+        yield _both(BidirectionalSequenceLstm(clipping_thres_cell=0.3), Features(), f"{dtype}", _of(dtype))
+
+
+def _both(
+    op: BidirectionalSequenceLstm,
+    features: Features,
+    name: str,
+    cell: Cell | None = None,
+    *,
+    crossed: bool = False,
+    parallel: bool = False,
+) -> Sample:
+    cell, made = cell or Cell(), dict[str, Given]()
+    for direction in ("forward", "backward"):
+        side = cell.operands(features, 7 if parallel and direction == "backward" else INPUTS)
+        if crossed:
+            side |= {f"aux_input_to_{gate}_weights": weights((UNITS, 7)) for gate in GATES[features.cifg :]}
+        made |= {f"{direction}_{name}": one for name, one in side.items()}
+    made["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
+    if crossed or parallel:
+        made["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
+    return Sample(op, operands(op, made), name=name)

@@ -1,0 +1,96 @@
+"""Samples of simple recurrent layers and of SVDF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from interposer.ops import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
+from interposer.testing.sample import Given, Sample, given, samples, weights
+from interposer.testing.samples.common import FLOATS
+from interposer.types import DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+BATCH, STEPS, INPUTS, UNITS = 2, 4, 3, 5
+HYBRID: Final = Quantization(1 / 128)
+
+
+def _cell(dtype: DataType, units: int = UNITS, inputs: int = INPUTS) -> list[Given]:
+    """Weights, recurrent weights, bias and state."""
+    shapes = [(units, inputs), (units, units), (units,)]
+    return [*(weights(shape, dtype) for shape in shapes), given((BATCH, units), dtype, low=-1, high=1)]
+
+
+@samples(Rnn)
+def rnn() -> Iterator[Sample]:
+    """Every function, every type, without a state, and with weights of 8 bits."""
+    for function in FusedActivation:
+        x = given((BATCH, INPUTS), low=-1, high=1)
+        yield Sample(Rnn(activation_func=function), [x, *_cell(DataType.FLOAT32)], name=function.name.lower())
+    for dtype in FLOATS:
+        yield Sample(Rnn(), [given((BATCH, INPUTS), dtype), *_cell(dtype)], name=f"{dtype}")
+    x, [_, _, bias, state] = given((BATCH, INPUTS)), _cell(DataType.FLOAT32)
+    matrices = [weights((UNITS, count), DataType.INT8, HYBRID) for count in (INPUTS, UNITS)]
+    yield Sample(Rnn(), [x, *matrices, bias], name="stateless-hybrid")
+    yield Sample(Rnn(), [x, *matrices, bias, state], name="hybrid")
+
+
+@samples(UnidirectionalSequenceRnn)
+def unidirectional() -> Iterator[Sample]:
+    """Both orders of the axes, in every type."""
+    for time_major in (False, True):
+        shape = (STEPS, BATCH, INPUTS) if time_major else (BATCH, STEPS, INPUTS)
+        op = UnidirectionalSequenceRnn(time_major=time_major)
+        for dtype in FLOATS:
+            name = f"{'time' if time_major else 'batch'}-first-{dtype}"
+            yield Sample(op, [given(shape, dtype), *_cell(dtype)], name=name)
+
+
+@samples(BidirectionalSequenceRnn)
+def bidirectional() -> Iterator[Sample]:
+    """Outputs apart and merged, with each use of an auxiliary input."""
+    x, aux = given((BATCH, STEPS, INPUTS)), given((BATCH, STEPS, 7))
+    forward, backward = _cell(DataType.FLOAT32), _cell(DataType.FLOAT32, 4)
+    parallel = _cell(DataType.FLOAT32, 4, inputs=7)
+    crossing = [weights((UNITS, 7)), weights((4, 7))]
+    for merge in (False, True):
+        op = BidirectionalSequenceRnn(merge_outputs=merge)
+        title = "merged" if merge else "apart"
+        yield Sample(op, [x, *forward, *backward], name=title)
+        yield Sample(op, [x, *forward, *backward, aux, *crossing], name=f"{title}-crossed")
+        yield Sample(op, [x, *forward, *parallel, aux], name=f"{title}-parallel")
+    x = given((STEPS, BATCH, INPUTS))
+    yield Sample(BidirectionalSequenceRnn(time_major=True), [x, *forward, *backward], name="time-first")
+    for dtype in FLOATS:
+        operands = [given((BATCH, STEPS, INPUTS), dtype), *_cell(dtype), *_cell(dtype, 4)]
+        yield Sample(BidirectionalSequenceRnn(), operands, name=f"{dtype}")
+
+
+@samples(Svdf)
+def svdf() -> Iterator[Sample]:
+    """Several ranks and functions, every type, and integers as TFLite has them."""
+    for rank in (1, 2):
+        op = Svdf(rank=rank, activation_func=FusedActivation.RELU if rank == 1 else FusedActivation.NONE)
+        for dtype in FLOATS:
+            matrices = [weights((4, INPUTS), dtype), weights((4, 6), dtype), weights((4 // rank,), dtype)]
+            operands = [given((BATCH, INPUTS), dtype), *matrices]
+            yield Sample(op, operands, name=f"rank-{rank}-{dtype}")
+            yield Sample(op, [*operands, given((BATCH, 24), dtype)], name=f"rank-{rank}-state-{dtype}")
+        yield _integers(op)
+
+
+def _integers(op: Svdf) -> Sample:
+    x, state = Quantization(1 / 32, -3), Quantization(1 / 4096)
+    operands = [
+        given((BATCH, INPUTS), DataType.INT8, x),
+        weights((4, INPUTS), DataType.INT8, Quantization(1 / 128)),
+        weights((4, 6), DataType.INT16, Quantization(1 / 32768)),
+        weights((4 // op.rank,), DataType.INT32, Quantization(1 / 4096 / 32768)),
+        given((BATCH, 24), DataType.INT16, state),
+    ]
+    outputs = [
+        TensorInfo((BATCH, 24), DataType.INT16, state),
+        TensorInfo((BATCH, 4 // op.rank), DataType.INT8, Quantization(1 / 16, 5)),
+    ]
+    return Sample(op, operands, outputs, f"rank-{op.rank}-integers")

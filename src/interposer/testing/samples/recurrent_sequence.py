@@ -1,0 +1,76 @@
+"""Samples of whole recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from interposer.ops import ActivationFunction, GruSequence, LstmSequence, RecurrentDirection, RnnSequence
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.testing.samples.common import FLOATS
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5
+Layer = RnnSequence | GruSequence | LstmSequence
+FUNCTIONS: Final = (ActivationFunction.HARD_SIGMOID, ActivationFunction.SOFTSIGN, ActivationFunction.ELU)
+
+
+def _operands(op: Layer, dtype: DataType = DataType.FLOAT32, *, states: bool = True) -> dict[str, Given]:
+    directions, rows = op.directions, op.gates * HIDDEN
+    frame = (STEPS, BATCH) if op.time_major else (BATCH, STEPS)
+    state = (directions, BATCH, HIDDEN) if op.time_major else (BATCH, directions, HIDDEN)
+    made = {
+        "input": given((*frame, INPUTS), dtype, low=-2, high=2),
+        "weights": weights((directions, rows, INPUTS), dtype),
+        "recurrent_weights": weights((directions, rows, HIDDEN), dtype),
+        "bias": weights((directions, 2 * rows), dtype),
+    }
+    if states:
+        made["hidden_state_in"] = given(state, dtype, low=-1, high=1)
+    if states and isinstance(op, LstmSequence):
+        made["cell_state_in"] = given(state, dtype, low=-1, high=1)
+        made["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
+    return made
+
+
+def _sample(op: Layer, named: dict[str, Given], name: str) -> Sample:
+    return Sample(op, [named.get(declared.name) for declared in op.operands], name=name)
+
+
+def _of_all_layers(op: Layer) -> Iterator[Sample]:
+    for direction in RecurrentDirection:
+        turned = op.replace(direction=direction)
+        yield _sample(turned, _operands(turned), direction.value)
+        lengths = {"sequence_lengths": of([STEPS, 2], DataType.INT32)}
+        yield _sample(turned, _operands(turned) | lengths, f"{direction.value}-lengths")
+    yield _sample(op, _operands(op, states=False), "stateless")
+    batch_first = op.replace(time_major=False)
+    yield _sample(batch_first, _operands(batch_first), "batch-first")
+    other = op.replace(activations=FUNCTIONS[: len(op.defaults)], activation_a=(0.25,) * len(op.defaults), clip=0.7)
+    yield _sample(other, _operands(other), "functions")
+    for dtype in FLOATS:
+        yield _sample(op, _operands(op, dtype), f"{dtype}")
+
+
+@samples(RnnSequence)
+def rnn_sequence() -> Iterator[Sample]:
+    """Directions, lengths, functions and types."""
+    yield from _of_all_layers(RnnSequence())
+
+
+@samples(GruSequence)
+def gru_sequence() -> Iterator[Sample]:
+    """The same, and the other way to reset."""
+    yield from _of_all_layers(GruSequence())
+    op = GruSequence(linear_before_reset=True)
+    yield _sample(op, _operands(op), "linear-before-reset")
+
+
+@samples(LstmSequence)
+def lstm_sequence() -> Iterator[Sample]:
+    """The same, and coupled gates."""
+    yield from _of_all_layers(LstmSequence())
+    op = LstmSequence(input_forget=True)
+    yield _sample(op, _operands(op), "coupled")
