@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
+from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
 from interposer.ops.blocks import (
     BatchToSpaceNd,
     ChannelShuffle,
@@ -42,12 +43,15 @@ from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalS
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.normalization import (
     BatchNormalization,
+    GroupNormalization,
     InstanceNormalization,
     L2Normalization,
     LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
     NormalizationAlgorithmChannel,
     NormalizationAlgorithmMethod,
+    RmsNormalization,
 )
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
@@ -119,6 +123,18 @@ class Builders(ABC):
         op = Activation(function=function, a=a, b=b)
         return self.add_layer(op, input, name=name, outputs=outputs)
 
+    def add_hardmax_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: int = -1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """1 for the greatest element along an axis (of equal ones, the first), 0 for all others."""
+        op = Hardmax(axis=axis)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
     def add_log_softmax_layer(
         self,
         input: Value | Layer | None,
@@ -144,6 +160,61 @@ class Builders(ABC):
         """Turn scores into probabilities along an axis: exp(beta * x) / sum of exp(beta * x)."""
         op = Softmax(beta=beta, axis=axis)
         return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_attention_layer(
+        self,
+        query: Value | Layer | None,
+        key: Value | Layer | None,
+        value: Value | Layer | None,
+        mask: Value | Layer | None = None,
+        past_key: Value | Layer | None = None,
+        past_value: Value | Layer | None = None,
+        valid_lengths: Value | Layer | None = None,
+        *,
+        scale: float | None = None,
+        is_causal: bool = False,
+        softcap: float = 0.0,
+        q_num_heads: int = 0,
+        kv_num_heads: int = 0,
+        left_window_size: int = -1,
+        right_window_size: int = -1,
+        present: bool = False,
+        scores: AttentionScores = AttentionScores.NONE,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Scaled dot-product attention of several heads: softmax(scale * query key^T + mask) value, head by head."""
+        op = Attention(
+            scale=scale,
+            is_causal=is_causal,
+            softcap=softcap,
+            q_num_heads=q_num_heads,
+            kv_num_heads=kv_num_heads,
+            left_window_size=left_window_size,
+            right_window_size=right_window_size,
+            present=present,
+            scores=scores,
+        )
+        return self.add_layer(
+            op, query, key, value, mask, past_key, past_value, valid_lengths, name=name, outputs=outputs
+        )
+
+    def add_rotary_embedding_layer(
+        self,
+        input: Value | Layer | None,
+        cos_cache: Value | Layer | None,
+        sin_cache: Value | Layer | None,
+        position_ids: Value | Layer | None = None,
+        *,
+        interleaved: bool = False,
+        num_heads: int = 0,
+        rotary_embedding_dim: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Turn pairs of elements of each head by angles that depend on the position: rotary position embedding."""
+        op = RotaryEmbedding(interleaved=interleaved, num_heads=num_heads, rotary_embedding_dim=rotary_embedding_dim)
+        return self.add_layer(op, input, cos_cache, sin_cache, position_ids, name=name, outputs=outputs)
 
     def add_batch_to_space_nd_layer(
         self,
@@ -966,6 +1037,22 @@ class Builders(ABC):
         op = BatchNormalization(eps=eps, data_layout=data_layout)
         return self.add_layer(op, input, mean, variance, beta, gamma, name=name, outputs=outputs)
 
+    def add_group_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        gamma: Value | Layer | None = None,
+        beta: Value | Layer | None = None,
+        *,
+        num_groups: int,
+        eps: float = 1e-05,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Normalize groups of channels that follow one another, of every sample, by their mean and variance."""
+        op = GroupNormalization(num_groups=num_groups, eps=eps, data_layout=data_layout)
+        return self.add_layer(op, input, gamma, beta, name=name, outputs=outputs)
+
     def add_instance_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1010,6 +1097,19 @@ class Builders(ABC):
         op = LayerNormalization(axis=axis, eps=eps)
         return self.add_layer(op, input, gamma, beta, name=name, outputs=outputs)
 
+    def add_mean_variance_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: tuple[int, ...] = (0, 2, 3),
+        eps: float = 1e-09,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Bring the elements along axes to mean 0 and deviation 1: (x - mean) / (sqrt(variance) + eps)."""
+        op = MeanVarianceNormalization(axis=axis, eps=eps)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
     def add_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1037,6 +1137,20 @@ class Builders(ABC):
             axis=axis,
         )
         return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_rms_normalization_layer(
+        self,
+        input: Value | Layer | None,
+        gamma: Value | Layer | None = None,
+        *,
+        axis: int = -1,
+        eps: float = 1e-05,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Divide by the root of the mean square over all axes from ``axis`` on."""
+        op = RmsNormalization(axis=axis, eps=eps)
+        return self.add_layer(op, input, gamma, name=name, outputs=outputs)
 
     def add_pooling2d_layer(
         self,
