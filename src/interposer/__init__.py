@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from interposer.ir.network import Network
     from interposer.ir.optimized import OptimizedNetwork
+    from interposer.kernels import compute
     from interposer.optimizer.optimize import optimize
     from interposer.optimizer.options import OptimizerOptions
     from interposer.runtime import CreationOptions, Runtime
@@ -51,6 +52,7 @@ _HOMES = {
     ),
     "interposer.ir.network": ("Network",),
     "interposer.ir.optimized": ("OptimizedNetwork",),
+    "interposer.kernels": ("compute",),
     "interposer.optimizer": ("OptimizerOptions", "optimize"),
     "interposer.runtime": ("CreationOptions", "Runtime"),
     "interposer.session": ("Limits", "Model", "default_runtime", "load"),
@@ -84,6 +86,7 @@ __all__ = [
     "TensorShape",
     "__version__",
     "backend",
+    "compute",
     "default_runtime",
     "errors",
     "frontends",

@@ -3,7 +3,7 @@
 `reference` is the table of all of them; CpuRef, constant folding and the tests use it.
 """
 
-from interposer.kernels.reference import evaluate, reference
+from interposer.kernels.reference import compute, evaluate, reference
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable, empty
 
-__all__ = ["Kernel", "KernelInfo", "KernelTable", "empty", "evaluate", "reference"]
+__all__ = ["Kernel", "KernelInfo", "KernelTable", "compute", "empty", "evaluate", "reference"]

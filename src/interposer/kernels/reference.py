@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from interposer.errors import InvalidArgumentError
+import numpy as np
+
+from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.kernels.table import KernelInfo, KernelTable
-from interposer.schema import Op
-from interposer.types import Array, TensorInfo
+from interposer.schema import Op, Operand, Result
+from interposer.types import Array, Quantization, TensorInfo
 
-__all__ = ["evaluate", "kernel", "reference"]
+__all__ = ["compute", "evaluate", "kernel", "reference"]
 
 kernel: Final = KernelTable()
 
@@ -35,3 +37,93 @@ def evaluate(
     if found is None:
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(reference().reasons(op, info))}")
     return found.values(op, arrays, info, found.make_ready(op, info))
+
+
+def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | None = None, **named: Any) -> Any:
+    """Compute one operator on arrays: gives its result, or a tuple where there are several.
+
+    Operands come by position or by name; None, or nothing, stands for one that is absent. Arrays keep their type. What
+    is not an array yet becomes one: of float32, int32 (int64 where that is too small), bool or strings. How integers
+    stand for real numbers is told by `quantization`, under the names of operands and results.
+
+    >>> from interposer.ops import Dequantize, Maximum
+    >>> compute(Maximum(), [1, 5], [4, 2]).tolist()
+    [4, 5]
+    >>> compute(Dequantize(), np.uint8([0, 128, 255]), quantization={"input": Quantization(0.5, 128)}).tolist()
+    [-64.0, 0.0, 63.5]
+
+    Raises:
+        InvalidArgumentError: operands that the operator, or every reference kernel of it, refuses; says why.
+    """
+    if not isinstance(op, Op):
+        raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
+    given = [_array(one) for one in _placed(op, arrays, named)]
+    scales = _checked(op, quantization or {})
+    inputs = [_info(array, scales.get(_slot(op.operands, i).name)) for i, array in enumerate(given)]
+    if faults := op.violations(*inputs):
+        raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(faults)}")
+    found = evaluate(op, given, inputs, list(_outputs(op, inputs, scales)))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """All operands in their order."""
+    if fault := op.arity_fault(len(arrays)):
+        raise InvalidArgumentError(fault)
+    names = [declared.name for declared in op.operands if not declared.variadic]
+    for name in named:
+        if name not in names:
+            raise InvalidArgumentError(f"{op.op_name()} takes no operand by name {name!r}{did_you_mean(name, names)}")
+        if name in names[: len(arrays)]:
+            raise InvalidArgumentError(f"{op.op_name()}: {name} is given twice")
+    return [*arrays, *map(named.get, names[len(arrays) :])]
+
+
+def _array(given: Any) -> Array | None:
+    if given is None:
+        return None
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InvalidArgumentError(f"an operand cannot be made into an array: {error}") from error
+    if array.dtype.kind in "OU":
+        return _strings(array)
+    if isinstance(given, np.ndarray | np.generic):
+        return array
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    fits = array.dtype == np.int64 and np.array_equal(array, array.astype(np.int32))
+    return array.astype(np.int32) if fits else array
+
+
+def _strings(array: Array) -> Array:
+    for element in array.flat:
+        if not isinstance(element, str):
+            raise InvalidArgumentError(f"{element!r} cannot be an element of a tensor")
+    return array.astype(object)
+
+
+def _checked(op: Op, quantization: Mapping[str, Quantization]) -> Mapping[str, Quantization]:
+    if not isinstance(quantization, Mapping):
+        raise InvalidArgumentError(f"quantization maps names of operands and results, but is {quantization!r}")
+    names = [declared.name for declared in (*op.operands, *op.results)]
+    for name in quantization:
+        if name not in names:
+            raise InvalidArgumentError(f"{op.op_name()} has no operand or result {name!r}{did_you_mean(name, names)}")
+    return quantization
+
+
+def _info(array: Array | None, quantization: Quantization | None) -> TensorInfo | None:
+    return None if array is None else TensorInfo.of(array, quantization)
+
+
+def _outputs(op: Op, inputs: Sequence[TensorInfo | None], scales: Mapping[str, Quantization]) -> Iterator[TensorInfo]:
+    for index, info in enumerate(op.infer_infos(*inputs)):
+        if info is None:
+            raise InvalidArgumentError(f"{op.op_name()}: nothing is known of {op.result_name(index)}")
+        name = _slot(op.results, index).name
+        yield info.with_quantization(scales[name]) if name in scales else info
+
+
+def _slot(declared: Sequence[Operand | Result], index: int) -> Operand | Result:
+    return declared[min(index, len(declared) - 1)]
