@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from interposer import Network, OptimizedNetwork, OptimizerOptions, Runtime, TensorInfo, optimize
-from interposer.backend import Backend, Failure, KernelTable, OptimizationViews, Options, SubgraphView, Substitution
+from interposer.backend import (
+    Backend,
+    Failure,
+    KernelTable,
+    LayerSupport,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Substitution,
+    Support,
+)
+from interposer.errors import BackendContractError, UnsupportedLayerError
 from interposer.ir.graph import Graph
 from interposer.ops import (
     Activation,
@@ -206,6 +217,55 @@ def test_what_is_given_back_goes_to_the_next_backend_and_is_not_offered_twice(ru
         ("second", "Sums", "Rewriting"),
     ]
     np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+
+
+class Counting(LayerSupport):
+    """Takes everything, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        self.asked.append(tuple(layer.name for layer in view))
+        return [Support.yes()] * len(view)
+
+
+class Willing(Sums):
+    id: ClassVar = "Willing"
+
+    def __init__(self) -> None:
+        self.support = Counting()
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        return self.support
+
+
+def test_others_are_asked_once_for_all_that_a_backend_gives_back(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        return OptimizationViews(view, failed=[Failure(view.part([layer]), f"no {layer.name}") for layer in view])
+
+    willing = Willing()
+    runtime.registry.register("Willing", lambda: willing)
+    made = optimized(runtime, Rewriting(answer), ("Willing",))
+    assert willing.support.asked == [("first", "second", "third")]
+    assert [one.reasons for one in made.refusals] == [("no first",), ("no second",), ("no third",)]
+    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+
+
+def test_what_nobody_takes_back_is_named_all_at_once(runtime: Runtime) -> None:
+    def answer(view: SubgraphView) -> OptimizationViews:
+        return OptimizationViews(view, failed=[Failure(view.part([layer]), "too hot") for layer in view])
+
+    with pytest.raises(UnsupportedLayerError, match="^3 layers cannot be run\n"):
+        optimized(runtime, Rewriting(answer))
+
+
+def test_parts_that_would_depend_on_each_other_in_a_cycle_are_refused(view: SubgraphView) -> None:
+    first, second, third = view.layers
+    around = Substitution(view.part([first, third]), PreCompiled(num_outputs=2))
+    answer = OptimizationViews(view, substitutions=[around, Substitution(view.part([second]), PreCompiled())])
+    with pytest.raises(BackendContractError, match="the substituted parts would depend on each other in a cycle"):
+        answer.validate()
 
 
 def test_the_explanation_tells_in_which_compiled_part_a_layer_runs(runtime: Runtime) -> None:

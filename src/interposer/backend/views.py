@@ -70,7 +70,7 @@ class OptimizationViews:
         yield from (failure.part for failure in self.failed)
 
     def validate(self) -> None:
-        """Check that the answer can be carried out.
+        """Check that the answer can be carried out, for a view that no path leaves and reenters.
 
         Raises:
             BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose
@@ -79,7 +79,7 @@ class OptimizationViews:
         faults = list(self._kind_faults())
         faults += () if faults else self._part_faults()
         faults += () if faults else [text for one in self.substitutions for text in _border_faults(one)]
-        if not faults and not quotient_is_acyclic(self.view.graph, [one.part.layers for one in self.substitutions]):
+        if not faults and not quotient_is_acyclic(self.view, [one.part.layers for one in self.substitutions]):
             faults.append("the substituted parts would depend on each other in a cycle")
         if faults:
             raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(faults)}")

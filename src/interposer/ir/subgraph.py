@@ -121,9 +121,9 @@ class _Division:
 
     def merge(self, first: int, second: int) -> None:
         """Let `second` become part of `first`."""
-        self.members[first] += self.members.pop(second)
-        for layer in self.members[first]:
-            self.part_of[layer.guid] = first
+        joining = self.members.pop(second)
+        self.members[first] += joining
+        self.part_of |= dict.fromkeys((layer.guid for layer in joining), first)
         self.before[first] = (self.before[first] | self.before.pop(second)) - {first, second}
         old, gone = 1 << first, 1 << second
         self.below[first] = (self.below[first] | self.below.pop(second)) & ~(old | gone)
@@ -175,8 +175,10 @@ def _merge_until_stable(division: _Division) -> None:
         changed = any([division.merge_into_a_producer(part) for part in parts if part in division.kinds])
 
 
-def quotient_is_acyclic(graph: Graph, parts: Sequence[Iterable[Layer]]) -> bool:
-    """True where the graph of these parts, every other layer a part of its own, has no cycle.
+def quotient_is_acyclic(layers: Iterable[Layer], parts: Sequence[Iterable[Layer]]) -> bool:
+    """True where the graph of these parts, every other one of `layers` a part of its own, has no cycle.
+
+    `layers` are a whole graph, or a part of it that no path leaves and reenters: a cycle would lie within.
 
     Raises:
         InvalidArgumentError: a layer is in two parts.
@@ -187,11 +189,11 @@ def quotient_is_acyclic(graph: Graph, parts: Sequence[Iterable[Layer]]) -> bool:
             if part_of.setdefault(layer.guid, -1 - index) != -1 - index:
                 raise InvalidArgumentError(f"layer {layer} is in two parts")
     edges: dict[int, set[int]] = {}
-    for layer in graph:
+    for layer in layers:
         here = part_of.get(layer.guid, layer.guid)
         before = edges.setdefault(here, set())
         before |= {part_of.get(value.producer.guid, value.producer.guid) for value in layer.values} - {here}
-    return _is_acyclic(edges)
+    return _is_acyclic({part: before & edges.keys() for part, before in edges.items()})
 
 
 def _is_acyclic(before: dict[int, set[int]]) -> bool:

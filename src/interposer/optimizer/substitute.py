@@ -41,13 +41,14 @@ def _offer_parts(assigner: Assigner, backend: Backend, offered: set[tuple[int, s
         fresh = layer.backend == backend.id and (layer.guid, backend.id) not in offered
         return backend.id if fresh and is_placed_by_a_backend(layer) else None
 
-    found = False
-    for stale in select(assigner.graph, waiting):
+    parts = select(assigner.graph, waiting)
+    given_back: list[Layer] = []
+    for stale in parts:
         view = stale.part(stale.layers)
         offered |= {(layer.guid, backend.id) for layer in view}
-        _apply(assigner, backend, _ask(assigner, backend, view), offered)
-        found = True
-    return found
+        given_back += _apply(assigner, backend, _ask(assigner, backend, view), offered)
+    assigner.assign(given_back)
+    return bool(parts)
 
 
 def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> OptimizationViews:
@@ -77,7 +78,10 @@ def _blaming(backend: Backend) -> Iterator[None]:
         raise BackendContractError(f"backend {backend.id!r}: {text}", backend=backend.id) from error
 
 
-def _apply(assigner: Assigner, backend: Backend, answer: OptimizationViews, offered: set[tuple[int, str]]) -> None:
+def _apply(
+    assigner: Assigner, backend: Backend, answer: OptimizationViews, offered: set[tuple[int, str]]
+) -> list[Layer]:
+    """Carry out an answer; returns the layers that were given back and have no backend now."""
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
         with _blaming(backend):
@@ -88,7 +92,7 @@ def _apply(assigner: Assigner, backend: Backend, answer: OptimizationViews, offe
             assigner.placements[layer.name] = replace(known, runs_in=made[0].name if len(made) == 1 else known.runs_in)
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
-        assigner.assign(failure.part)
+    return [layer for failure in answer.failed for layer in failure.part]
 
 
 def _substitute(
