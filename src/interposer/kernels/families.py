@@ -7,6 +7,7 @@ from interposer.kernels import (  # noqa: F401
     control,
     convolution,
     convolution3d,
+    detection,
     elementwise,
     gather,
     lstm,
@@ -20,6 +21,7 @@ from interposer.kernels import (  # noqa: F401
     recurrent,
     recurrent_sequence,
     reduction,
+    regions,
     reshape,
     resize,
 )

@@ -6,6 +6,7 @@ from interposer.ops.blocks import *
 from interposer.ops.control import *
 from interposer.ops.convolution import *
 from interposer.ops.convolution3d import *
+from interposer.ops.detection import *
 from interposer.ops.elementwise import *
 from interposer.ops.gather import *
 from interposer.ops.lstm import *
@@ -19,5 +20,6 @@ from interposer.ops.rearrange import *
 from interposer.ops.recurrent import *
 from interposer.ops.recurrent_sequence import *
 from interposer.ops.reduction import *
+from interposer.ops.regions import *
 from interposer.ops.reshape import *
 from interposer.ops.resize import *

@@ -1,0 +1,155 @@
+"""Boxes, each as two opposite corners, (x1, y1, x2, y2) or (y1, x1, y2, x2): how they overlap, which ones win.
+
+Numbers are float32, or float64 where they come as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.real import store
+from interposer.kernels.table import KernelInfo
+from interposer.ops.detection import NmsKernel
+from interposer.types import FLOATS, QUANTIZABLE, Array, TensorInfo
+
+__all__ = [
+    "REALS",
+    "Lower",
+    "best_boxes",
+    "check_boxes",
+    "check_images",
+    "moved",
+    "overlaps",
+    "reals_only",
+    "soft_lowering",
+    "stored",
+    "take_greedily",
+]
+
+REALS: Final = FLOATS | QUANTIZABLE
+
+Lower = Callable[[Array, Array], Array]
+"""Given the numbers of boxes and how much each overlaps one that was taken: which are dropped (scores may change)."""
+
+
+def reals_only(_: object, info: KernelInfo) -> str | None:
+    """A kernel's rule: integers stand for real numbers, but for those that say which image a box belongs to."""
+    for name, tensor in zip(info.names, info.inputs, strict=False):
+        if tensor is not None and tensor.dtype.is_integer and name != "batches" and not tensor.is_quantized:
+            return f"{name} is {tensor.dtype} and not quantized; takes floats, or integers with a scale"
+    return None
+
+
+def stored(values: Array, info: TensorInfo) -> Array:
+    """Real numbers as a tensor like `info` holds them, whatever shape that has."""
+    found = np.empty(values.shape, info.dtype.numpy)
+    store(values, info, found)
+    return found
+
+
+def check_images(batches: Array, count: int) -> None:
+    """Every box must belong to one of the images."""
+    wrong = batches[(batches < 0) | (batches >= count)]
+    if wrong.size:
+        raise InvalidArgumentError(f"batches has {wrong[0]}, but there are only {count} images")
+
+
+def check_boxes(boxes: Array, name: str) -> None:
+    """Every box (..., 4) must end where it begins or behind that."""
+    wrong = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        shown = ", ".join(f"{number:g}" for number in boxes[index])
+        raise InvalidArgumentError(f"{name} has ({shown}) at {list(index)}, which ends before it begins")
+
+
+def overlaps(box: Array, others: Array) -> Array:
+    """The intersection of one box with each of the others, divided by the union; 0 for those without area."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    width, height = np.maximum(high - low, 0).T
+    intersection = width * height
+    union = _area(box) + _area(others) - intersection
+    shares: Array = intersection / np.where(union > 0, union, 1)
+    return shares
+
+
+def _area(boxes: Array) -> Array:
+    area: Array = (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+    return area
+
+
+def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
+    """The candidates by falling score, without those that overlap one before them by more than the threshold.
+
+    Of equal scores, the first one goes first.
+    """
+    left = candidates[np.argsort(-scores[candidates], kind="stable")]
+    taken: list[int] = []
+    while left.size and len(taken) < limit:
+        best, rest = left[0], left[1:]
+        taken.append(int(best))
+        left = rest[overlaps(boxes[best], boxes[rest]) <= threshold]
+    return taken
+
+
+def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit: int | None, lower: Lower) -> list[int]:
+    """The candidates in the order in which NNAPI's reference takes them; None sets no limit.
+
+    After each, `lower` is asked about those that are left. Of equal scores, the first one goes first, where taking a
+    candidate puts the first one in its place, and dropping one puts the last one there.
+    """
+    left = list(candidates)
+    taken: list[int] = []
+    while left and (limit is None or len(taken) < limit):
+        best = int(np.argmax(scores[left]))
+        left[0], left[best] = left[best], left[0]
+        box, rest = boxes[left[0]], np.array(left[1:], np.int64)
+        taken.append(left[0])
+        left = _without(left[1:], lower(rest, overlaps(box, boxes[rest])))
+    return taken
+
+
+def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
+    """Drop items, each time moving the last one to the free place."""
+    flags = list(dropped)
+    place = 0
+    while place < len(items):
+        if not flags[place]:
+            place += 1
+            continue
+        last, flag = items.pop(), flags.pop()
+        if place < len(items):
+            items[place], flags[place] = last, flag
+    return items
+
+
+def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: float, lowest: float) -> Lower:
+    """Multiplies scores in place as the kernel says, and drops those that fall below the lowest one."""
+
+    def lower(rest: Array, overlap: Array) -> Array:
+        factors = {
+            NmsKernel.HARD: lambda: np.where(overlap < threshold, 1, 0),
+            NmsKernel.LINEAR: lambda: np.where(overlap < threshold, 1, 1 - overlap),
+            NmsKernel.GAUSSIAN: lambda: np.exp(-overlap * overlap / sigma),
+        }
+        scores[rest] *= factors[kernel]()
+        dropped: Array = scores[rest] < lowest
+        return dropped
+
+    return lower
+
+
+def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
+    """Boxes (N, 4) moved and stretched by deltas (N, C, 4) and clipped to images of sizes (N, 2): (N, C, 4)."""
+    check_boxes(boxes, "boxes")
+    corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
+    extent = end - corner
+    center = (corner + end) / 2 + deltas[..., :2] * extent
+    half = np.exp(deltas[..., 2:]) * extent / 2
+    borders = sizes[:, np.newaxis, ::-1]
+    clipped = [np.clip(edge, 0, borders) for edge in (center - half, center + half)]
+    return np.concatenate(clipped, axis=-1)

@@ -1,0 +1,222 @@
+"""Kernels of the operators on boxes. All compute in float32 (in float64 what comes so) and round once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from interposer.kernels.boxes import (
+    REALS,
+    best_boxes,
+    check_boxes,
+    check_images,
+    moved,
+    reals_only,
+    soft_lowering,
+    stored,
+    take_greedily,
+)
+from interposer.kernels.layout import to_nhwc
+from interposer.kernels.real import real
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.detection import (
+    AxisAlignedBboxTransform,
+    BoxWithNmsLimit,
+    DetectionPostProcess,
+    DetectionRules,
+    GenerateProposals,
+    NonMaxSuppression,
+)
+from interposer.types import FLOATS, Array
+
+__all__: list[str] = []
+
+
+# --- detections relative to anchors -----------------------------------------------------------------------------------
+
+
+@kernel(DetectionPostProcess, dtypes=REALS, when=reals_only)
+def detection_post_process(
+    op: DetectionPostProcess, encodings: Array, scores: Array, anchors: Array, *, info: KernelInfo
+) -> tuple[Array, ...]:
+    """Image by image; decoded in float64."""
+    decoded = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
+    images = zip(decoded, real(scores, info.at(1)), strict=True)
+    found = [_Detections(op).of(boxes, classes) for boxes, classes in images]
+    if not found:
+        return tuple(np.empty(tuple(output.shape), output.dtype.numpy) for output in info.outputs)
+    return tuple(np.stack(column) for column in zip(*found, strict=True))
+
+
+def _decoded(op: DetectionPostProcess, encodings: Array, anchors: Array) -> Array:
+    centers, sizes = np.split(anchors.astype(np.float64), 2, axis=1)
+    moves, stretches = encodings[..., :2].astype(np.float64), encodings[..., 2:4].astype(np.float64)
+    center = (moves / (op.scale_y, op.scale_x) * sizes + centers).astype(encodings.dtype)
+    half = (np.exp(stretches / (op.scale_h, op.scale_w)) * sizes / 2).astype(encodings.dtype)
+    return np.concatenate([center - half, center + half], axis=-1)
+
+
+class _Detections:
+    """The rows of one image."""
+
+    def __init__(self, op: DetectionPostProcess) -> None:
+        self.op = op
+        rows = op.max_detections * op.max_classes_per_detection
+        self.boxes, self.scores, self.classes = np.zeros((rows, 4)), np.zeros(rows), np.zeros(rows)
+
+    def of(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
+        """What is found among boxes (N, 4) with scores (N, C)."""
+        scores = scores[:, scores.shape[1] - self.op.num_classes :]
+        count = self._regular(boxes, scores) if self.op.use_regular_nms else self._fast(boxes, scores)
+        return self.boxes, self.classes, self.scores, np.array(count)
+
+    def _regular(self, boxes: Array, scores: Array) -> int:
+        found = [
+            (score_class, box)
+            for score_class in range(self.op.num_classes)
+            for box in self._best(boxes, scores[:, score_class], self.op.detections_per_class)
+        ]
+        found.sort(key=lambda one: -scores[one[1], one[0]])
+        found = found[: self.op.max_detections]
+        for row, (score_class, box) in enumerate(found):
+            self._put(row, boxes[box], score_class, scores[box, score_class])
+        return len(found)
+
+    def _fast(self, boxes: Array, scores: Array) -> int:
+        given = min(self.op.max_classes_per_detection, self.op.num_classes)
+        tflite = self.op.rules is DetectionRules.TFLITE
+        step = self.op.max_classes_per_detection if tflite else given
+        taken = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
+        for number, box in enumerate(taken):
+            for column, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:given]):
+                self._put(number * step + column, boxes[box], int(score_class), scores[box, score_class])
+        return len(taken) if tflite else len(taken) * given
+
+    def _best(self, boxes: Array, scores: Array, limit: int) -> list[int]:
+        lowest, most = self.op.nms_score_threshold, self.op.nms_iou_threshold
+        if self.op.rules is DetectionRules.TFLITE:
+            return best_boxes(boxes, scores, np.flatnonzero(scores >= lowest), limit, most)
+        candidates = np.flatnonzero(scores > lowest).tolist()
+        return take_greedily(boxes, scores, candidates, limit, lambda _, overlap: overlap >= most)
+
+    def _put(self, row: int, box: Array, score_class: int, score: float) -> None:
+        self.boxes[row], self.scores[row] = box, score
+        self.classes[row] = score_class + self.op.background_in_classes
+
+
+# --- suppression ------------------------------------------------------------------------------------------------------
+
+
+@kernel(NonMaxSuppression, dtypes=FLOATS)
+def non_max_suppression(op: NonMaxSuppression, boxes: Array, scores: Array, *, info: KernelInfo) -> Array:
+    """Boxes that are given by any two corners are turned so that the first one is the lesser one."""
+    corners = _corners(op, real(boxes, info.at(0)))
+    chosen = [
+        (image, number, box)
+        for image, classes in enumerate(real(scores, info.at(1)))
+        for number, class_scores in enumerate(classes)
+        for box in best_boxes(
+            corners[image], class_scores, _candidates(op, class_scores), op.max_output_boxes_per_class, op.iou_threshold
+        )
+    ]
+    return np.array(chosen, np.int64).reshape(-1, 3)
+
+
+def _corners(op: NonMaxSuppression, boxes: Array) -> Array:
+    a, b = boxes[..., :2], boxes[..., 2:]
+    if op.center_point_box:
+        return np.concatenate([a - b / 2, a + b / 2], axis=-1)
+    return np.concatenate([np.minimum(a, b), np.maximum(a, b)], axis=-1)
+
+
+def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
+    lowest = -np.inf if op.score_threshold is None else op.score_threshold
+    return np.flatnonzero(scores > lowest)
+
+
+@kernel(BoxWithNmsLimit, dtypes=REALS, when=reals_only)
+def box_with_nms_limit(
+    op: BoxWithNmsLimit, scores: Array, boxes: Array, batches: Array, *, info: KernelInfo
+) -> tuple[Array, ...]:
+    """Boxes come out as they went in; scores may have been lowered."""
+    real_scores, classes = real(scores, info.at(0)).copy(), scores.shape[1]
+    corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
+    chosen = [pair for rows in _images(batches) for pair in _kept(op, real_scores, corners, rows)]
+    rows, columns = np.array(chosen, np.int64).reshape(-1, 2).T
+    kept = boxes.reshape(-1, classes, 4)[rows, columns]
+    return stored(real_scores[rows, columns], info.outputs[0]), kept, columns, batches[rows]
+
+
+def _images(batches: Array) -> Iterator[Array]:
+    """The numbers of the boxes of each image, which stand together."""
+    borders = np.flatnonzero(np.diff(batches)) + 1
+    yield from np.split(np.arange(len(batches)), borders) if len(batches) else ()
+
+
+def _kept(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
+    """The pairs (box, class) of one image that stay, by class and then by falling score."""
+    found: list[tuple[int, int]] = []
+    limit = None if op.max_detections < 0 else op.max_detections
+    for column in range(1, scores.shape[1]):
+        own, candidates = boxes[:, column], rows[scores[rows, column] > op.score_threshold]
+        check_boxes(own[candidates], f"class {column}")
+        of_class = scores[:, column]
+        lower = soft_lowering(op.nms_kernel, of_class, op.iou_threshold, op.sigma, op.nms_score_threshold)
+        found += [(row, column) for row in take_greedily(own, of_class, candidates.tolist(), limit, lower)]
+    best_first = sorted(found, key=lambda pair: -scores[pair])
+    return sorted(best_first[:limit], key=lambda pair: pair[1])
+
+
+# --- proposals --------------------------------------------------------------------------------------------------------
+
+
+@kernel(AxisAlignedBboxTransform, dtypes=REALS, when=reals_only)
+def axis_aligned_bbox_transform(
+    op: AxisAlignedBboxTransform, boxes: Array, deltas: Array, batches: Array, image_info: Array, *, info: KernelInfo
+) -> Array:
+    """All classes at once."""
+    check_images(batches, len(image_info))
+    numbers = real(deltas, info.at(1)).reshape(len(boxes), -1, 4)
+    found = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
+    return stored(found.reshape(deltas.shape), info.output)
+
+
+@kernel(GenerateProposals, dtypes=REALS, when=reals_only)
+def generate_proposals(
+    op: GenerateProposals, scores: Array, deltas: Array, anchors: Array, image_info: Array, *, info: KernelInfo
+) -> tuple[Array, ...]:
+    """All anchors of all images are moved at once; then the best are found image by image."""
+    cells = to_nhwc(real(scores, info.at(0)), op.data_layout)
+    laid, sizes = _laid(op, real(anchors, info.at(2)), *cells.shape[1:3]), real(image_info, info.at(3))
+    images, number = len(cells), len(laid)
+    moves = to_nhwc(real(deltas, info.at(1)), op.data_layout).reshape(images * number, 1, 4)
+    boxes = moved(np.tile(laid, (images, 1)), moves, sizes.repeat(number, axis=0)).reshape(images, number, 4)
+    flat = cells.reshape(images, number)
+    found = [(image, box) for image in range(images) for box in _proposed(op, boxes[image], flat[image], sizes[image])]
+    batches, chosen = np.array(found, np.int64).reshape(-1, 2).T
+    picked = flat[batches, chosen], boxes[batches, chosen]
+    return stored(picked[0], info.outputs[0]), stored(picked[1], info.outputs[1]), batches
+
+
+def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:
+    """Every anchor at every cell, in the order of the scores."""
+    y, x = (np.arange(height) * op.height_stride)[:, np.newaxis], np.arange(width) * op.width_stride
+    corners = np.stack(np.broadcast_arrays(x, y), axis=-1).astype(anchors.dtype)
+    shifts = np.concatenate([corners, corners], axis=-1)[:, :, np.newaxis]
+    laid: Array = (anchors + shifts).reshape(-1, 4)
+    return laid
+
+
+def _proposed(op: GenerateProposals, boxes: Array, scores: Array, size: Array) -> list[int]:
+    """The boxes of one image that are kept."""
+    candidates = np.arange(len(scores))
+    if 0 < op.pre_nms_max < len(scores):
+        candidates = np.argsort(-scores, kind="stable")[: op.pre_nms_max]
+    corner, end = boxes[candidates, :2], boxes[candidates, 2:]
+    extents, middle = end - corner, corner + (end - corner) / 2
+    fits = (extents > op.min_size) & (middle < size[::-1])
+    limit = op.post_nms_max if op.post_nms_max > 0 else None
+    chosen = candidates[fits.all(axis=1)].tolist()
+    return take_greedily(boxes, scores, chosen, limit, lambda _, overlap: overlap >= op.iou_threshold)

@@ -1,0 +1,158 @@
+"""Kernels of the operators on regions of an image. Places are float32, or float64 where they come as such."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from interposer.kernels.boxes import REALS, check_boxes, check_images, reals_only, stored
+from interposer.kernels.fixedpoint import round_half_away
+from interposer.kernels.layout import from_nhwc, to_nhwc
+from interposer.kernels.real import real
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+FARTHEST: Final = 1.5
+"""How many cells a maximum may lie away from the largest cell."""
+
+
+class _Samples(NamedTuple):
+    """Samples along one axis, (bins, samples): the cells beside each, and how much of it is the second one's."""
+
+    low: Array
+    high: Array
+    fraction: Array
+    inside: Array
+
+    def matrix(self, extent: int) -> Array:
+        """What the mean of each bin takes from each cell, (bins, extent)."""
+        bins, samples = self.low.shape
+        taken = np.zeros((bins, extent))
+        rows = np.arange(bins)[:, np.newaxis]
+        np.add.at(taken, (rows, self.low), self.inside * (1 - self.fraction))
+        np.add.at(taken, (rows, self.high), self.inside * self.fraction)
+        taken /= max(samples, 1)
+        return taken
+
+
+def _samples(start: float, end: float, bins: int, ratio: int, extent: int, *, half_pixel: bool) -> _Samples:
+    """The samples of a region from `start` to `end` (in cells)."""
+    offset = np.float32(0.5 if half_pixel else 0)
+    size = (end - offset) - (start - offset)
+    step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
+    count = ratio or max(0, int(np.ceil(step)))
+    within = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
+    places = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + within
+    inside = (places >= -1) & (places <= extent)
+    clipped = np.clip(places, 0, extent - 1)
+    low = np.floor(clipped).astype(np.int64)
+    return _Samples(low, np.minimum(low + 1, extent - 1), clipped - low, inside)
+
+
+@kernel(RoiAlign, dtypes=REALS, when=reals_only)
+def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
+    """A mean over a grid of interpolated samples is two matrix products; in float64."""
+    images = to_nhwc(real(x, info.at(0)), op.data_layout)
+    check_images(batches, len(images))
+    _, height, width, channels = images.shape
+    found = np.empty((len(regions), op.output_height, op.output_width, channels))
+    for number, (x1, y1, x2, y2) in enumerate(_in_cells(op, real(regions, info.at(1)))):
+        down = _samples(y1, y2, op.output_height, op.height_sampling_ratio, height, half_pixel=op.half_pixel)
+        across = _samples(x1, x2, op.output_width, op.width_sampling_ratio, width, half_pixel=op.half_pixel)
+        image = images[batches[number]]
+        if op.mode is RoiAlignMode.MAX:
+            found[number] = _largest(image, down, across)
+        else:
+            rows = np.tensordot(down.matrix(height), image, axes=1)
+            found[number] = np.matmul(across.matrix(width), rows)
+    return from_nhwc(stored(found, info.output), op.data_layout)
+
+
+def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
+    scale = 1 / np.array([op.width_stride, op.height_stride] * 2, regions.dtype)
+    scaled: Array = regions * scale
+    return scaled
+
+
+def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
+    """The largest of all weighted neighbours of the samples in each bin."""
+    found = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
+    for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
+        for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
+            both = np.multiply.outer(row_weights * down.inside, weights * across.inside)[..., np.newaxis]
+            cells = image[rows[:, :, np.newaxis, np.newaxis], columns] * both
+            found = np.maximum(found, cells.max(axis=(1, 3), initial=-np.inf))
+    return np.where(np.isinf(found), 0, found)
+
+
+@kernel(RoiPooling, dtypes=REALS, when=reals_only)
+def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
+    """Works on stored integers."""
+    images = to_nhwc(x, op.data_layout)
+    check_images(batches, len(images))
+    _, height, width, channels = images.shape
+    shape = (len(regions), op.output_height, op.output_width, channels)
+    found = np.full(shape, info.input.zero_point, x.dtype)
+    for number, (x1, y1, x2, y2) in enumerate(round_half_away(_in_cells(op, real(regions, info.at(1))))):
+        rows, columns = _bins(y1, y2, op.output_height, height), _bins(x1, x2, op.output_width, width)
+        for (i, row), (j, column) in itertools.product(rows, columns):
+            found[number, i, j] = images[batches[number], row, column].max(axis=(0, 1))
+    return from_nhwc(found, op.data_layout)
+
+
+def _bins(start: float, end: float, bins: int, extent: int) -> list[tuple[int, slice]]:
+    """The bins of a region that have cells, by their number; the last cell is included."""
+    step = np.float32(max(end - start + 1, 1)) / np.float32(bins)
+    borders = step * np.arange(bins + 1, dtype=np.float32) + np.float32(start)
+    first = np.clip(np.floor(borders[:-1]), 0, extent).astype(int)
+    behind = np.clip(np.ceil(borders[1:]), 0, extent).astype(int)
+    pairs = enumerate(zip(first.tolist(), behind.tolist(), strict=True))
+    return [(number, slice(*pair)) for number, pair in pairs if pair[0] < pair[1]]
+
+
+@kernel(HeatmapMaxKeypoint, dtypes=REALS, when=reals_only)
+def heatmap_max_keypoint(
+    op: HeatmapMaxKeypoint, heatmaps: Array, boxes: Array, *, info: KernelInfo
+) -> tuple[Array, Array]:
+    """All heatmaps at once, as (N, K, S, S)."""
+    maps = np.moveaxis(to_nhwc(real(heatmaps, info.at(0)), op.data_layout), 3, 1)
+    frames = real(boxes, info.at(1))
+    check_boxes(frames, "boxes")
+    n, k, size, _ = maps.shape
+    row, column = np.divmod(maps.reshape(n, k, size * size).argmax(axis=2), size)
+    tolerance = np.float32(1e-3 if info.input.dtype is DataType.FLOAT16 else 1e-5)
+    delta, scores = _summit(_around(maps, row, column), tolerance)
+    places = (np.stack([column, row], axis=-1).astype(np.float32) + delta + np.float32(0.5)) / np.float32(size)
+    corner, end = frames[:, np.newaxis, :2], frames[:, np.newaxis, 2:]
+    return stored(scores, info.outputs[0]), stored(places * (end - corner) + corner, info.outputs[1])
+
+
+def _around(maps: Array, row: Array, column: Array) -> Array:
+    """The cells around one of each heatmap, (3, 3, N, K), those beyond the border mirrored."""
+    padded = np.pad(maps, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="reflect")
+    n, k = np.ogrid[: maps.shape[0], : maps.shape[1]]
+    return np.stack([[padded[n, k, row + i, column + j] for j in range(3)] for i in range(3)])
+
+
+def _summit(cells: Array, tolerance: np.float32) -> tuple[Array, Array]:
+    """Where the quadratic function through cells (3, 3, ...) has its maximum, (..., 2) as x and y, and its value there.
+
+    The gradient is ``g`` and the matrix of second derivatives ``[[a, b], [b, c]]``; so ``[[a, b], [b, c]] d = -g``.
+    """
+    center = cells[1, 1]
+    gx, gy = (cells[1, 2] - cells[1, 0]) / 2, (cells[2, 1] - cells[0, 1]) / 2
+    a, c = cells[1, 0] - 2 * center + cells[1, 2], cells[0, 1] - 2 * center + cells[2, 1]
+    b = (cells[2, 2] - cells[2, 0] - cells[0, 2] + cells[0, 0]) / 4
+    determinant = a * c - b * b
+    flat = np.abs(determinant) < tolerance + tolerance * (a * c)
+    x, y = np.where(flat, 0, [(b * gy - c * gx) / determinant, (b * gx - a * gy) / determinant])
+    shrink = FARTHEST / np.maximum(np.maximum(np.abs(x), np.abs(y)), FARTHEST)
+    x, y = x * shrink, y * shrink
+    value = center + gx * x + gy * y + ((a * x + b * y) * x + (b * x + c * y) * y) / 2
+    return np.stack([x, y], axis=-1), np.where(flat, center, value)

@@ -1,0 +1,342 @@
+"""Operators on boxes: deciding which of those that a network proposes are objects.
+
+A box is four numbers, (x1, y1, x2, y2) unless it is said otherwise. How much two boxes overlap is their intersection
+divided by their union. Non-maximum suppression takes the box of the best score, drops those that overlap it too much,
+and goes on so with what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from interposer.ops.extents import extent_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import UNKNOWN, DataLayout, DataType, TensorInfo, differ
+
+__all__ = [
+    "AxisAlignedBboxTransform",
+    "BoxWithNmsLimit",
+    "DetectionPostProcess",
+    "DetectionRules",
+    "GenerateProposals",
+    "NmsKernel",
+    "NonMaxSuppression",
+]
+
+_IMAGES: Final = (DataLayout.NCHW, DataLayout.NHWC)
+_INT32: Final = (DataType.INT32,)
+
+
+class NmsKernel(Enum):
+    """By what the score of a box is multiplied for every better box that was taken, given how much they overlap."""
+
+    HARD = 0
+    """1 below the threshold, else 0."""
+    LINEAR = 1
+    """1 below the threshold, else 1 - overlap."""
+    GAUSSIAN = 2
+    """exp(-overlap**2 / sigma)."""
+
+
+class DetectionRules(Enum):
+    """What the two originals of `DetectionPostProcess` do differently."""
+
+    TFLITE = "tflite"
+    """A score at its threshold counts, an overlap at its threshold suppresses nothing, every box has
+    ``max_classes_per_detection`` rows, and the boxes are counted."""
+    NNAPI = "nnapi"
+    """A score at its threshold does not count, an overlap at its threshold suppresses, a box has no more rows than
+    there are classes, and the rows are counted."""
+
+
+def _box_faults(info: TensorInfo, name: str) -> Iterator[str]:
+    if differ(info.shape[1], 4):
+        yield f"{name} has shape {info.shape}; expected 4 numbers for each"
+
+
+def _classes_of_boxes_faults(info: TensorInfo, name: str) -> Iterator[str]:
+    if info.shape[1] % 4 or info.shape[1] == 0:
+        yield f"{name} has shape {info.shape}; expected 4 numbers for each class"
+
+
+def _image_faults(image_info: TensorInfo) -> Iterator[str]:
+    if differ(image_info.shape[1], 2):
+        yield f"image_info has shape {image_info.shape}; expected height and width for each image"
+
+
+def _pairs(boxes: TensorInfo | None, times: int = 1) -> int:
+    """The operations of comparing every box with every other one."""
+    count = int(boxes.num_elements) // 4 if boxes is not None else 0
+    return 16 * times * count * count
+
+
+@op
+class DetectionPostProcess(Op):
+    """Decode boxes relative to anchors, and keep the best of those that do not overlap too much.
+
+    A box (ymin, xmin, ymax, xmax) has its center at ``encoding / scale * anchor size + anchor center`` and the size
+    ``exp(encoding / scale) * anchor size``. Regular suppression treats every class by itself and keeps the
+    ``max_detections`` best results of all. Fast suppression takes every box by its best class, keeps
+    ``max_detections`` boxes, and gives each with its ``max_classes_per_detection`` best classes, a row for each. The
+    rows that are left over are 0. A box that was dropped drops no others.
+
+    Shapes:
+        box_encodings: (B, N, E), of which the first 4 are (y, x, h, w)
+        scores: (B, N, C), with C = num_classes, or num_classes + 1 where class 0 is the background
+        anchors: (N, 4), (y center, x center, h, w)
+        boxes: (B, D, 4), where D = max_detections * max_classes_per_detection
+        classes: (B, D)
+        box_scores: (B, D)
+        num_detections: (B,)
+
+    Source:
+        TFLite custom operator TFLite_Detection_PostProcess; NNAPI DETECTION_POSTPROCESSING (which gives scores first);
+        Arm NN DetectionPostProcessDescriptor.
+    """
+
+    box_encodings = operand(rank=3)
+    scores = operand(rank=3)
+    anchors = operand(rank=2)
+    boxes = result(rank=3)
+    classes = result(rank=2)
+    box_scores = result(rank=2)
+    num_detections = result(rank=1)
+
+    max_detections: int = attribute(ge=1, doc="The most boxes that are kept.")
+    num_classes: int = attribute(ge=1, doc="How many classes there are, without the background.")
+    max_classes_per_detection: int = attribute(default=1, ge=1, doc="Classes of each box that fast suppression gives.")
+    detections_per_class: int = attribute(default=1, ge=1, doc="The most boxes that regular suppression keeps of each.")
+    nms_score_threshold: float = attribute(default=0.0, doc="Scores below this one do not count.")
+    nms_iou_threshold: float = attribute(default=0.5, ge=0, doc="An overlap beyond this one suppresses.")
+    use_regular_nms: bool = attribute(default=False, doc="Suppress in every class by itself.")
+    scale_x: float = attribute(default=1.0, gt=0, doc="By what the encoded x of a center is divided.")
+    scale_y: float = attribute(default=1.0, gt=0, doc="By what the encoded y of a center is divided.")
+    scale_w: float = attribute(default=1.0, gt=0, doc="By what the encoded width is divided.")
+    scale_h: float = attribute(default=1.0, gt=0, doc="By what the encoded height is divided.")
+    rules: DetectionRules = attribute(default=DetectionRules.TFLITE, doc="Whose rules for what is on the border.")
+    background_in_classes: bool = attribute(default=False, doc="Number the classes from 1, the background being 0.")
+    label_dtype: DataType = attribute(
+        default=DataType.FLOAT32, choices=(DataType.FLOAT32, DataType.INT32), doc="The type of classes and counts."
+    )
+
+    def check(self, box_encodings: TensorInfo, scores: TensorInfo, anchors: TensorInfo) -> Iterator[str]:
+        infos = {"box_encodings": box_encodings, "scores": scores, "anchors": anchors}
+        yield from extent_faults(infos, {"box_encodings": "BNE", "scores": "BNC", "anchors": "NA"})
+        if box_encodings.shape[2] < 4 and differ(box_encodings.shape[2], 4):
+            yield f"box_encodings has shape {box_encodings.shape}; expected at least 4 numbers for each box"
+        yield from _box_faults(anchors, "anchors")
+        if differ(scores.shape[2], self.num_classes) and differ(scores.shape[2], self.num_classes + 1):
+            allowed = f"num_classes = {self.num_classes}, or one more with the background"
+            yield f"scores has {scores.shape[2]} classes; expected {allowed}"
+
+    def infer(self, box_encodings: TensorInfo, scores: TensorInfo, anchors: TensorInfo) -> tuple[TensorInfo, ...]:
+        batch, rows = box_encodings.shape[0], self.max_detections * self.max_classes_per_detection
+        real = box_encodings.dtype if box_encodings.dtype.is_float else DataType.FLOAT32
+        return (
+            TensorInfo((batch, rows, 4), real),
+            TensorInfo((batch, rows), self.label_dtype),
+            TensorInfo((batch, rows), real),
+            TensorInfo((batch,), self.label_dtype),
+        )
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _pairs(inputs[2], self.num_classes if self.use_regular_nms else 1)
+
+
+@op
+class NonMaxSuppression(Op):
+    """Pick the best boxes of every class of every image, by their number, dropping those that overlap a better one.
+
+    Boxes are (y1, x1, y2, x2), any two opposite corners, or with ``center_point_box`` (x center, y center, width,
+    height).
+
+    Shapes:
+        boxes: (B, N, 4)
+        scores: (B, C, N)
+        selected_indices: (K, 3), each (image, class, box); grouped by image and class, best boxes first
+
+    Source:
+        ONNX NonMaxSuppression-11.
+    """
+
+    boxes = operand(rank=3)
+    scores = operand(rank=3, same_dtype_as="boxes")
+    selected_indices = result(rank=2, dtypes=[DataType.INT64], dynamic=True)
+
+    max_output_boxes_per_class: int = attribute(default=0, ge=0, doc="The most boxes of each class; 0 is none.")
+    iou_threshold: float = attribute(default=0.0, ge=0, le=1, doc="A box that overlaps a better one more is dropped.")
+    score_threshold: float | None = attribute(default=None, doc="Only boxes of a higher score count; None is all.")
+    center_point_box: bool = attribute(default=False, doc="Boxes are given by center and size.")
+
+    def check(self, boxes: TensorInfo, scores: TensorInfo) -> Iterator[str]:
+        yield from extent_faults({"boxes": boxes, "scores": scores}, {"boxes": "BNA", "scores": "BCN"})
+        if differ(boxes.shape[2], 4):
+            yield f"boxes has shape {boxes.shape}; expected 4 numbers for each"
+
+    def infer(self, boxes: TensorInfo, scores: TensorInfo) -> TensorInfo:
+        return TensorInfo((0 if self.max_output_boxes_per_class == 0 else UNKNOWN, 3), DataType.INT64)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        scores = inputs[1]
+        assert scores is not None
+        return 16 * int(scores.num_elements) * scores.shape[2]
+
+
+@op
+class BoxWithNmsLimit(Op):
+    """Keep the best boxes of every class but class 0 (the background) by soft or hard non-maximum suppression.
+
+    In every image by itself, every class by itself: of the boxes whose score is above ``score_threshold``, the best
+    one is taken, and those of the others are multiplied as ``nms_kernel`` says; a box whose score falls below
+    ``nms_score_threshold`` so is dropped. The ``max_detections`` best results of an image stay, in the order of their
+    classes, then of their scores.
+
+    Shapes:
+        scores: (N, C)
+        boxes: (N, C * 4)
+        batches: (N,), the image that each box belongs to; those of one image stand together
+        box_scores: (K,)
+        kept_boxes: (K, 4)
+        classes: (K,)
+        kept_batches: (K,)
+
+    Source:
+        NNAPI BOX_WITH_NMS_LIMIT.
+    """
+
+    scores = operand(rank=2)
+    boxes = operand(rank=2)
+    batches = operand(rank=1, dtypes=_INT32)
+    box_scores = result(rank=1, dtype_of="scores", dynamic=True)
+    kept_boxes = result(rank=2, dtype_of="boxes", dynamic=True)
+    classes = result(rank=1, dtypes=_INT32, dynamic=True)
+    kept_batches = result(rank=1, dtypes=_INT32, dynamic=True)
+
+    score_threshold: float = attribute(default=0.0, doc="Only boxes of a higher score count.")
+    max_detections: int = attribute(default=-1, doc="The most results of each image; a negative number sets no bound.")
+    nms_kernel: NmsKernel = attribute(default=NmsKernel.HARD, doc="How an overlap lowers the score of the worse box.")
+    iou_threshold: float = attribute(default=0.5, doc="The overlap from which on it does so, unless GAUSSIAN.")
+    sigma: float = attribute(default=1.0, gt=0, doc="The width of the Gaussian kernel.")
+    nms_score_threshold: float = attribute(default=0.0, doc="A box whose score was lowered below this is dropped.")
+
+    def check(self, scores: TensorInfo, boxes: TensorInfo, batches: TensorInfo) -> Iterator[str]:
+        infos = {"scores": scores, "boxes": boxes, "batches": batches}
+        yield from extent_faults(infos, {"scores": "NC", "boxes": "NA", "batches": "N"})
+        if scores.shape[1] < 2:
+            yield f"scores has {scores.shape[1]} classes; expected the background and at least one more"
+        if differ(boxes.shape[1], scores.shape[1] * 4):
+            yield f"boxes has shape {boxes.shape}; expected 4 numbers for each of {scores.shape[1]} classes"
+
+    def infer(self, scores: TensorInfo, boxes: TensorInfo, batches: TensorInfo) -> tuple[TensorInfo, ...]:
+        labels = TensorInfo((UNKNOWN,), DataType.INT32)
+        return scores.with_shape((UNKNOWN,)), boxes.with_shape((UNKNOWN, 4)), labels, labels
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        scores = inputs[0]
+        assert scores is not None
+        return 16 * int(scores.num_elements) * scores.shape[0]
+
+
+@op
+class AxisAlignedBboxTransform(Op):
+    """Move and stretch boxes, in another way for each class, and clip them to their image.
+
+    Deltas are (dx, dy, dw, dh): the center moves by ``dx * width`` and ``dy * height``, and the size is multiplied by
+    ``exp(dw)`` and ``exp(dh)``.
+
+    Shapes:
+        boxes: (N, 4)
+        deltas: (N, C * 4)
+        batches: (N,), the image that each box belongs to
+        image_info: (B, 2), height and width of each image
+        output: (N, C * 4)
+
+    Source:
+        NNAPI AXIS_ALIGNED_BBOX_TRANSFORM.
+    """
+
+    boxes = operand(rank=2)
+    deltas = operand(rank=2)
+    batches = operand(rank=1, dtypes=_INT32)
+    image_info = operand(rank=2)
+    output = result(rank=2, dtype_of="boxes")
+
+    def check(
+        self, boxes: TensorInfo, deltas: TensorInfo, batches: TensorInfo, image_info: TensorInfo
+    ) -> Iterator[str]:
+        infos = {"boxes": boxes, "deltas": deltas, "batches": batches}
+        yield from extent_faults(infos, {"boxes": "NA", "deltas": "ND", "batches": "N"})
+        yield from _box_faults(boxes, "boxes")
+        yield from _classes_of_boxes_faults(deltas, "deltas")
+        yield from _image_faults(image_info)
+
+    def infer(self, boxes: TensorInfo, deltas: TensorInfo, batches: TensorInfo, image_info: TensorInfo) -> TensorInfo:
+        return boxes.with_shape(deltas.shape)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return 8 * int(outputs[0].num_elements)
+
+
+@op
+class GenerateProposals(Op):
+    """Lay anchors over an image, transform them by what a network says, and keep the best that do not overlap too much.
+
+    An anchor lies at every cell of the network's result, moved by the cell's place times the strides; it is transformed
+    as by `AxisAlignedBboxTransform`. Of the ``pre_nms_max`` best, those count that are larger than ``min_size`` in both
+    directions and have their center in the image.
+
+    Shapes (NHWC; NCHW in brackets):
+        scores: (B, H, W, A) [(B, A, H, W)]
+        deltas: (B, H, W, A * 4) [(B, A * 4, H, W)]
+        anchors: (A, 4)
+        image_info: (B, 2), height and width of each image
+        box_scores: (K,)
+        boxes: (K, 4)
+        batches: (K,), the image that each box belongs to
+
+    Source:
+        NNAPI GENERATE_PROPOSALS.
+    """
+
+    scores = operand(rank=4)
+    deltas = operand(rank=4)
+    anchors = operand(rank=2)
+    image_info = operand(rank=2)
+    box_scores = result(rank=1, dtype_of="scores", dynamic=True)
+    boxes = result(rank=2, dtype_of="image_info", dynamic=True)
+    batches = result(rank=1, dtypes=_INT32, dynamic=True)
+
+    height_stride: float = attribute(default=1.0, gt=0, doc="Rows of the image for each row of the result.")
+    width_stride: float = attribute(default=1.0, gt=0, doc="Columns of the image for each column of the result.")
+    pre_nms_max: int = attribute(default=-1, doc="The most boxes that are looked at; 0 and less set no bound.")
+    post_nms_max: int = attribute(default=-1, doc="The most boxes of each image that are kept; 0 and less: no bound.")
+    iou_threshold: float = attribute(default=0.5, doc="The overlap from which on the worse box is dropped.")
+    min_size: float = attribute(default=0.0, doc="The size that a box must exceed in both directions.")
+    data_layout: DataLayout = attribute(
+        default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the axes of scores and deltas."
+    )
+
+    def check(
+        self, scores: TensorInfo, deltas: TensorInfo, anchors: TensorInfo, image_info: TensorInfo
+    ) -> Iterator[str]:
+        infos = {"scores": scores, "deltas": deltas, "anchors": anchors, "image_info": image_info}
+        words = {"scores": "BHWA", "deltas": "BHWD"}
+        if self.data_layout is DataLayout.NCHW:
+            words = {"scores": "BAHW", "deltas": "BDHW"}
+        yield from extent_faults(infos, words | {"anchors": "AE", "image_info": "BI"})
+        yield from _box_faults(anchors, "anchors")
+        yield from _image_faults(image_info)
+        c = self.data_layout.axes().channels
+        if differ(deltas.shape[c], scores.shape[c] * 4):
+            yield f"deltas has shape {deltas.shape}; expected 4 numbers for each of {scores.shape[c]} anchors"
+
+    def infer(
+        self, scores: TensorInfo, deltas: TensorInfo, anchors: TensorInfo, image_info: TensorInfo
+    ) -> tuple[TensorInfo, ...]:
+        batches = TensorInfo((UNKNOWN,), DataType.INT32)
+        return scores.with_shape((UNKNOWN,)), image_info.with_shape((UNKNOWN, 4)), batches
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _pairs(inputs[1])

@@ -1,0 +1,162 @@
+"""Samples of the operators on boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ops import (
+    AxisAlignedBboxTransform,
+    BoxWithNmsLimit,
+    DetectionPostProcess,
+    DetectionRules,
+    GenerateProposals,
+    NmsKernel,
+    NonMaxSuppression,
+)
+from interposer.testing.sample import Given, Sample, of, samples
+from interposer.types import Array, DataLayout, DataType, Quantization, TensorInfo
+
+__all__ = ["EIGHTHS", "boxes_in", "coded"]
+
+FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
+CODES: Final = {
+    DataType.UINT8: (Quantization(1 / 256), Quantization(1 / 64, 128)),
+    DataType.INT8: (Quantization(1 / 256, -128), Quantization(1 / 64, 0)),
+}
+"""The types of quantized scores and deltas, with scales for both."""
+EIGHTHS: Final = Quantization(0.125)
+"""How NNAPI quantizes places in an image."""
+
+
+def boxes_in(generator: np.random.Generator, count: int, extent: float = 30.0) -> Array:
+    """Boxes of some size in an image, their corners on whole eighths."""
+    corner, size = generator.uniform(0, extent * 2 / 3, (count, 2)), generator.uniform(2, extent / 3, (count, 2))
+    boxes: Array = np.round(np.concatenate([corner, corner + size], axis=1) * 8) / 8
+    return boxes
+
+
+def coded(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
+    """Real numbers as an operand of a type, rounded as that needs."""
+    if quantization is None:
+        return of(values, dtype)
+    info = np.iinfo(dtype.numpy)
+    codes = np.clip(np.rint(values / quantization.scale) + quantization.zero_point, info.min, info.max)
+    return Given(TensorInfo(values.shape, dtype, quantization), codes.astype(dtype.numpy))
+
+
+@samples(DetectionPostProcess)
+def detections() -> Iterator[Sample]:
+    """Fast and regular, by both rules, with and without background, from floats and codes."""
+    generator = np.random.default_rng(1)
+    encodings, anchors = generator.normal(0, 1, (2, 12, 5)), generator.uniform(0.2, 1.0, (12, 4))
+    scores = generator.permutation(2 * 12 * 4).reshape(2, 12, 4) / 96
+    for rules in DetectionRules:
+        for name, options in _kinds().items():
+            op = DetectionPostProcess(5, **options, nms_iou_threshold=0.4, rules=rules, scale_x=10.0, scale_h=5.0)
+            title = f"{name}-{rules.name.lower()}"
+            for dtype in FLOATS[:2]:
+                yield Sample(op, [of(x, dtype) for x in (encodings, scores, anchors)], name=f"{title}-{dtype}")
+            for dtype, (of_scores, of_deltas) in CODES.items():
+                operands = [coded(encodings, dtype, of_deltas), coded(scores, dtype, of_scores)]
+                yield Sample(op, [*operands, coded(anchors, dtype, of_deltas)], name=f"{title}-{dtype}")
+
+
+def _kinds() -> dict[str, dict[str, Any]]:
+    labels = {"label_dtype": DataType.INT32, "background_in_classes": True}
+    return {
+        "fast": {"num_classes": 3, "max_classes_per_detection": 2},
+        "fast-without-background": {"num_classes": 4, "max_classes_per_detection": 6},
+        "regular": {"num_classes": 3, "use_regular_nms": True, "detections_per_class": 3, "nms_score_threshold": 0.3},
+        "labels": {"num_classes": 3, **labels},
+    }
+
+
+@samples(NonMaxSuppression)
+def suppression() -> Iterator[Sample]:
+    """Corners and centers, with each threshold, for some classes of some images."""
+    generator = np.random.default_rng(2)
+    boxes = boxes_in(generator, 2 * 10).reshape(2, 10, 4)
+    scores = generator.permutation(2 * 3 * 10).reshape(2, 3, 10) / 64
+    kinds: dict[str, dict[str, Any]] = {
+        "nothing": {},
+        "some": {"max_output_boxes_per_class": 3, "iou_threshold": 0.2},
+        "all": {"max_output_boxes_per_class": 20, "iou_threshold": 1.0},
+        "scores": {"max_output_boxes_per_class": 20, "iou_threshold": 0.3, "score_threshold": 0.5},
+        "centers": {"max_output_boxes_per_class": 5, "iou_threshold": 0.3, "center_point_box": True},
+    }
+    for name, options in kinds.items():
+        for dtype in FLOATS:
+            yield Sample(NonMaxSuppression(**options), [of(boxes, dtype), of(scores, dtype)], name=f"{name}-{dtype}")
+
+
+@samples(NonMaxSuppression)
+def worked_suppression() -> Iterator[Sample]:
+    """Two stacks of boxes and one by itself, of which the best of each is selected."""
+    boxes = of([[[0, y, 1, y + 1] for y in (0, 0.1, -0.1, 10, 10.1, 100)]])
+    scores = of([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]])
+    expected = np.array([[0, 0, 3], [0, 0, 0], [0, 0, 5]])
+    op = NonMaxSuppression(max_output_boxes_per_class=3, iou_threshold=0.5)
+    yield Sample(op, [boxes, scores], name="worked", expected=[expected])
+
+
+@samples(BoxWithNmsLimit)
+def limits() -> Iterator[Sample]:
+    """Every kernel, with limits and without, for boxes of two images."""
+    generator = np.random.default_rng(3)
+    boxes = boxes_in(generator, 12 * 3, 20.0).reshape(12, 12)
+    scores = (generator.permutation(12 * 3).reshape(12, 3) + 1) / 40
+    for kernel in NmsKernel:
+        for limit in (-1, 4):
+            op = BoxWithNmsLimit(0.1, limit, kernel, iou_threshold=0.3, sigma=0.5, nms_score_threshold=0.05)
+            yield from _of_all_types(op, f"{kernel.name.lower()}-{limit}", scores, boxes)
+    nothing = BoxWithNmsLimit(score_threshold=2.0)
+    yield from _of_all_types(nothing, "nothing", scores, boxes)
+
+
+def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -> Iterator[Sample]:
+    batches = of([0] * 7 + [3] * 5, DataType.INT32)
+    for dtype in FLOATS:
+        yield Sample(op, [of(scores, dtype), of(boxes, dtype), batches], name=f"{name}-{dtype}")
+    for dtype, (q, _) in CODES.items():
+        operands = [coded(scores, dtype, q), coded(boxes, DataType.UINT16, EIGHTHS), batches]
+        yield Sample(op, operands, name=f"{name}-{dtype}")
+
+
+@samples(AxisAlignedBboxTransform)
+def transforms() -> Iterator[Sample]:
+    """Boxes of two images, for three classes; some leave their image."""
+    generator = np.random.default_rng(4)
+    boxes, deltas = boxes_in(generator, 6), generator.normal(0, 0.5, (6, 12))
+    batches, sizes = of([0, 1, 1, 0, 0, 1], DataType.INT32), np.array([[20.0, 30], [32, 16]])
+    op = AxisAlignedBboxTransform()
+    for dtype in FLOATS:
+        yield Sample(op, [of(boxes, dtype), of(deltas, dtype), batches, of(sizes, dtype)], name=str(dtype))
+    for dtype, (_, q) in CODES.items():
+        places = [coded(x, DataType.UINT16, EIGHTHS) for x in (boxes, sizes)]
+        yield Sample(op, [places[0], coded(deltas, dtype, q), batches, places[1]], name=str(dtype))
+
+
+@samples(GenerateProposals)
+def proposals() -> Iterator[Sample]:
+    """Both layouts, with limits before and after suppression."""
+    generator = np.random.default_rng(5)
+    scores, deltas = generator.permutation(2 * 24).reshape(2, 3, 4, 2) / 48, generator.normal(0, 0.3, (2, 3, 4, 8))
+    anchors, sizes = np.array([[-4.0, -4, 4, 4], [-2, -6, 2, 6]]), np.array([[24.0, 32], [20, 28]])
+    for pre, post in ((-1, -1), (10, 3)):
+        for layout in (DataLayout.NHWC, DataLayout.NCHW):
+            op = GenerateProposals(8.0, 8.0, pre, post, iou_threshold=0.2, min_size=1.0, data_layout=layout)
+            arrays = [x if layout is DataLayout.NHWC else np.moveaxis(x, 3, 1) for x in (scores, deltas)]
+            yield from _proposed(op, f"{pre}-{post}-{layout}", [*arrays, anchors, sizes])
+
+
+def _proposed(op: GenerateProposals, name: str, arrays: Sequence[Array]) -> Iterator[Sample]:
+    for dtype in FLOATS:
+        yield Sample(op, [of(x, dtype) for x in arrays], name=f"{name}-{dtype}")
+    scores, deltas, anchors, sizes = arrays
+    for dtype, (of_scores, of_deltas) in CODES.items():
+        operands = [coded(scores, dtype, of_scores), coded(deltas, dtype, of_deltas)]
+        operands += [coded(anchors, DataType.INT16, EIGHTHS), coded(sizes, DataType.UINT16, EIGHTHS)]
+        yield Sample(op, operands, name=f"{name}-{dtype}")

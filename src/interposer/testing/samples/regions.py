@@ -1,0 +1,84 @@
+"""Samples of the operators on regions of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ops import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
+from interposer.testing.sample import Given, Sample, given, of, samples
+from interposer.testing.samples.detection import EIGHTHS, boxes_in, coded
+from interposer.types import DataLayout, DataType, Quantization
+
+__all__: list[str] = []
+
+FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
+CODES: Final = {DataType.UINT8: Quantization(1 / 32, 128), DataType.INT8: Quantization(1 / 32, -3)}
+SHAPES: Final = {DataLayout.NHWC: (2, 7, 8, 3), DataLayout.NCHW: (2, 3, 7, 8)}
+
+
+def _regions(dtype: DataType) -> list[Given]:
+    """Regions of images of 14 by 16, which have a cell for every two steps; one has no extent."""
+    boxes = boxes_in(np.random.default_rng(1), 5, 14.0)
+    boxes[4] = [6, 6, 6, 6]
+    places = of(boxes, dtype) if dtype.is_float else coded(boxes, DataType.UINT16, EIGHTHS)
+    return [places, of([0, 0, 1, 1, 0], DataType.INT32)]
+
+
+@samples(RoiAlign)
+def roi_align() -> Iterator[Sample]:
+    """Grids of samples that are given and that follow from the region, means and maxima, both kinds of cells."""
+    for layout, shape in SHAPES.items():
+        for ratio in (0, 2):
+            for mode in RoiAlignMode:
+                for half in (False, True):
+                    op = RoiAlign(3, 2, 2.0, 2.0, layout, ratio, ratio, mode, half)
+                    title = f"{layout}-{ratio}-{mode.name.lower()}-{'half' if half else 'whole'}"
+                    for dtype in FLOATS:
+                        yield Sample(op, [given(shape, dtype), *_regions(dtype)], name=f"{title}-{dtype}")
+                    for dtype, q in CODES.items():
+                        yield Sample(op, [given(shape, dtype, q), *_regions(dtype)], name=f"{title}-{dtype}")
+
+
+@samples(RoiPooling)
+def roi_pooling() -> Iterator[Sample]:
+    """Bins that share cells, and bins of several."""
+    for layout, shape in SHAPES.items():
+        for bins in (1, 3):
+            op = RoiPooling(bins, 2, 2.0, 2.0, layout)
+            for dtype in FLOATS:
+                yield Sample(op, [given(shape, dtype), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
+            for dtype, q in CODES.items():
+                yield Sample(op, [given(shape, dtype, q), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
+
+
+@samples(RoiAlign, RoiPooling)
+def worked() -> Iterator[Sample]:
+    """A region of four cells: their mean, and the largest of those that it touches."""
+    operands = [of(np.arange(16.0).reshape(1, 1, 4, 4)), of([[0, 0, 2, 2]]), of([0], DataType.INT32)]
+    for op, value in ((RoiAlign(1, 1), 5), (RoiPooling(1, 1), 10)):
+        yield Sample(op, operands, name="worked", expected=[np.full((1, 1, 1, 1), value, np.float32)])
+
+
+@samples(HeatmapMaxKeypoint)
+def keypoints() -> Iterator[Sample]:
+    """Heatmaps drawn at random, and one whose maximum is known."""
+    boxes = boxes_in(np.random.default_rng(2), 3)
+    for layout, shape in ((DataLayout.NHWC, (3, 5, 5, 2)), (DataLayout.NCHW, (3, 2, 5, 5))):
+        op = HeatmapMaxKeypoint(layout)
+        for dtype in FLOATS:
+            yield Sample(op, [given(shape, dtype), of(boxes, dtype)], name=f"{layout}-{dtype}")
+        for dtype, q in CODES.items():
+            operands = [given(shape, dtype, q), coded(boxes, DataType.UINT16, EIGHTHS)]
+            yield Sample(op, operands, name=f"{layout}-{dtype}")
+
+
+@samples(HeatmapMaxKeypoint)
+def worked_keypoint() -> Iterator[Sample]:
+    """Three less the squared distance from (1.25, 1.5), in a frame of 8 by 4."""
+    x, y = np.meshgrid(np.arange(4.0), np.arange(4.0))
+    heatmap = of((3 - (x - 1.25) ** 2 - (y - 1.5) ** 2).reshape(1, 1, 4, 4))
+    expected = [np.array([[3]], np.float32), np.array([[[3.5, 2]]], np.float32)]
+    yield Sample(HeatmapMaxKeypoint(), [heatmap, of([[0, 0, 8, 4]])], name="worked", expected=expected)
