@@ -171,8 +171,27 @@ def test_what_the_integers_cannot_compute_is_refused(op, change, reason):
 
 def test_results_are_quantized_like_the_states():
     op = layer()
-    with pytest.raises(InvalidArgumentError, match=r"output 2 is .*; takes q\(0\.015625, 5\), as of the state"):
+    with pytest.raises(InvalidArgumentError) as caught:
         run(op, tensors(op), {"output": Quantization(0.5)})
+    assert str(caught.value) == (
+        "QLstm: output 2 is int8[2, 5] q(0.5, 0); takes one quantized like output_state_in, "
+        "which is int8[2, 5] q(0.015625, 5)"
+    )
+
+
+@pytest.mark.parametrize("absent", [{"output_state_in"}, {"cell_state_in"}, {"output_state_in", "cell_state_in"}])
+def test_a_sequence_of_integers_without_states_is_computed_in_real_numbers(absent):
+    made = tensors(layer(True))
+    x = made["input"][0][:, np.newaxis]
+    zeros = {name: (np.full_like(made[name][0], made[name][1].zero_point), made[name][1]) for name in absent}
+    op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH)
+    given = made | {"input": (x, DATA)}
+    results = {"output_state_out": DATA, "cell_state_out": Quantization(0.05), "output": DATA}
+    without = run(op, {name: value for name, value in given.items() if name not in absent}, results)
+    expected = run(Lstm(activation_func=FusedActivation.TANH), {
+        name: (array, None) for name, array in real(made | zeros).items()
+    })  # fmt: skip
+    np.testing.assert_allclose((without["output"][:, 0] - 5.0) / 64, expected["output"], atol=0.01)
 
 
 # --- QuantizedLstm ----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def exponent(info: TensorInfo) -> int | None:
 
 def exact_product(x: Array, weights: Array) -> Ints:
     """The sums of products of rows; they have few enough bits for float64 to be exact."""
-    return np.asarray(x.astype(np.float64) @ weights.astype(np.float64).T).astype(np.int64)
+    return np.asarray(x.astype(np.float64) @ weights.astype(np.float64, copy=False).T).astype(np.int64)
 
 
 class _Product(NamedTuple):
@@ -130,7 +130,7 @@ def _gate(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, name: str) 
 
     def product(source: str, weights: str, bias: Array | int) -> _Product:
         factor = quantize_multiplier(tensors.scale(weights) * tensors.scale(source) / scale)
-        return _Product(tensors[weights], factor, tensors.at(source).zero_point, bias)
+        return _Product(tensors[weights].astype(np.float64), factor, tensors.at(source).zero_point, bias)
 
     return _Gate(
         product("input", f"input_to_{name}_weights", 0 if op.layer_norm_enabled else bias),
@@ -221,7 +221,7 @@ def _finish(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, clip: flo
     if not op.projection_enabled:
         return hidden
     bias = tensors["projection_bias"].astype(np.int64) if tensors.has("projection_bias") else 0
-    weights = tensors["projection_weights"]
+    weights = tensors["projection_weights"].astype(np.float64)
     projected_factor = quantize_multiplier(tensors.scale("projection_weights") * scale / _scale(state))
     product = _Product(weights, projected_factor, zero_point, bias)
     bound = _bound(clip, _scale(state), 127)
@@ -284,9 +284,11 @@ def _intermediate_scales(op: QLstm | UnidirectionalSequenceLstm, info: KernelInf
 def _same_outputs(op: object, info: KernelInfo) -> str | None:
     """The outputs must be stored like the output state that goes in, the cell state that comes out like the other."""
     for index, tensor in enumerate(info.outputs):
-        state = info.at(2 if tensor.dtype is DataType.INT16 else 1)
-        if tensor.quantization != state.quantization:
-            return f"output {index} is {tensor}; takes {state.quantization}, as of the state that goes in"
+        name = "cell_state_in" if tensor.dtype is DataType.INT16 else "output_state_in"
+        state = info.get(name)
+        if state is None or tensor.quantization != state.quantization:
+            wanted = f"{name}, which is {'absent' if state is None else state}"
+            return f"output {index} is {tensor}; takes one quantized like {wanted}"
     return None
 
 
