@@ -340,3 +340,40 @@ def test_a_border_is_mirrored_in_two_ways():
 def test_rows_of_the_second_tensor_are_looked_up():
     document = one_operation("EMBEDDING_LOOKUP", [tensor([2], "TENSOR_INT32"), tensor([3, 1])], [tensor([2, 1])])
     np.testing.assert_array_equal(compute(document, [2, 0], [5, 6, 7]), [[[7], [5]]])
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+FILTER, BIAS = tensor([2, 2, 3, 4], value=counting(2, 2, 3, 4) / 50), tensor([2], value=[0.5, -0.5])
+DEPTHWISE, GROUPED = tensor([1, 2, 3, 8], value=counting(48) / 50), tensor([2, 2, 3, 2], value=counting(24) / 50)
+STEPS = [SAME, scalar(2), scalar(1)]
+BOXES = [tensor([2, 4], value=[0, 0, 4, 3, 1, 1, 5, 3]), tensor([2], "TENSOR_INT32", value=[1, 0])]
+BINS = [*BOXES, scalar(2), scalar(3), scalar(1.0), scalar(1.0)]
+
+LAYOUTS: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = [
+    ("CONV_2D", [FILTER, BIAS, *STEPS, NO_ACTIVATION], []),
+    ("DEPTHWISE_CONV_2D", [DEPTHWISE, tensor([8], value=counting(8)), *STEPS, scalar(2), NO_ACTIVATION], []),
+    ("GROUPED_CONV_2D", [GROUPED, BIAS, *STEPS, scalar(2), NO_ACTIVATION], []),
+    ("TRANSPOSE_CONV_2D", [FILTER, BIAS, *[scalar(1)] * 4, scalar(2), scalar(2), NO_ACTIVATION], []),
+    ("AVERAGE_POOL_2D", [*STEPS, scalar(3), scalar(2), NO_ACTIVATION], []),
+    ("MAX_POOL_2D", [*[scalar(1)] * 4, *[scalar(2)] * 4, NO_ACTIVATION], []),
+    ("L2_POOL_2D", [*STEPS, scalar(3), scalar(2), NO_ACTIVATION], []),
+    ("RESIZE_BILINEAR", [scalar(9), scalar(3)], [scalar(False), scalar(True)]),
+    ("RESIZE_NEAREST_NEIGHBOR", [scalar(1.5), scalar(0.5)], []),
+    ("DEPTH_TO_SPACE", [scalar(2)], []),
+    ("SPACE_TO_DEPTH", [scalar(2)], []),
+    ("BATCH_TO_SPACE_ND", [ints(1, 2)], []),
+    ("SPACE_TO_BATCH_ND", [ints(3, 2), tensor([2, 2], "TENSOR_INT32", value=[1, 1, 0, 2])], []),
+    ("INSTANCE_NORMALIZATION", [scalar(2.0), scalar(1.0), scalar(0.1)], []),
+    ("ROI_ALIGN", [*BINS, scalar(2), scalar(0)], []),
+    ("ROI_POOLING", BINS, []),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "behind"), LAYOUTS, ids=[name for name, *_ in LAYOUTS])
+def test_an_image_gives_the_same_in_both_layouts(name, before, behind):
+    image = np.sin(counting(2, 4, 6, 4))
+    last, first = [tensor([2, 4, 6, 4]), *before, NHWC, *behind], [tensor([2, 4, 4, 6]), *before, NCHW, *behind]
+    [expected] = compute(one_operation(name, last, [tensor([])]), image)
+    [found] = compute(one_operation(name, first, [tensor([])]), image.transpose(0, 3, 1, 2))
+    np.testing.assert_allclose(found.transpose(0, 2, 3, 1), expected, rtol=1e-6)

@@ -4,6 +4,7 @@ from interposer.frontends.nnapi import (  # noqa: F401
     activation,
     blocks,
     convolution,
+    detection,
     elementwise,
     gather,
     matmul,
@@ -13,6 +14,7 @@ from interposer.frontends.nnapi import (  # noqa: F401
     rearrange,
     recurrent,
     reduction,
+    regions,
     reshape,
     resize,
 )

@@ -1,0 +1,84 @@
+"""Operators on boxes, (x1, y1, x2, y2) unless it is said otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.frontends.nnapi.windows import positive
+from interposer.ir.graph import Value
+from interposer.ops.detection import (
+    AxisAlignedBboxTransform,
+    BoxWithNmsLimit,
+    DetectionPostProcess,
+    DetectionRules,
+    GenerateProposals,
+    NmsKernel,
+)
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_KERNELS: Final = {member.value: member for member in NmsKernel}
+
+
+@operator("AXIS_ALIGNED_BBOX_TRANSFORM", inputs=4)
+def transform(node: Node) -> list[Value]:
+    """Boxes, what is to be done with them, their images, and the sizes of these."""
+    return node.result(AxisAlignedBboxTransform(), *(node.input(index) for index in range(4)))
+
+
+@operator("BOX_WITH_NMS_LIMIT", inputs=9)
+def box_with_nms_limit(node: Node) -> list[Value]:
+    """The width of the Gaussian kernel does not matter to the others."""
+    number = node.integer(5, "the kernel")
+    kernel = _KERNELS.get(number) or node.fail(f"the kernel (input 5) is {number}; expected 0 to 2")
+    sigma = node.real(7, "sigma")
+    op = BoxWithNmsLimit(
+        score_threshold=node.real(3, "the score threshold"),
+        max_detections=node.integer(4, "the most detections"),
+        nms_kernel=kernel,
+        iou_threshold=node.real(6, "the threshold of overlaps"),
+        sigma=sigma if kernel is NmsKernel.GAUSSIAN else 1.0,
+        nms_score_threshold=node.real(8, "the score threshold of suppression"),
+    )
+    return node.result(op, node.input(0), node.input(1), node.input(2))
+
+
+@operator("GENERATE_PROPOSALS", inputs=11)
+def generate_proposals(node: Node) -> list[Value]:
+    """Scores, deltas, anchors and the sizes of the images."""
+    op = GenerateProposals(
+        height_stride=node.real(4, "the stride along the height"),
+        width_stride=node.real(5, "the stride along the width"),
+        pre_nms_max=node.integer(6, "the most boxes before suppression"),
+        post_nms_max=node.integer(7, "the most boxes after suppression"),
+        iou_threshold=node.real(8, "the threshold of overlaps"),
+        min_size=node.real(9, "the least size"),
+        data_layout=node.layout(10),
+    )
+    return node.result(op, *(node.input(index) for index in range(4)))
+
+
+@operator("DETECTION_POSTPROCESSING", inputs=14)
+def detection_postprocessing(node: Node) -> list[Value]:
+    """Scores come before boxes, and the background is their first class."""
+    regular = node.flag(7, "whether to suppress by classes")
+    scales = {f"scale_{letter}": node.real(3 + number, "a scale") for number, letter in enumerate("yxhw")}
+    scores, encodings, anchors = node.input(0, rank=3), node.input(1), node.input(2)
+    op = DetectionPostProcess(
+        max_detections=positive(node, 8, "the most detections"),
+        num_classes=scores.known.shape[2] - 1,
+        max_classes_per_detection=1 if regular else positive(node, 9, "the most classes of a detection"),
+        detections_per_class=positive(node, 10, "the most detections of a class") if regular else 1,
+        nms_score_threshold=node.real(11, "the score threshold"),
+        nms_iou_threshold=node.real(12, "the threshold of overlaps"),
+        use_regular_nms=regular,
+        rules=DetectionRules.NNAPI,
+        background_in_classes=node.flag(13, "whether the background is a class"),
+        label_dtype=DataType.INT32,
+        **scales,
+    )
+    boxes, classes, box_scores, count = node.layer(op, encodings, scores, anchors, told=(1, 2, 0, 3))
+    return [box_scores, boxes, classes, count]

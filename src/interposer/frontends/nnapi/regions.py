@@ -1,0 +1,44 @@
+"""Operators on regions of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.frontends.nnapi.windows import positive
+from interposer.ir.graph import Value
+from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiPooling
+from interposer.types import DataLayout
+
+__all__: list[str] = []
+
+
+@operator("ROI_ALIGN", inputs=10)
+def roi_align(node: Node) -> list[Value]:
+    """With as many samples in each bin as it has cells, or as is said."""
+    rows, columns = node.integer(7, "the rows of samples"), node.integer(8, "the columns of samples")
+    op = RoiAlign(**_bins(node, node.layout(9)), height_sampling_ratio=rows, width_sampling_ratio=columns)
+    return node.result(op, *(node.input(index) for index in range(3)))
+
+
+@operator("ROI_POOLING", inputs=8)
+def roi_pooling(node: Node) -> list[Value]:
+    """The largest cell of each bin."""
+    return node.result(RoiPooling(**_bins(node, node.layout(7))), *(node.input(index) for index in range(3)))
+
+
+def _bins(node: Node, layout: DataLayout) -> dict[str, Any]:
+    return {
+        "output_height": positive(node, 3, "the height"),
+        "output_width": positive(node, 4, "the width"),
+        "height_stride": node.real(5, "the stride along the height"),
+        "width_stride": node.real(6, "the stride along the width"),
+        "data_layout": layout,
+    }
+
+
+@operator("HEATMAP_MAX_KEYPOINT", inputs=3)
+def heatmap_max_keypoint(node: Node) -> list[Value]:
+    """A heatmap for every keypoint of every box."""
+    return node.result(HeatmapMaxKeypoint(node.layout(2)), node.input(0), node.input(1))
