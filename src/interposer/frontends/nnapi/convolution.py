@@ -83,8 +83,7 @@ def transpose_convolution(node: Node) -> list[Value]:
 
 def _output_shape(node: Node) -> tuple[int, ...]:
     """What input 3 says, or the document where that is computed while running."""
-    operand = node.operand(3)
-    told = node.told_shape() if operand is not None and operand.value is None else None
+    told = node.told_shape() if node.is_computed(3) else None
     shape = told or node.integers(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:
         node.fail(f"the output's shape (input 3) is {list(shape)}; expected four extents")

@@ -14,7 +14,7 @@ from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.axes import transposed
 from interposer.ops.rearrange import Transpose
 from interposer.schema import Op
-from interposer.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape, differ
+from interposer.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape
 
 if TYPE_CHECKING:
     from interposer.frontends.nnapi.importer import Importer
@@ -111,6 +111,11 @@ class Node:
         return self.constant(value.constant.transpose(permutation), info.quantization)
 
     # --- what must be known -------------------------------------------------------------------------------------------
+
+    def is_computed(self, index: int) -> bool:
+        """True where an input is there and gets its value while running."""
+        operand = self.operand(index)
+        return operand is not None and operand.value is None
 
     def known(self, index: int, what: str, kinds: str) -> Array:
         """The value of a constant whose NumPy kind is among `kinds`."""
@@ -232,15 +237,17 @@ class Node:
             return told.info() if told.has_rank else self.fail(f"the rank of its output {number} is not known")
         if inferred.dtype is not told.dtype:
             self.fail(f"its output {number} is {told.type}, but it gives {inferred.dtype}")
-        shape = inferred.shape
-        if told.has_rank:
-            given = told.info().shape
-            if len(given) != len(shape) or any(differ(*pair) for pair in zip(given, shape, strict=True)):
-                self.fail(f"its output {number} has shape {given} in the document, but it gives {shape}")
-            shape = TensorShape(g if isinstance(s, Dim) else None for g, s in zip(given, shape, strict=True))
+        shape = inferred.shape if not told.has_rank else self._agreed_shape(inferred.shape, told, number)
         if told.quantization is None and inferred.is_concrete:
             return None
         return TensorInfo(shape, inferred.dtype, told.quantization)
+
+    def _agreed_shape(self, inferred: TensorShape, told: Operand, number: int) -> TensorShape:
+        """The extents that do not follow from the inputs; all others are left open."""
+        given = told.info().shape
+        if not given.accepts(inferred):
+            self.fail(f"its output {number} has shape {given} in the document, but it gives {inferred}")
+        return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(given, inferred, strict=True))
 
 
 _EXPECTED: Final = {"iu": "integers", "f": "real numbers", "b": "a truth value"}

@@ -66,14 +66,11 @@ def split(node: Node) -> list[Value]:
 @operator("SLICE", inputs=3)
 def slice_(node: Node) -> list[Value]:
     """Begin and size may be computed while running; the document must then tell the size."""
-    x, begin, size = node.input(0), node.operand(1), node.operand(2)
-    told = node.told_shape()
-    if size is not None and size.value is not None:
-        told = node.integers(2, "the size")
-    if told is None or (begin is not None and begin.value is not None):
-        sizes = told if told is not None else node.integers(2, "the size")
-        return node.result(Slice(node.integers(1, "the begin"), sizes), x)
-    return [_sliced_from(node, x, node.input(1, rank=1), told)]
+    x, told = node.input(0), node.told_shape()
+    if node.is_computed(1):
+        return [_sliced_from(node, x, node.input(1, rank=1), told or node.integers(2, "the size"))]
+    sizes = told if told and node.is_computed(2) else node.integers(2, "the size")
+    return node.result(Slice(node.integers(1, "the begin"), sizes), x)
 
 
 def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> Value:
@@ -81,8 +78,8 @@ def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> 
     if len(sizes) != x.known.rank:
         node.fail(f"the size is {list(sizes)}; expected {x.known.rank} numbers, the rank of input 0")
     for axis, size in enumerate(sizes):
-        if size < 0:
-            node.fail(f"the size is {list(sizes)}; it must be known where the begin is computed while running")
+        if size < 0 or size > x.known.shape[axis]:
+            node.fail(f"the size is {list(sizes)}; input 0 has shape {x.known.shape}, and -1 needs a known begin")
         first = node.add(Slice((axis,), (1,)), begin)
         places = node.add(Addition(), first, node.constant(np.arange(size, dtype=np.int32)))
         last = axis == len(sizes) - 1
@@ -138,8 +135,7 @@ def mirror_pad(node: Node) -> list[Value]:
 @operator("TILE", inputs=2)
 def tile(node: Node) -> list[Value]:
     """Multiples that are computed while running must be those that the document's shapes tell."""
-    operand = node.operand(1)
-    told = node.told_shape() if operand is not None and operand.value is None else None
+    told = node.told_shape() if node.is_computed(1) else None
     multiples = _multiples(node, told) if told else node.integers(1, "the multiples")
     return node.result(Tile(multiples), node.input(0))
 

@@ -9,7 +9,7 @@ from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.reshape import Fill, Rank, Reshape
-from interposer.types import Dim
+from interposer.types import Dim, TensorShape
 
 __all__: list[str] = []
 
@@ -17,8 +17,7 @@ __all__: list[str] = []
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
     """A shape that is computed while running must be the one that the document gives the output."""
-    operand = node.operand(1)
-    told = node.told_shape() if operand is not None and operand.value is None else None
+    told = node.told_shape() if node.is_computed(1) else None
     return node.result(Reshape(told or node.integers(1, "the shape")), node.input(0))
 
 
@@ -26,16 +25,18 @@ def reshape(node: Node) -> list[Value]:
 def squeeze(node: Node) -> list[Value]:
     """Drop the named axes of extent 1, or all of them."""
     shape = node.info(0).shape
-    named = None if node.operand(1) is None else node.integers(1, "the axes")
-    for axis in named or ():
-        if not -len(shape) <= axis < len(shape) or shape[axis] > 1:
-            node.fail(f"axis {axis} of shape {shape} cannot be dropped")
-    if named is None:
-        dropped = {axis for axis, dim in enumerate(shape) if dim == 1}
-    else:
-        dropped = {normal_axis(axis, len(shape)) for axis in named}
+    ones = [axis for axis, dim in enumerate(shape) if dim == 1]
+    dropped = ones if node.operand(1) is None else _dropped(node, shape)
     left = [dim for axis, dim in enumerate(shape) if axis not in dropped]
     return node.result(_reshape_to(node, left or [1]), node.input(0))
+
+
+def _dropped(node: Node, shape: TensorShape) -> list[int]:
+    axes = node.integers(1, "the axes")
+    for axis in axes:
+        if not -len(shape) <= axis < len(shape) or shape[axis] > 1:
+            node.fail(f"axis {axis} of shape {shape} cannot be dropped")
+    return [normal_axis(axis, len(shape)) for axis in axes]
 
 
 @operator("EXPAND_DIMS", inputs=2)
