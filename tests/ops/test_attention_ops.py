@@ -62,7 +62,7 @@ def test_attention_counts_both_products():
         (
             Attention(),
             [QUERY, (2, 2, 5, 7), VALUE],
-            "key has shape [2, 2, 5, 7] and query [2, 4, 3, 6]; expected (B, G, K, D) and (B, H, Q, D)",
+            "key (B, G, K, D) has shape [2, 2, 5, 7] and query (B, H, Q, D) [2, 4, 3, 6]; D must be the same",
         ),
         (
             Attention(),

@@ -3,7 +3,7 @@
 import pytest
 
 from interposer.errors import InvalidArgumentError
-from interposer.ops import Cast, ConvertFp32ToBf16, Dequantize, FakeQuantization, Quantize
+from interposer.ops import Bitcast, Cast, ConvertFp32ToBf16, Dequantize, FakeQuantization, Quantize
 from interposer.types import DataType, Quantization, TensorInfo
 
 Q = Quantization(0.5, 3)
@@ -45,3 +45,9 @@ def test_inputs_that_cannot_be_meant_are_named(op, given, fault):
 def test_a_tensor_cannot_be_quantized_to_floats():
     with pytest.raises(InvalidArgumentError, match=r"^Quantize: dtype is float32; expected one of int16, int32, "):
         Quantize(DataType.FLOAT32)
+
+
+def test_bits_are_read_as_a_type_that_has_as_many():
+    assert Bitcast(DataType.FLOAT32).infer_infos(TensorInfo((2, "n"), DataType.INT32)) == (TensorInfo((2, "n")),)
+    assert Bitcast(DataType.INT64).violations(TensorInfo((2,))) == ["input is float32, of 32 bits, but int64 has 64"]
+    assert Bitcast(DataType.STRING).violations(TensorInfo((2,))) == ["strings have no bits of a fixed number"]

@@ -11,6 +11,7 @@ from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale,
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.quantization import (
+    Bitcast,
     Cast,
     ConvertBf16ToFp32,
     ConvertFp16ToFp32,
@@ -92,3 +93,14 @@ def _truncated(x: Array, dtype: DataType) -> Array:
     cut = np.where((x > low) & (x < high), x, 0).astype(wide)
     clamped: Array = np.where(x >= high, wide(high), np.where(x <= low, wide(low), cut))
     return clamped.astype(dtype.numpy)
+
+
+@kernel(Bitcast)
+def bitcast(op: Bitcast, x: Array, *, info: KernelInfo) -> Array:
+    """A view; 4-bit elements have a byte each, with their sign in all its upper bits, and a truth is 0 or 1."""
+    if op.dtype is DataType.BOOL:
+        return np.not_equal(x.view(np.uint8), 0)
+    if op.dtype.bits == 4:
+        bits = x.astype(np.int8) & 15
+        return (bits if op.dtype is DataType.UINT4 else (bits ^ 8) - 8).astype(op.dtype.numpy)
+    return np.ascontiguousarray(x).view(op.dtype.numpy).reshape(x.shape)

@@ -7,10 +7,12 @@ from interposer.ops.control import *
 from interposer.ops.convolution import *
 from interposer.ops.convolution3d import *
 from interposer.ops.detection import *
+from interposer.ops.einsum import *
 from interposer.ops.elementwise import *
 from interposer.ops.gather import *
 from interposer.ops.lstm import *
 from interposer.ops.matmul import *
+from interposer.ops.matrices import *
 from interposer.ops.normalization import *
 from interposer.ops.pooling import *
 from interposer.ops.pooling3d import *
@@ -23,3 +25,4 @@ from interposer.ops.reduction import *
 from interposer.ops.regions import *
 from interposer.ops.reshape import *
 from interposer.ops.resize import *
+from interposer.ops.sequence import *

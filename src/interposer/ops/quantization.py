@@ -8,8 +8,18 @@ from enum import Enum
 from interposer.schema import Op, attribute, op, operand, result
 from interposer.types import FLOATS, QUANTIZABLE, DataType, TensorInfo
 
-__all__ = ["Cast", "ConvertBf16ToFp32", "ConvertFp16ToFp32", "ConvertFp32ToBf16", "ConvertFp32ToFp16", "Dequantize",
-           "FakeQuantization", "Quantize", "RoundingMethod"]  # fmt: skip
+__all__ = [
+    "Bitcast",
+    "Cast",
+    "ConvertBf16ToFp32",
+    "ConvertFp16ToFp32",
+    "ConvertFp32ToBf16",
+    "ConvertFp32ToFp16",
+    "Dequantize",
+    "FakeQuantization",
+    "Quantize",
+    "RoundingMethod",
+]
 
 
 class RoundingMethod(Enum):
@@ -193,3 +203,29 @@ class ConvertFp32ToBf16(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return input.with_dtype(DataType.BFLOAT16)
+
+
+@op
+class Bitcast(Op):
+    """Read the same bits as elements of another type, as wide as their own.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        ONNX BitCast-26; TFLite BITCAST between types of one width.
+    """
+
+    input = operand()
+    output = result()
+
+    dtype: DataType = attribute(doc="The type that the bits are read as.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if DataType.STRING in (input.dtype, self.dtype):
+            yield "strings have no bits of a fixed number"
+        elif input.dtype.bits != self.dtype.bits:
+            yield f"input is {input.dtype}, of {input.dtype.bits} bits, but {self.dtype} has {self.dtype.bits}"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, self.dtype)

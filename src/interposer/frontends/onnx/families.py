@@ -6,6 +6,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     convolution,
     elementwise,
     matmul,
+    matrices,
     normalization,
     pooling,
     quantization,
@@ -13,4 +14,5 @@ from interposer.frontends.onnx import (  # noqa: F401
     reduction,
     reshape,
     resize,
+    sequence,
 )

@@ -21,7 +21,9 @@ from interposer.types import Array, Dim, TensorInfo
 
 __all__ = ["Folder", "fold_extents"]
 
-_FAMILIES: Final = frozenset({"activation", "blocks", "elementwise", "gather", "rearrange", "reduction", "reshape"})
+_FAMILIES: Final = frozenset(
+    {"activation", "blocks", "elementwise", "gather", "matrices", "rearrange", "reduction", "reshape", "sequence"}
+)
 _SMALL: Final = 1 << 16
 _ALLOWANCE: Final = 64 << 20
 

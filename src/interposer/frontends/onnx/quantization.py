@@ -24,7 +24,7 @@ from interposer.ops.elementwise import (
     Subtraction,
     UnaryOperation,
 )
-from interposer.ops.quantization import Cast, Dequantize, Quantize, RoundingMethod
+from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.types import QUANTIZABLE, Array, DataType, Quantization
 
@@ -71,6 +71,12 @@ def _cast(node: Node, dtype: DataType) -> Value:
     if dtype in (DataType.INT4, DataType.UINT4) and own.is_float:  # out of range, only the lowest bits count
         x = node.step(Cast(DataType.INT32), x)
     return node.add(Cast(dtype), x)
+
+
+@operator("BitCast", since=26)
+def bitcast(node: Node) -> Value:
+    """Between types of one width."""
+    return node.add(Bitcast(data_type(node.integer("to"))), node.value(0))
 
 
 @operator("QuantizeLinear", since=10)

@@ -16,6 +16,7 @@ from interposer.ops.axes import broadcast_shapes
 from interposer.ops.rearrange import Slice, Tile
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Fill, Shape
+from interposer.ops.sequence import Range
 from interposer.types import MAX_RANK, Array, DataType, Dim, TensorShape
 
 _LARGEST_RANGE = 1 << 24
@@ -182,7 +183,10 @@ def constant_of_shape(node: Node) -> Value:
 
 @operator("Range", since=11)
 def number_range(node: Node) -> Value:
-    """Known numbers only: what is computed while running would have no known shape."""
+    """Known numbers make a constant; how many numbers others make is only known while running."""
+    operands = [node.value(i) for i in range(3)]
+    if any(value.constant is None for value in operands):
+        return node.add(Range(), *operands)
     start, limit, delta = (node.array(i, title).reshape(-1) for i, title in enumerate(("start", "limit", "delta")))
     if not start.size == limit.size == delta.size == 1 or start.dtype.kind == "O" or not delta[0]:
         raise ParseError("its start, limit and delta are not one number each, or delta is 0")

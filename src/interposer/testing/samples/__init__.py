@@ -8,10 +8,12 @@ from interposer.testing.samples import (  # noqa: F401
     convolution,
     convolution3d,
     detection,
+    einsum,
     elementwise,
     gather,
     lstm,
     matmul,
+    matrices,
     normalization,
     pooling,
     pooling3d,
@@ -24,4 +26,5 @@ from interposer.testing.samples import (  # noqa: F401
     regions,
     reshape,
     resize,
+    sequence,
 )

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.ops import (
+    Bitcast,
     Cast,
     ConvertBf16ToFp32,
     ConvertFp16ToFp32,
@@ -28,6 +29,7 @@ from interposer.testing.samples.common import (
     f16,
     f32,
     i8,
+    i32,
     plain,
     u8,
 )
@@ -149,3 +151,21 @@ def conversions() -> Iterator[Sample]:
     yield Sample(ConvertFp32ToFp16(), [of([2049, 2051, 1e6, -1e-9])], name="worked", expected=halves)
     brains = [np.array([256, 260, np.inf], DataType.BFLOAT16.numpy)]
     yield Sample(ConvertFp32ToBf16(), [of([257, 259, np.inf])], name="worked", expected=brains)
+
+
+@samples(Bitcast)
+def bitcasts() -> Iterator[Sample]:
+    """Between all types of one width, and a scalar, nothing, and the bits of one."""
+    for source in PLAIN:
+        for target in PLAIN:
+            bits = source.bits == target.bits
+            if bits and not {DataType.STRING, DataType.BOOL} & {source, target} and not target.is_float:
+                yield Sample(Bitcast(target), [plain(SHAPE, source)], name=f"{source}-to-{target}")
+    for target in (FLOAT32, DataType.UINT32):
+        for shape in ((), (0, 2)):
+            yield Sample(Bitcast(target), [given(shape)], name=f"to-{target}-shape-{len(shape)}")
+    ones, truths = of([1, 0], DataType.BOOL), of([0, 1, 255], UINT8)
+    yield Sample(Bitcast(UINT8), [ones], name="worked-from-truth", expected=[u8([1, 0])])
+    yield Sample(Bitcast(DataType.BOOL), [truths], name="worked-truth", expected=[np.array([False, True, True])])
+    yield Sample(Bitcast(DataType.INT32), [of([1, -2])], name="worked", expected=[i32([0x3F800000, -0x40000000])])
+    yield Sample(Bitcast(FLOAT32), [of([0x40490FDB], DataType.INT32)], name="worked-pi", expected=[f32([np.pi])])

@@ -1,0 +1,38 @@
+"""Operators on matrices."""
+
+from __future__ import annotations
+
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.tensors import data_type
+from interposer.ir.graph import Value
+from interposer.ops.einsum import Einsum
+from interposer.ops.matrices import Det, EyeLike, Trilu
+
+__all__: list[str] = []
+
+
+@operator("Trilu", since=14)
+def trilu(node: Node) -> Value:
+    """The number of the diagonal is an operand."""
+    k = int(node.array_scalar(1, "k")) if node.has(1) else 0
+    return node.add(Trilu(k, node.flag("upper", True)), node.value(0))
+
+
+@operator("EyeLike", since=9)
+def eye_like(node: Node) -> Value:
+    """Of the input's type where none is given."""
+    dtype = data_type(node.integer("dtype")) if node.has_attribute("dtype") else None
+    return node.add(EyeLike(node.integer("k", 0), dtype), node.value(0))
+
+
+@operator("Det", since=11)
+def det(node: Node) -> Value:
+    """One for every matrix."""
+    return node.add(Det(), node.value(0))
+
+
+@operator("Einsum", since=12)
+def einsum(node: Node) -> Value:
+    """The equation means the same as in NumPy."""
+    return node.add(Einsum(node.text("equation")), *node.values())

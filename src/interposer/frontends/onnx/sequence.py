@@ -1,0 +1,31 @@
+"""Operators on sequences."""
+
+from __future__ import annotations
+
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import Converter, operator
+from interposer.ir.graph import Value
+from interposer.ops.sequence import CumProd, CumSum, ReverseSequence
+
+__all__: list[str] = []
+
+
+def _accumulation(op: type[CumSum | CumProd]) -> Converter:
+    """The axis is an operand."""
+
+    def convert(node: Node) -> Value:
+        made = op(int(node.array_scalar(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
+        return node.add(made, node.value(0))
+
+    return convert
+
+
+operator("CumSum", since=11)(_accumulation(CumSum))
+operator("CumProd", since=26)(_accumulation(CumProd))
+
+
+@operator("ReverseSequence", since=10)
+def reverse_sequence(node: Node) -> Value:
+    """Steps first, where nothing is said."""
+    op = ReverseSequence(node.integer("time_axis", 0), node.integer("batch_axis", 1))
+    return node.add(op, node.value(0), node.value(1))

@@ -1,0 +1,23 @@
+"""Sums of products by NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.kernels.elementwise import NUMBERS
+from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.einsum import Einsum
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(Einsum, dtypes=NUMBERS, when=all_quantized)
+def einsum(op: Einsum, inputs: tuple[Array, ...], *, info: KernelInfo, out: Array) -> None:
+    """Narrow floats and quantized tensors in float32, rounded once; several products in the best order."""
+    words, output = op.words()
+    values = [real(x, info.at(index)) for index, x in enumerate(inputs)]
+    found = np.einsum(f"{','.join(words)}->{output}", *values, optimize=len(values) > 2)
+    store(np.asarray(found), info.output, out)

@@ -1,0 +1,62 @@
+"""Kernels of the operators on sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.elementwise import NUMBERS
+from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence, range_length
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(CumSum, dtypes=NUMBERS, when=all_quantized)
+def running_sum(op: CumSum, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Quantized tensors are summed as real numbers."""
+    store(_accumulated(op, np.add, real(x, info.input)), info.output, out)
+
+
+@kernel(CumProd, dtypes=NUMBERS, when=all_quantized)
+def running_product(op: CumProd, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Quantized tensors are multiplied as real numbers."""
+    store(_accumulated(op, np.multiply, real(x, info.input)), info.output, out)
+
+
+def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
+    """Along the last axis, forwards; without the element itself, everything moves on by one place."""
+    x = np.moveaxis(x, op.axis, -1)
+    x = x[..., ::-1] if op.reverse else x
+    found: Array = function.accumulate(x, axis=-1, dtype=x.dtype)
+    if op.exclusive:
+        first = np.full_like(x[..., :1], function.identity)
+        found = np.concatenate([first, found[..., :-1]], -1)
+    return np.moveaxis(found[..., ::-1] if op.reverse else found, -1, op.axis)
+
+
+@kernel(ReverseSequence)
+def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
+    """With samples and steps in front, every sample has its own order of steps."""
+    axes = (op.batch_axis, op.time_axis)
+    rows = np.moveaxis(x, axes, (0, 1))
+    samples, steps = rows.shape[:2]
+    wrong = lengths[(lengths < 0) | (lengths > steps)]
+    if wrong.size:
+        raise InvalidArgumentError(f"length {wrong[0]} is not one of sequences of {steps} steps")
+    step, length = np.arange(steps), lengths[:, np.newaxis].astype(np.int64)
+    places = np.where(step < length, length - 1 - step, step)
+    return np.moveaxis(rows[np.arange(samples)[:, np.newaxis], places], (0, 1), axes)
+
+
+@kernel(Range, dtypes=NUMBERS, quantized=False)
+def number_range(op: Range, start: Array, limit: Array, delta: Array) -> Array:
+    """In 64 bits; every number is rounded once."""
+    if not delta.any():
+        raise InvalidArgumentError("delta is 0, which leads nowhere")
+    wide = {"i": np.int64, "u": np.uint64}.get(start.dtype.kind, np.float64)
+    steps = np.arange(range_length(start, limit, delta)).astype(wide)
+    return start.reshape(()).astype(wide) + steps * delta.reshape(()).astype(wide)

@@ -1,0 +1,114 @@
+"""Sums of products over axes that are named by letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, TensorInfo, TensorShape
+
+__all__ = ["Einsum"]
+
+_ELLIPSIS: Final = "..."
+
+
+@op
+class Einsum(Op):
+    """Einstein's summation: name the axes of tensors by letters, multiply, and sum over what the result does not name.
+
+    ``equation`` has a word for every input, separated by commas, and behind ``->`` that of the result: "bij,bjk->bik"
+    is a product of matrices. An ellipsis (...) stands for further axes, which are broadcast. A letter that a word has
+    twice takes the diagonal. Without ``->``, the result has the ellipsis and then, in alphabetical order, the letters
+    that occur once. Integers wrap around.
+
+    Shapes:
+        inputs: an axis for every letter; axes of one letter agree in their extents, or have the extent 1
+        output: the extents of its letters
+
+    Source:
+        ONNX Einsum-12; numpy.einsum.
+    """
+
+    inputs = operand(variadic=True, same_dtype_as="inputs")
+    output = result(dtype_of="inputs")
+
+    equation: str = attribute(doc="The letters of the axes.")
+
+    def words(self) -> tuple[tuple[str, ...], str]:
+        """The words of the inputs, and that of the result."""
+        left, arrow, right = self.equation.replace(" ", "").partition("->")
+        return tuple(left.split(",")), right if arrow else _implied(left)
+
+    def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        faults = list(self._word_faults(len(inputs)))
+        faults += () if faults else self._rank_faults(inputs)
+        faults += () if faults else self._extent_faults(inputs)
+        yield from faults
+
+    def _word_faults(self, count: int) -> Iterator[str]:
+        words, output = self.words()
+        if len(words) != count:
+            yield f"equation {self.equation!r} is for {len(words)} inputs, but there are {count}"
+        for word in (*words, output):
+            letters = word.replace(_ELLIPSIS, "", 1)
+            if not (letters == "" or (letters.isascii() and letters.isalpha())):
+                yield f"equation {self.equation!r}: {word!r} has other things than letters and one ellipsis"
+        letters = output.replace(_ELLIPSIS, "")
+        unknown = sorted(set(letters) - set("".join(words)))
+        if unknown:
+            yield f"equation {self.equation!r}: no input has the letter {unknown[0]!r} of the result"
+        if len(set(letters)) < len(letters):
+            yield f"equation {self.equation!r}: the result has a letter twice"
+        if (_ELLIPSIS in output) != any(_ELLIPSIS in word for word in words):
+            yield f"equation {self.equation!r}: inputs and result have an ellipsis, or none of them"
+
+    def _rank_faults(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        words, _ = self.words()
+        for number, (word, info) in enumerate(zip(words, inputs, strict=True)):
+            rank = len(word.replace(_ELLIPSIS, ""))
+            if info.rank < rank or (info.rank > rank and _ELLIPSIS not in word):
+                more = " or more" if _ELLIPSIS in word else ""
+                yield f"inputs[{number}] has shape {info.shape}; expected rank {rank}{more} for {word!r}"
+
+    def _extent_faults(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        for letter, shapes in self._by_letter(inputs).items():
+            if broadcast_shapes(*shapes) is None:
+                name = "the ellipsis" if letter == _ELLIPSIS else repr(letter)
+                yield f"equation {self.equation!r}: {name} stands for {' and '.join(map(str, shapes))}"
+        if len(self._shape(inputs)) > MAX_RANK:
+            yield f"the result has rank {len(self._shape(inputs))}; ranks 0 to {MAX_RANK} are supported"
+
+    def _by_letter(self, inputs: tuple[TensorInfo, ...]) -> dict[str, list[TensorShape]]:
+        """The extents that every letter, and the ellipsis, has in the inputs."""
+        found: dict[str, list[TensorShape]] = {}
+        for word, info in zip(self.words()[0], inputs, strict=True):
+            before, dots, behind = word.partition(_ELLIPSIS)
+            end = info.rank - len(behind)
+            for letter, dim in zip(before + behind, (*info.shape[: len(before)], *info.shape[end:]), strict=True):
+                found.setdefault(letter, []).append(TensorShape((dim,)))
+            if dots:
+                found.setdefault(_ELLIPSIS, []).append(TensorShape(info.shape[len(before) : end]))
+        return found
+
+    def _shape(self, inputs: tuple[TensorInfo, ...]) -> list[int]:
+        shapes = {name: broadcast_shapes(*shapes) or () for name, shapes in self._by_letter(inputs).items()}
+        before, dots, behind = self.words()[1].partition(_ELLIPSIS)
+        return [dim for name in (*before, dots, *behind) for dim in shapes.get(name, ())]
+
+    def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
+        return TensorInfo(self._shape(inputs), inputs[0].dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        given = tuple(info for info in inputs if info is not None)
+        shapes = (broadcast_shapes(*shapes) or () for shapes in self._by_letter(given).values())
+        return len(given) * math.prod(dim for shape in shapes for dim in shape)
+
+
+def _implied(left: str) -> str:
+    """The result's word where none is written."""
+    letters = left.replace(_ELLIPSIS, "")
+    once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
+    return (_ELLIPSIS if _ELLIPSIS in left else "") + "".join(once)

@@ -1,0 +1,137 @@
+"""Operators on matrices, which are the last two axes: triangles, diagonals and determinants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from interposer.ops.axes import quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import FLOATS, MAX_RANK, DataType, TensorInfo, TensorShape, differ
+
+__all__ = ["Det", "EyeLike", "MatrixDiag", "MatrixSetDiag", "Trilu"]
+
+
+@op
+class Trilu(Op):
+    """Keep one triangle of every matrix, and put zeros in the other one.
+
+    Element (i, j) is kept where j - i >= k, or without ``upper`` where j - i <= k.
+
+    Shapes:
+        input, output: any of rank 2 or more, the same
+
+    Source:
+        ONNX Trilu-14, whose second input is ``k`` here.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    output = result(like="input")
+
+    k: int = attribute(default=0, doc="The diagonal at which the triangle ends: 0 the main one, 1 that above it.")
+    upper: bool = attribute(default=True, doc="Keep what is above, not what is below.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if input.dtype is DataType.STRING:
+            yield "there is no zero among strings"
+
+
+@op
+class EyeLike(Op):
+    """A matrix with ones along a diagonal, as large as another one.
+
+    Shapes:
+        input: (M, N)
+        output: (M, N), 1 where j - i = k
+
+    Source:
+        ONNX EyeLike-22.
+    """
+
+    input = operand(rank=2)
+    output = result(rank=2)
+
+    k: int = attribute(default=0, doc="The diagonal: 0 the main one, 1 that above it.")
+    dtype: DataType | None = attribute(default=None, doc="The type of the result; None means the input's.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if (self.dtype or input.dtype) is DataType.STRING:
+            yield "there is no one among strings"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, self.dtype or input.dtype)
+
+
+@op
+class MatrixDiag(Op):
+    """Matrices that have the rows of a tensor as their diagonals, and zeros elsewhere.
+
+    Shapes:
+        input: (..., N)
+        output: (..., N, N)
+
+    Source:
+        TFLite MATRIX_DIAG.
+    """
+
+    input = operand(rank=(1, MAX_RANK - 1))
+    output = result(dtype_of="input")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if input.dtype is DataType.STRING:
+            yield "there is no zero among strings"
+        yield from quantized_axis_faults(input, [input.rank - 1], "spread")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_shape((*input.shape, input.shape[-1]))
+
+
+@op
+class MatrixSetDiag(Op):
+    """Give every matrix another main diagonal.
+
+    Shapes:
+        input, output: (..., M, N), the same
+        diagonal: (..., min(M, N))
+
+    Source:
+        TFLite MATRIX_SET_DIAG.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    diagonal = operand(rank=(1, MAX_RANK - 1), same_dtype_as="input")
+    output = result(like="input")
+
+    def check(self, input: TensorInfo, diagonal: TensorInfo) -> Iterator[str]:
+        *batch, rows, columns = input.shape
+        wanted = TensorShape((*batch, columns if columns < rows else rows))
+        if not wanted.accepts(diagonal.shape):
+            yield f"diagonal has shape {diagonal.shape}; expected {wanted}"
+        if diagonal.quantization != input.quantization:
+            yield "diagonal is quantized in another way than the input; requantize it first"
+
+
+@op
+class Det(Op):
+    """The determinant of every matrix.
+
+    Shapes:
+        input: (..., N, N)
+        output: (...)
+
+    Source:
+        ONNX Det-22.
+    """
+
+    input = operand(rank=(2, MAX_RANK), dtypes=FLOATS)
+    output = result(dtype_of="input")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if differ(*input.shape[-2:]):
+            yield f"input has shape {input.shape}; only square matrices have a determinant"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_shape(input.shape[:-2])
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        size = inputs[0].shape[-1] if inputs[0] else 0
+        return int(outputs[0].num_elements) * size**3

@@ -1,0 +1,129 @@
+"""Operators on sequences: running sums and products, sequences turned round, and sequences of numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, Array, DataType, TensorInfo, differ
+
+__all__ = ["CumProd", "CumSum", "Range", "ReverseSequence"]
+
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+
+
+class _Accumulation(Op):
+    """What running sums and products have in common."""
+
+    input = operand(rank=(1, MAX_RANK))
+    output = result(like="input")
+
+    axis: int
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([self.axis], input.rank)
+
+
+@op
+class CumSum(_Accumulation):
+    """The sum, for every element, of all elements up to it along an axis; integers wrap around.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+
+    Source:
+        ONNX CumSum-14; TFLite CUMSUM.
+    """
+
+    axis: int = attribute(default=-1, doc="The axis along which is summed.")
+    exclusive: bool = attribute(default=False, doc="Leave out the element itself.")
+    reverse: bool = attribute(default=False, doc="Begin at the end.")
+
+
+@op
+class CumProd(_Accumulation):
+    """The product, for every element, of all elements up to it along an axis; integers wrap around.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+
+    Source:
+        ONNX CumProd-26.
+    """
+
+    axis: int = attribute(default=-1, doc="The axis along which is multiplied.")
+    exclusive: bool = attribute(default=False, doc="Leave out the element itself.")
+    reverse: bool = attribute(default=False, doc="Begin at the end.")
+
+
+@op
+class ReverseSequence(Op):
+    """Turn round the first elements along an axis, as many for each sample as its length says; the others stay.
+
+    Shapes:
+        input, output: any of rank 2 or more, the same
+        lengths: the extent of ``batch_axis``
+
+    Source:
+        ONNX ReverseSequence-10; TFLite REVERSE_SEQUENCE.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    lengths = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(like="input")
+
+    time_axis: int = attribute(default=0, doc="The axis that is turned round.")
+    batch_axis: int = attribute(default=1, doc="The axis along which samples lie.")
+
+    def check(self, input: TensorInfo, lengths: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults([self.time_axis, self.batch_axis], input.rank, "time_axis, batch_axis"))
+        yield from faults
+        if faults:
+            return
+        samples = input.shape[self.batch_axis]
+        if differ(lengths.shape[0], samples):
+            yield f"lengths has {lengths.shape[0]} elements; expected {samples}, one for each sample"
+        yield from quantized_axis_faults(input, [normal_axis(self.time_axis, input.rank)], "turn")
+
+
+@op
+class Range(Op):
+    """The numbers start, start + delta, start + 2 * delta ... up to limit, which is not one of them.
+
+    Shapes:
+        start, limit, delta: one element each
+        output: (N,), where N = max(0, ceil((limit - start) / delta))
+
+    Source:
+        ONNX Range-11; TFLite RANGE.
+    """
+
+    start = operand(rank=(0, 1))
+    limit = operand(rank=(0, 1), same_dtype_as="start")
+    delta = operand(rank=(0, 1), same_dtype_as="start")
+    output = result(rank=1, dtype_of="start", dynamic=True)
+
+    def check(self, start: TensorInfo, limit: TensorInfo, delta: TensorInfo) -> Iterator[str]:
+        for name, info in (("start", start), ("limit", limit), ("delta", delta)):
+            if differ(info.num_elements, 1):
+                yield f"{name} has shape {info.shape}; expected one element"
+        if delta.constant is not None and not delta.constant.any():
+            yield "delta is 0, which leads nowhere"
+
+    def infer(self, start: TensorInfo, limit: TensorInfo, delta: TensorInfo) -> TensorInfo:
+        known = [info.constant for info in (start, limit, delta) if info.constant is not None]
+        return TensorInfo((range_length(*known) if len(known) == 3 else UNKNOWN,), start.dtype)
+
+
+def range_length(start: Array, limit: Array, delta: Array) -> int:
+    """How many numbers a range has; exact for integers, 0 where one of the numbers is not finite."""
+    if start.dtype.kind in "iu":
+        return max(0, -int((start.item() - limit.item()) // delta.item()))
+    first, last, step = (number.astype(np.float64).item() for number in (start, limit, delta))
+    length = (last - first) / step
+    return max(0, math.ceil(length)) if math.isfinite(length) else 0
