@@ -26,7 +26,9 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from types import UnionType
 from typing import Any
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "VerificationError",
     "did_you_mean",
+    "expect",
 ]
 
 
@@ -58,6 +61,13 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(given.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def expect(given: object, kind: type | UnionType, wanted: str) -> None:
+    """Raise `InvalidArgumentError` where an argument is of another kind; `wanted` says what it must be."""
+    if not isinstance(given, kind):
+        plain = type(given).__module__ == "builtins"
+        raise InvalidArgumentError(f"{wanted}, not {reprlib.repr(given) if plain else type(given).__name__}")
 
 
 class InterposerError(Exception):
@@ -201,7 +211,7 @@ class UnknownNetworkError(InterposerError):
     def __init__(self, network_id: object, loaded: Iterable[object]) -> None:
         self.network_id = network_id
         names = ", ".join(map(str, loaded)) or "none"
-        super().__init__(f"no network {network_id} is loaded (loaded: {names})")
+        super().__init__(f"no network {network_id!r} is loaded (loaded: {names})")
 
 
 class BindingError(InterposerError):

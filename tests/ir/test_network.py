@@ -71,6 +71,16 @@ def test_a_layer_that_cannot_be_meant_is_refused(arguments, options, message):
     assert refused(Network().add_layer, *arguments, **options) == message
 
 
+def test_an_input_is_described_by_an_info():
+    assert refused(Network().add_input_layer, 0, (2, 3)) == (
+        "an input is described by a TensorInfo(shape, dtype), not (2, 3)"
+    )
+
+
+def test_the_name_of_a_network_is_a_text():
+    assert refused(Network, 5) == "a network's name must be a text, not 5"
+
+
 def test_a_constant_that_is_no_array_is_refused():
     assert refused(Network().add_constant_layer, [[1], [1, 2]]) == (
         "Constant: value must be an array, not [[1], [1, 2]]"
@@ -100,6 +110,7 @@ def test_a_wrong_operand_is_refused():
     assert refused(network.connect, x, added, 2) == "Addition takes at most 2 inputs, but 3 were given"
     assert refused(network.connect, x, added, -1) == "an operand's number must not be negative, but -1 was given"
     assert refused(network.connect, x, added, "c") == "Addition has no operand 'c'; it has a, b"
+    assert refused(network.connect, x, added.output) == "connect needs the layer that takes the value, not Value"
     assert refused(network.connect, x, Network().add_layer(Addition())) == (
         "layer 'addition' (Addition) belongs to another network"
     )
@@ -140,9 +151,34 @@ def test_layers_that_depend_on_themselves_are_a_fault_and_nothing_worse():
     behind = network.add_layer(Activation(), joined, name="behind")
     network.add_output_layer(0, behind)
     network.connect(behind, joined, 1)
+    assert faults_of(network) == ["these layers depend on themselves: 'joined' (Concat), 'behind' (Activation)"]
+
+
+def test_beside_a_cycle_all_other_faults_are_told():
+    network = Network()
+    x = network.add_input_layer(0, INFO)
+    turning = network.add_layer(Addition(), x, name="turning")
+    network.connect(turning, turning, "b")
+    network.add_layer(Addition(), x, name="half")
     assert faults_of(network) == [
-        "these layers depend on themselves: 'joined' (Concat), 'behind' (Activation), 'output_0' (Output)"
+        "these layers depend on themselves: 'turning' (Addition)",
+        "layer 'half' (Addition): b is not connected",
+        "it has no output layer",
     ]
+
+
+def test_of_a_long_cycle_ten_layers_are_named():
+    network = Network()
+    first = value = network.add_layer(Activation())
+    for _ in range(11):
+        value = network.add_layer(Activation(), value)
+    network.connect(value, first)
+    network.add_output_layer(0, value)
+    [fault] = faults_of(network)
+    assert fault.startswith(
+        "these layers depend on themselves: 'activation' (Activation), 'activation_1' (Activation), "
+    )
+    assert fault.endswith(", 'activation_9' (Activation) and 2 more")
 
 
 # --- validating -------------------------------------------------------------------------------------------------------

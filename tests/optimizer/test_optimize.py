@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -155,8 +155,35 @@ def test_a_hint_goes_before_the_order_of_preference() -> None:
 
 def test_a_hint_for_a_backend_that_is_not_in_use_is_refused() -> None:
     runtime = runtime_with(Sums)
-    with pytest.raises(InvalidArgumentError, match="names backend 'Sumz'; did you mean 'Sums'?"):
+    with pytest.raises(InvalidArgumentError) as caught:
         optimize(chain(), ["Sums"], runtime.device_spec, OptimizerOptions(hints={"second": "Sumz"}))
+    assert str(caught.value) == (
+        "the hint for layer 'second' names backend 'Sumz', which is not among those in use (Sums); did you mean 'Sums'?"
+    )
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("net.onnx",), "optimize takes a Network, not 'net.onnx'"),
+    ((chain(), None, Runtime()), "the device spec must be a DeviceSpec, such as runtime.device_spec, not Runtime"),
+    ((chain(), None, None, {"debug": True}), "the options must be OptimizerOptions(...), not {'debug': True}"),
+    ((chain(), 5), "backends are named by their ids, such as 'CpuRef', not by 5"),
+    ((chain(), [["CpuRef"]]), "backends are named by their ids, such as 'CpuRef', not by ['CpuRef']"),
+])  # fmt: skip
+def test_arguments_of_the_wrong_kind_are_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        optimize(*arguments)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"hints": ["second"]}, "hints must be a mapping from layer's name to backend's id, not ['second']"),
+    ({"model_options": 5}, "model_options must be a mapping from backend's id to its options, not 5"),
+    ({"model_options": {"Sums": "fast"}}, "the model options of backend 'Sums' must be a mapping, not 'fast'"),
+])  # fmt: skip
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        OptimizerOptions(**options)
+    assert str(caught.value) == message
 
 
 def test_what_a_backend_gives_back_goes_to_the_next_one_and_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

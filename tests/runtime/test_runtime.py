@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,6 +173,10 @@ def test_a_network_that_is_not_loaded_is_named_with_those_that_are(runtime: Runt
         with pytest.raises(UnknownNetworkError) as caught:
             call(9)
         assert str(caught.value) == "no network 9 is loaded (loaded: 0)"
+    for wrong, shown in (("0", "'0'"), ([], "[]"), (None, "None")):
+        with pytest.raises(UnknownNetworkError) as caught:
+            runtime.enqueue_workload(wrong, {0: X})  # type: ignore[arg-type]
+        assert str(caught.value) == f"no network {shown} is loaded (loaded: 0)"
 
 
 def test_tensor_infos_of_inputs_and_outputs_are_told_by_binding_id(runtime: Runtime) -> None:
@@ -189,6 +194,28 @@ def test_the_device_spec_lists_the_backends(runtime: Runtime) -> None:
 def test_only_an_optimized_network_can_be_loaded(runtime: Runtime) -> None:
     with pytest.raises(InvalidArgumentError, match="load_network needs what optimize"):
         runtime.load_network(three_parts())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"backend_options": None}, "backend_options must be a mapping from backend's id to its options, not None"),
+    ({"backend_options": {"Sums": 5}}, "the options of backend 'Sums' must be a mapping, not 5"),
+    ({"disabled_backends": 5}, "disabled_backends must be a list of ids, not 5"),
+])  # fmt: skip
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        CreationOptions(**options)
+    assert str(caught.value) == message
+
+
+def test_a_runtime_takes_nothing_but_its_options() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"the options must be CreationOptions\(...\), not {'Sums': {}}"):
+        Runtime({"Sums": {}})  # type: ignore[arg-type]
+
+
+def test_a_debug_callback_that_cannot_be_called_is_refused(runtime: Runtime) -> None:
+    network_id = load(runtime, debug=True)
+    with pytest.raises(InvalidArgumentError, match="a debug callback must be a function or None, not 5"):
+        runtime.register_debug_callback(network_id, 5)  # type: ignore[arg-type]
 
 
 def test_debug_layers_show_every_tensor_to_the_callback(runtime: Runtime) -> None:

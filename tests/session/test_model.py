@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -153,6 +155,61 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path) -> None:  # t
         ip.load(tmp_path / "absent.tflite")
     with pytest.raises(ParseError, match="the file cannot be read: Is a directory"):
         ip.load(tmp_path)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"runtime": "mine"}, "the runtime must be a Runtime, not 'mine'"),
+    ({"limits": 5}, "the limits must be Limits(...), not 5"),
+    ({"shapes": [1, 3]}, "shapes must be a mapping from input's name to shape, not [1, 3]"),
+    ({"backends": 5}, "backends are named by their ids, such as 'CpuRef', not by 5"),
+    ({"format": 5}, "the format must be the name of one, not 5"),
+    ({"options": True}, "the options must be OptimizerOptions(...), not True"),
+])  # fmt: skip
+def test_arguments_of_the_wrong_kind_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ip.load(two_of_each(), **arguments)
+    assert str(caught.value) == message
+
+
+def test_limits_are_numbers() -> None:
+    with pytest.raises(InvalidArgumentError, match="max_bytes must be a number or None, not '16G'"):
+        Limits(max_bytes="16G")  # type: ignore[arg-type]
+
+
+def test_a_path_that_cannot_be_one_is_refused() -> None:
+    with pytest.raises(ParseError, match="the file cannot be read: embedded null byte"):
+        ip.load("a\0b.onnx")
+
+
+# --- shapes for a network ---------------------------------------------------------------------------------------------
+
+
+def named_rows() -> Network:
+    network = Network("rows")
+    a = network.add_input_layer(0, TensorInfo(("rows", 3)), name="a")
+    b = network.add_input_layer(1, TensorInfo(("rows", 3)), name="b")
+    network.add_output_layer(0, network.add_addition_layer(a, b), name="y")
+    return network
+
+
+@pytest.mark.parametrize("shapes", [{"rows": 2}, {"a": (2, 3)}, {"a": (None, 3), "rows": 2}])
+def test_open_extents_of_a_network_are_bound_by_name_or_by_shape(shapes: dict[str, Any]) -> None:
+    with ip.load(named_rows(), ["CpuRef"], shapes=shapes) as model:
+        assert {name: info.shape for name, info in model.inputs.items()} == {"a": (2, 3), "b": (2, 3)}
+        assert len(model.explain().rows) == 1
+
+
+@pytest.mark.parametrize(("shapes", "message"), [
+    ({"c": (2, 3)}, "shapes: the network has no input 'c' (it has: a, b)"),
+    ({"row": 2}, "shapes: the network has no extent 'row'; did you mean 'rows'? (it has: rows)"),
+    ({"a": (2, 4)}, "shapes: 'a' has the shape [rows, 3]; [2, 4] was given"),
+    ({"a": (2, 3), "b": (4, 3)}, "shapes: 'rows' is both 2 and 4"),
+    ({"a": "2x3"}, "a shape must be a sequence of extents, not '2x3'"),
+])  # fmt: skip
+def test_shapes_that_a_network_cannot_have_are_refused(shapes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ip.load(named_rows(), ["CpuRef"], shapes=shapes)
+    assert str(caught.value) == message
 
 
 def test_a_format_that_nobody_knows_is_refused() -> None:

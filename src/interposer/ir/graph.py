@@ -17,7 +17,10 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Graph", "Layer", "Use", "Value"]
+__all__ = ["Graph", "Layer", "Use", "Value", "cycle_fault"]
+
+SHOWN: Final = 10
+"""How many of the layers in a cycle an error names."""
 
 
 class Use(NamedTuple):
@@ -307,6 +310,13 @@ class Graph:
         Raises:
             VerificationError: layers that depend on themselves.
         """
+        order, stuck = self.schedule()
+        if stuck:
+            raise VerificationError([cycle_fault(stuck)])
+        return order
+
+    def schedule(self) -> tuple[list[Layer], list[Layer]]:
+        """The layers that can run, in order, and those that never can, as they wait for themselves or such layers."""
         position = {guid: index for index, guid in enumerate(self._layers)}
         waiting = {layer.guid: len({v.producer.guid for v in layer.values}) for layer in self}
         ready = [position[guid] for guid, count in waiting.items() if count == 0]
@@ -318,10 +328,7 @@ class Graph:
                 waiting[consumer.guid] -= 1
                 if waiting[consumer.guid] == 0:
                     heapq.heappush(ready, position[consumer.guid])
-        if len(order) < len(layers):
-            stuck = [str(layer) for layer in layers if waiting[layer.guid] > 0]
-            raise VerificationError([f"these layers depend on themselves: {', '.join(stuck[:10])}"])
-        return order
+        return order, [layer for layer in layers if waiting[layer.guid] > 0]
 
     def clone(self) -> Graph:
         """A copy with layers and values of its own; operators and constant arrays are shared, as they are immutable."""
@@ -353,6 +360,22 @@ class Graph:
         from interposer.ir.text import print_graph  # noqa: PLC0415 - the printer needs this module
 
         return print_graph(self, elide=32)
+
+
+def cycle_fault(stuck: Sequence[Layer]) -> str:
+    """What is wrong with layers that can never run, without those of them that are only behind a cycle."""
+    among = set(stuck)
+    left = {layer: sum(use.layer in among for value in layer.outputs for use in value.uses) for layer in among}
+    ends = [layer for layer, count in left.items() if count == 0]
+    while ends:
+        end = ends.pop()
+        del left[end]
+        for value in end.values:
+            if value.producer in left:
+                left[value.producer] -= 1
+                ends += [value.producer] if left[value.producer] == 0 else []
+    named, more = [str(layer) for layer in stuck if layer in left][:SHOWN], len(left) - SHOWN
+    return f"these layers depend on themselves: {', '.join(named)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) -> None:

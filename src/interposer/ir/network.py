@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, VerificationError
+from interposer.errors import InvalidArgumentError, InvalidNetworkError, expect
 from interposer.ir.builders import Builders
-from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.graph import Graph, Layer, Value, cycle_fault
 from interposer.ir.inference import infer_layer
 from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
@@ -31,6 +31,7 @@ class Network(Builders):
     """
 
     def __init__(self, name: str = "network", graph: Graph | None = None) -> None:
+        expect(name, str, "a network's name must be a text")
         self.graph = graph if graph is not None else Graph(name)
 
     @property
@@ -55,8 +56,7 @@ class Network(Builders):
             InvalidArgumentError: too many values, a value of another network, or something that is no value.
         """
         declared = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
-        if not isinstance(op, Op):
-            raise InvalidArgumentError(f"add_layer needs an operator such as Addition(), not {op!r}")
+        expect(op, Op, "add_layer needs an operator such as Addition()")
         inputs = [_as_value(value) for value in values]
         layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared, source=source)
         infer_layer(layer)
@@ -64,6 +64,7 @@ class Network(Builders):
 
     def add_input_layer(self, binding_id: int, info: TensorInfo, name: str | None = None) -> Layer:
         """Add an input of the network, which a run gives by `binding_id`."""
+        expect(info, TensorInfo | None, "an input is described by a TensorInfo(shape, dtype)")
         return self.add_layer(Input(binding_id), name=name or f"input_{binding_id}", outputs=info)
 
     def add_output_layer(self, binding_id: int, value: Value | Layer | None = None, name: str | None = None) -> Layer:
@@ -79,6 +80,7 @@ class Network(Builders):
 
     def connect(self, value: Value | Layer, layer: Layer, operand: int | str = 0) -> None:
         """Connect a value to an operand of a layer, given by its number or its name; infos are inferred anew."""
+        expect(layer, Layer, "connect needs the layer that takes the value")
         index = operand if isinstance(operand, int) else _operand_index(layer, operand)
         fault = layer.op.arity_fault(index + 1)
         if fault or index < 0:
@@ -123,11 +125,9 @@ class Network(Builders):
 
     def faults(self) -> Iterator[str]:
         """Everything that is wrong with the network, a sentence each."""
-        try:
-            order = self.graph.topological()
-        except VerificationError as error:
-            yield from error.faults
-            return
+        order, stuck = self.graph.schedule()
+        if stuck:
+            yield cycle_fault(stuck)
         for layer in order:
             yield from (f"layer {layer}: {fault}" for fault in infer_layer(layer))
         yield from _border_faults(self.graph)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from interposer.backend import DeviceSpec
-from interposer.errors import InvalidArgumentError, UnknownBackendError, did_you_mean
+from interposer.errors import InvalidArgumentError, UnknownBackendError, did_you_mean, expect
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -43,9 +43,13 @@ def optimize(
         BackendUnavailableError: none of the backends is available.
         UnsupportedLayerError: layers that no backend takes, with what each said.
         BackendContractError: a backend broke the rules of the plug-in interface.
+        InvalidArgumentError: an argument of the wrong kind, or a hint that cannot be followed.
     """
-    options = options or OptimizerOptions()
-    device_spec = device_spec or DeviceSpec.default()
+    options = OptimizerOptions() if options is None else options
+    device_spec = DeviceSpec.default() if device_spec is None else device_spec
+    expect(network, Network, "optimize takes a Network")
+    expect(options, OptimizerOptions, "the options must be OptimizerOptions(...)")
+    expect(device_spec, DeviceSpec, "the device spec must be a DeviceSpec, such as runtime.device_spec")
     chosen, absent = choose_backends(backends, device_spec)
     _check_options(options.model_options, device_spec)
     ids = tuple(backend.id for backend in chosen)
@@ -108,7 +112,7 @@ def _set_hints(graph: Graph, hints: Mapping[str, str], ids: tuple[str, ...]) -> 
     for name, backend in hints.items():
         if backend not in ids:
             raise InvalidArgumentError(
-                f"the hint for layer {name!r} names backend {backend!r}{did_you_mean(backend, ids)}, "
-                f"which is not among those in use ({', '.join(ids)})"
+                f"the hint for layer {name!r} names backend {backend!r}, "
+                f"which is not among those in use ({', '.join(ids)}){did_you_mean(str(backend), ids)}"
             )
         graph.layer(name).hint = backend

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interposer.backend import Backend, DeviceSpec, Options
-from interposer.errors import BackendUnavailableError, InvalidArgumentError
+from interposer.errors import BackendUnavailableError, InvalidArgumentError, expect
 from interposer.ir.optimized import AbsentBackend
 
 __all__ = ["OptimizerOptions", "choose_backends"]
@@ -36,6 +36,10 @@ class OptimizerOptions:
     def __post_init__(self) -> None:
         if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
             raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
+        expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
+        expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
+        for backend, given in self.model_options.items():
+            expect(given, Mapping, f"the model options of backend {backend!r} must be a mapping")
 
 
 def choose_backends(
@@ -61,11 +65,12 @@ def choose_backends(
 
 
 def _ids(preferences: Iterable[object]) -> list[str]:
-    wanted = [preferences] if isinstance(preferences, str) or not isinstance(preferences, Iterable) else preferences
-    ids: list[Any] = list(dict.fromkeys(wanted))
-    for one in ids:
+    single = isinstance(preferences, str) or not isinstance(preferences, Iterable)
+    wanted: list[Any] = [preferences] if single else list(preferences)
+    for one in wanted:
         if not isinstance(one, str):
             raise InvalidArgumentError(f"backends are named by their ids, such as 'CpuRef', not by {one!r}")
+    ids = list(dict.fromkeys(wanted))
     if not ids:
         raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
     return ids

@@ -65,9 +65,10 @@ class Bindings:
     def info(self, kind: str, binding_id: int) -> TensorInfo:
         """The info of an input or output; `BindingError` where there is none of that id."""
         known = self.inputs if kind == "input" else self.outputs
-        if binding_id not in known:
-            raise BindingError(f"no {kind} has the binding id {binding_id!r}; there are {_listed(known)}")
-        return known[binding_id].info
+        try:
+            return known[binding_id].info
+        except (KeyError, TypeError):
+            raise BindingError(f"no {kind} has the binding id {binding_id!r}; there are {_listed(known)}") from None
 
 
 def _binding(layer: Layer) -> Binding:

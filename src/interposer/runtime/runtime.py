@@ -12,7 +12,7 @@ from typing import Any
 from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, process_registry
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends
-from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError
+from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.loaded import LoadedNetwork, said
@@ -35,7 +35,8 @@ class Runtime:
     """
 
     def __init__(self, options: CreationOptions | None = None) -> None:
-        self.options = options or CreationOptions()
+        self.options = CreationOptions() if options is None else options
+        expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
         self.registry = BackendRegistry(process_registry(), disabled)
         self._contexts: dict[str, BackendContext | None] = {}
@@ -63,8 +64,7 @@ class Runtime:
             LoadError: a context said no, or a backend could not make what is needed. Nothing stays behind; contexts
                 that had agreed are told that the network is unloaded.
         """
-        if not isinstance(optimized, OptimizedNetwork):
-            raise InvalidArgumentError(f"load_network needs what optimize() gave, not {type(optimized).__name__}")
+        expect(optimized, OptimizedNetwork, "load_network needs what optimize() gave")
         with self._lock:
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
@@ -152,10 +152,10 @@ class Runtime:
         return targets
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
-        found = self._networks.get(network_id)
-        if found is None:
-            raise UnknownNetworkError(network_id, self._networks)
-        return found
+        try:
+            return self._networks[network_id]
+        except (KeyError, TypeError):
+            raise UnknownNetworkError(network_id, self.loaded_networks) from None
 
     def bindings(self, network_id: NetworkId) -> Bindings:
         """The inputs and outputs of a loaded network."""
@@ -172,8 +172,11 @@ class Runtime:
     def register_debug_callback(self, network_id: NetworkId, callback: DebugCallback | None) -> None:
         """Let the Debug layers of a network call ``callback(layer name, output number, array)`` instead of printing.
 
-        The array is valid during the call.
+        The array is valid during the call; None lets them print again.
         """
+        given: object = callback
+        if not (given is None or callable(given)):
+            raise InvalidArgumentError(f"a debug callback must be a function or None, not {given!r}")
         self._loaded(network_id).set_debug_callback(callback)
 
     def close(self) -> None:

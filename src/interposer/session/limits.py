@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interposer.errors import LimitExceededError
+from interposer.errors import LimitExceededError, expect
 from interposer.ir.estimate import estimate
 from interposer.ir.graph import Graph
 
@@ -25,6 +25,10 @@ class Limits:
 
     max_bytes: int | None = 16 << 30
     max_operations: int | None = 10**14
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_operations"):
+            expect(getattr(self, name), int | float | None, f"{name} must be a number or None")
 
     def check(self, graph: Graph) -> None:
         """Raise `LimitExceededError` where a graph of known shapes needs more."""

@@ -9,7 +9,8 @@ from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session.limits import Limits
 from interposer.session.model import Model
-from interposer.session.source import Shapes, Source, read_network
+from interposer.session.shapes import Shapes
+from interposer.session.source import Source, read_network
 
 __all__ = ["default_runtime", "load"]
 
@@ -47,4 +48,4 @@ def load(
         InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
     """
     network = read_network(source, format, shapes)
-    return Model(network, runtime or default_runtime(), backends, options, limits)
+    return Model(network, default_runtime() if runtime is None else runtime, backends, options, limits)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import BindingError, InvalidArgumentError, did_you_mean
+from interposer.errors import BindingError, InvalidArgumentError, did_you_mean, expect
 from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
@@ -46,9 +46,12 @@ class Model:
     ) -> None:
         self.network = network
         self.runtime = runtime
-        self._backends = None if backends is None else [backends] if isinstance(backends, str) else list(backends)
+        self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
         self._options = options
-        self._limits = limits or Limits()
+        self._limits = Limits() if limits is None else limits
+        expect(network, Network, "a model is made of a Network")
+        expect(runtime, Runtime, "the runtime must be a Runtime")
+        expect(self._limits, Limits, "the limits must be Limits(...)")
         self._variants: OrderedDict[ShapeKey, tuple[NetworkId, OptimizedNetwork]] = OrderedDict()
         self._calls: Counter[ShapeKey] = Counter()
         self._lock = threading.RLock()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect
 from interposer.ir.network import Network
+from interposer.session.shapes import Shapes, bound
 
 __all__ = ["FORMATS", "Source", "read_network"]
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Mapping[str, Any]"
-Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
 FORMATS: Final = ("nnapi", "onnx", "tflite")
 
 
@@ -27,10 +27,13 @@ def read_network(source: Source, format: str | None = None, shapes: Shapes | Non
 
     Raises:
         ParseError: the file cannot be read, is damaged, or is of no known format.
-        InvalidArgumentError: a format that nobody knows.
+        InvalidArgumentError: a format that nobody knows, or shapes that the inputs cannot have.
+        InvalidNetworkError: shapes that a `Network` was given and that do not fit its layers.
     """
+    expect(format, str | None, "the format must be the name of one")
+    expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     if isinstance(source, Network):
-        return source
+        return bound(source, shapes) if shapes else source
     if format is not None and format not in FORMATS:
         raise InvalidArgumentError(
             f"unknown format {format!r}{did_you_mean(format, FORMATS)} (known: {', '.join(FORMATS)})"
@@ -88,5 +91,6 @@ def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(16)
-    except OSError as error:
-        raise ParseError(f"the file cannot be read: {error.strerror or error}", path=str(path)) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ParseError(f"the file cannot be read: {reason or error}", path=str(path)) from error
