@@ -156,6 +156,10 @@ def test_a_mirror_shows_no_more_than_there_is(mode, limit):
     ]
 
 
+def test_an_axis_without_elements_need_not_be_mirrored():
+    assert Pad(((0, 0), (1, 0)), padding_mode=PaddingMode.REFLECT).violations(TensorInfo((0, 2))) == []
+
+
 def test_pads_are_added_to_the_extents():
     assert shape_of(Pad(((1, 2), (0, 0))), TensorInfo((3, "n"))) == TensorShape((6, "n"))
     assert Pad(((1, -1),)).violations(TensorInfo((3,))) == ["the pads of axis 0 are (1, -1); expected 0 or more"]

@@ -380,7 +380,7 @@ class Pad(Op):
             yield f"the pads of axis {axis} are {pair}; expected 0 or more"
         limits = {PaddingMode.REFLECT: dim - 1, PaddingMode.SYMMETRIC: dim, PaddingMode.WRAP: dim}
         limit = limits.get(self.padding_mode)
-        if limit is not None and max(pair) > limit:
+        if limit is not None and any(pair) and max(pair) > limit:
             yield f"the pads of axis {axis} are {pair}; {self.padding_mode.name} allows at most {limit} there"
         if self.padding_mode is PaddingMode.EDGE and any(pair) and not differ(dim, 0):
             yield from () if isinstance(dim, Dim) else (f"axis {axis} is empty and has no edge to repeat",)
