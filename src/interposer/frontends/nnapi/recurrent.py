@@ -29,7 +29,8 @@ _INTERMEDIATE_SCALES: Final = {
 
 def _function(node: Node, index: int) -> FusedActivation:
     number = node.integer(index, "the activation")
-    return _FUNCTIONS.get(number) or node.fail(f"the activation (input {index}) is {number}; which is not known")
+    known = ", ".join(map(str, _FUNCTIONS))
+    return _FUNCTIONS.get(number) or node.fail(f"the activation (input {index}) is {number}; expected one of {known}")
 
 
 def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
