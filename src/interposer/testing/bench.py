@@ -1,0 +1,183 @@
+"""The bench: a backend under test, and networks that are made ready and run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from interposer.backend import (
+    Backend,
+    BackendRegistry,
+    DeviceSpec,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Support,
+)
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.network import Network
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.optimizer import OptimizerOptions, optimize
+from interposer.optimizer.assign import is_placed_by_a_backend
+from interposer.runtime import Runtime
+from interposer.testing.oracle import Oracle
+from interposer.testing.patterns import Pool
+from interposer.testing.recording import Census, Observer, Watched
+from interposer.testing.sample import Sample
+from interposer.testing.tolerances import Tolerances
+from interposer.types import Array
+
+__all__ = ["Bench", "Loaded", "Settings", "view_of"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a backend is checked.
+
+    Args:
+        options: model options for the backend.
+        tolerances: how near its results must be.
+        examples: how many random networks are tried.
+        folder: where a random network that fails is written to.
+        loads: how often networks are loaded to see whether anything leaks.
+    """
+
+    options: Options = field(default_factory=dict)
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    examples: int = 25
+    folder: str = "conformance-failures"
+    loads: int = 100
+
+
+class Loaded:
+    """A network that is loaded in a runtime."""
+
+    def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
+        self.runtime, self.optimized = runtime, optimized
+        self.id = runtime.load_network(optimized)
+
+    def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:
+        """Run it once."""
+        return self.runtime.enqueue_workload(self.id, feeds, outputs)
+
+    def unload(self) -> None:
+        """Unload it."""
+        self.runtime.unload_network(self.id)
+
+
+class Bench:
+    """A backend under test; `samples` are all that it may be tried on, `others` the backends to run it beside."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        samples: Sequence[Sample],
+        settings: Settings | None = None,
+        others: Sequence[Backend] = (),
+    ) -> None:
+        self.backend, self.samples, self.others = backend, samples, others
+        self.settings = settings or Settings()
+        self.runtime = Runtime()
+
+    @property
+    def tolerances(self) -> Tolerances:
+        """How near results must be."""
+        return self.settings.tolerances
+
+    def device(self, observer: Observer | None = None, held_back: Collection[str] = ()) -> DeviceSpec:
+        """A registry of the backend, watched, of the oracle and of the other backends."""
+        registry = BackendRegistry()
+        watched = Watched(self.backend, observer or Census(), held_back)
+        registry.register(self.backend.id, lambda: watched)
+        for other in (Oracle(), *self.others):
+            if other.id not in registry:
+                registry.register(other.id, _always(other))
+        return DeviceSpec(registry)
+
+    def optimize(
+        self,
+        network: Network,
+        observer: Observer | None = None,
+        *,
+        beside: Sequence[str] = (),
+        before: Sequence[str] = (),
+        held_back: Collection[str] = (),
+        rewrite: bool = False,
+    ) -> OptimizedNetwork:
+        """Divide a network among the backend and those that are named; without rewrites, unless they are wanted."""
+        ids = [*before, self.backend.id, *beside]
+        chosen = {self.backend.id: self.settings.options} if self.settings.options else {}
+        options = OptimizerOptions(rewrite=rewrite, model_options=chosen)
+        return optimize(network, ids, self.device(observer, held_back), options)
+
+    @contextmanager
+    def loaded(self, optimized: OptimizedNetwork) -> Iterator[Loaded]:
+        """The network, loaded in the bench's runtime for the length of a ``with`` block."""
+        made = Loaded(self.runtime, optimized)
+        try:
+            yield made
+        finally:
+            made.unload()
+
+    def run(self, network: Network, feeds: Mapping[int, Array], **how: Any) -> dict[int, Array]:
+        """Run a network once."""
+        with self.loaded(self.optimize(network, **how)) as made:
+            return made.run(feeds)
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        """What the backend says of a view."""
+        return self.backend.layer_support(self.settings.options).query(view)
+
+    def offer(self, view: SubgraphView) -> OptimizationViews:
+        """What the backend makes of a view."""
+        return self.backend.optimize_subgraph(view, self.settings.options)
+
+    def takes(self, sample: Sample) -> bool:
+        """Whether the backend takes a sample."""
+        return self.takes_all(sample.network()[0].graph)
+
+    def takes_all(self, graph: Graph) -> bool:
+        """Whether the backend says that it runs all layers, and can: shapes that depend on data need a capability."""
+        view = view_of(graph)
+        if not (all(map(can_be_shaped, view)) or self.backend.capabilities.has("DynamicShapes")):
+            return False
+        try:
+            return all(self.query(view))
+        except Exception:
+            return False
+
+    @cached_property
+    def taken(self) -> tuple[Sample, ...]:
+        """The samples that the backend takes, but for those of nothing and those that are drawn at random."""
+        plain = (one for one in self.samples if not one.statistical and not _is_empty(one))
+        return tuple(one for one in plain if self.takes(one))
+
+    @cached_property
+    def pool(self) -> Pool:
+        """What networks can be put together from."""
+        return Pool(self.taken)
+
+    def close(self) -> None:
+        """Unload everything."""
+        self.runtime.close()
+
+
+def _always(backend: Backend) -> Any:
+    return lambda: backend
+
+
+def _is_empty(sample: Sample) -> bool:
+    return any(one is not None and one.info.num_elements == 0 for one in sample.inputs)
+
+
+def can_be_shaped(layer: Layer) -> bool:
+    """True where the shapes of all results are known before running."""
+    return all(info.is_concrete for info in layer.output_infos)
+
+
+def view_of(graph: Graph) -> SubgraphView:
+    """The layers of a graph that a backend is asked about."""
+    return SubgraphView(graph, filter(is_placed_by_a_backend, graph))

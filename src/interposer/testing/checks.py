@@ -1,0 +1,136 @@
+"""The checks that are made of every sample; each looks at one trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.testing.order import order_faults
+from interposer.testing.outcome import Refused, Skipped
+from interposer.testing.tolerances import same
+from interposer.testing.trial import Trial
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["SAMPLE_CHECKS", "Check"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is checked: what it is called, what it is about, and a function that yields faults.
+
+    `variants` are what a check of the backend as a whole is made on; a check of samples has none.
+    """
+
+    name: str
+    doc: str
+    run: Callable[[Any, Any], Iterator[str]]
+    variants: tuple[str, ...] = ()
+
+
+SAMPLE_CHECKS: Final[list[Check]] = []
+
+
+def _on_samples(run: Callable[[Trial], Iterator[str]]) -> Callable[[Trial], Iterator[str]]:
+    doc = " ".join((run.__doc__ or "").split())
+    SAMPLE_CHECKS.append(Check(run.__name__, doc, lambda bench, sample: run(bench.trial(sample))))
+    return run
+
+
+@_on_samples
+def support(trial: Trial) -> Iterator[str]:
+    """What a backend says of a layer holds.
+
+    It gives reasons for a no, says the same when it is asked again, and answers for every layer of a larger view.
+    """
+    _require_capability(trial)
+    yield from trial.support_faults
+    if trial.reasons and not trial.support_faults:
+        raise Refused("; ".join(trial.reasons))
+
+
+@_on_samples
+def results(trial: Trial) -> Iterator[str]:
+    """A layer that the backend takes can be loaded and run, and gives the right results.
+
+    These are what a worked example says, or what the reference kernel gives, within the tolerances.
+    """
+    _require_taken(trial)
+    if trial.fault:
+        yield trial.fault
+        return
+    wanted = trial.expected()
+    for key, value in enumerate(trial.layer.outputs):
+        found = trial.first[key]
+        info = value.known.with_shape(found.shape)
+        if trial.sample.statistical:
+            yield from _kind_faults(key, found, value.known)
+            continue
+        fault = trial.bench.tolerances.difference(found, wanted[key], info)
+        if fault:
+            yield f"output {key}: {fault}"
+
+
+@_on_samples
+def repetition(trial: Trial) -> Iterator[str]:
+    """Another run on the same inputs gives the same, bit by bit, whatever ran in between and however arrays lie.
+
+    A backend with the capability Deterministic=False may differ within the tolerances.
+    """
+    _require_run(trial)
+    if trial.sample.statistical:
+        raise Skipped("the operator draws at random")
+    strict = not trial.bench.backend.capabilities.has("Deterministic", False)
+    for key, value in enumerate(trial.layer.outputs):
+        first, again = trial.first[key], trial.again[key]
+        if strict and not same(again, first):
+            yield f"output {key} is not the same when the network runs again on the same inputs"
+        elif not strict:
+            fault = trial.bench.tolerances.difference(again, first, value.known.with_shape(first.shape))
+            yield from [f"output {key} of another run: {fault}"] if fault else []
+
+
+@_on_samples
+def inputs(trial: Trial) -> Iterator[str]:
+    """Nobody writes to a layer's inputs.
+
+    Not to the caller's arrays, not to constants, and not to the tensors of the network, which other layers may read.
+    """
+    _require_run(trial)
+    if not trial.untouched:
+        yield "an array of the caller, or a constant, was written to"
+    yield from dict.fromkeys(fault for fault in trial.recording.faults if " wrote to " in fault)
+
+
+@_on_samples
+def order(trial: Trial) -> Iterator[str]:
+    """Memory and workloads are used in the right order.
+
+    Memory is acquired once, in the first run, and released once, when the network is unloaded; tensors are mapped only
+    in between, and unmapped afterwards; every network has a manager and handles of its own.
+    """
+    _require_run(trial)
+    yield from dict.fromkeys(fault for fault in trial.recording.faults if " wrote to " not in fault)
+    yield from order_faults(trial.recording)
+
+
+def _require_capability(trial: Trial) -> None:
+    if trial.lacks:
+        raise Skipped(trial.lacks)
+
+
+def _require_taken(trial: Trial) -> None:
+    _require_capability(trial)
+    if trial.reasons:
+        raise Refused("; ".join(trial.reasons))
+
+
+def _require_run(trial: Trial) -> None:
+    _require_taken(trial)
+    if trial.fault:
+        raise Skipped("it did not run; the check 'results' says why")
+
+
+def _kind_faults(key: int, found: Array, info: TensorInfo) -> Iterator[str]:
+    if found.dtype != info.dtype.numpy or not info.shape.accepts(info.with_shape(found.shape).shape):
+        yield f"output {key} is {DataType.of(found.dtype)}{list(found.shape)}; expected {info}"

@@ -1,0 +1,115 @@
+"""Networks of several layers, compared as a whole and layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from interposer.errors import UnsupportedLayerError
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.ops import Activation, ActivationFunction, BinaryOperation, Floor, UnaryOperation
+from interposer.ops.control import Constant, Input, Output
+from interposer.testing.bench import Bench
+from interposer.testing.oracle import binding, layer_values, reference_values
+from interposer.types import Array
+
+__all__ = ["disagreements", "jumps", "layer_alone", "one_by_one"]
+
+_STEPS: Final = frozenset(
+    {
+        UnaryOperation.CEIL,
+        UnaryOperation.FLOOR,
+        UnaryOperation.ROUND,
+        UnaryOperation.SIGN,
+        BinaryOperation.FLOOR_DIV,
+        BinaryOperation.MOD,
+        BinaryOperation.FMOD,
+    }
+)
+
+
+def jumps(layer: Layer) -> bool:
+    """True where a small difference in the inputs can make a large one in the results: rounding, choosing, counting."""
+    if isinstance(layer.op, Constant | Input | Output):
+        return False
+    if isinstance(layer.op, Activation):
+        steps = layer.op.function is ActivationFunction.THRESHOLDED_RELU
+    else:
+        steps = getattr(layer.op, "operation", None) in _STEPS or isinstance(layer.op, Floor)
+    return steps or any(not info.dtype.is_float for info in layer.output_infos)
+
+
+def disagreements(bench: Bench, network: Network, feeds: Mapping[int, Array], **how: Any) -> Iterator[str]:
+    """In what a backend, perhaps beside others, disagrees with the reference about a network.
+
+    The network is compared as a whole. One with layers that jump is run as a whole, and compared layer by layer on the
+    reference's values.
+    """
+    known = reference_values(network.graph, feeds)
+    found = bench.run(network, feeds, **how)
+    if any(map(jumps, network)):
+        yield from _layers_that_disagree(bench, network, known)
+        return
+    tolerances = bench.tolerances.times(len(network))
+    for layer in network.graph.outputs:
+        value = layer.values[0]
+        fault = tolerances.difference(found[binding(layer)], known[value], value.known)
+        yield from [f"output {binding(layer)}: {fault}"] if fault else []
+
+
+def _layers_that_disagree(bench: Bench, network: Network, known: Mapping[Value, Array]) -> Iterator[str]:
+    for layer in network.graph.topological():
+        if isinstance(layer.op, Constant | Input | Output):
+            continue
+        alone, feeds = layer_alone(layer, known)
+        try:
+            found = bench.run(alone, feeds)
+        except UnsupportedLayerError:
+            continue
+        for value in layer.outputs:
+            fault = bench.tolerances.difference(found[value.index], known[value], value.known)
+            yield from [f"layer {layer}, output {value.index}: {fault}"] if fault else []
+
+
+def layer_alone(layer: Layer, known: Mapping[Value, Array]) -> tuple[Network, dict[int, Array]]:
+    """A network of one layer of another network, with the arrays that go into it there."""
+    network, feeds = Network(layer.name), dict[int, Array]()
+    inside: dict[Value, Layer] = {}
+    for value in dict.fromkeys(layer.values):
+        info, number = value.known.with_constant(None), len(feeds)
+        if value.is_constant:
+            inside[value] = network.add_constant_layer(known[value], info.quantization)
+        else:
+            inside[value] = network.add_input_layer(number, info)
+            feeds[number] = known[value]
+    values = [None if value is None else inside[value] for value in layer.inputs]
+    made = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer))
+    for value in made.outputs:
+        network.add_output_layer(value.index, value)
+    return network, feeds
+
+
+def _declared(layer: Layer) -> Sequence[Any]:
+    return [value.declared for value in layer.outputs]
+
+
+def one_by_one(
+    bench: Bench, network: Network, feeds: Mapping[int, Array], held_back: Collection[str] = ()
+) -> dict[int, Array]:
+    """What the layers of a network give by themselves, each on what those before it gave.
+
+    Layers whose names are in `held_back` are computed by their reference kernels, all others by the backend.
+    """
+    known: dict[Value, Array] = {}
+    for layer in network.graph.topological():
+        if isinstance(layer.op, Input):
+            known[layer.output] = feeds[binding(layer)]
+        elif isinstance(layer.op, Constant):
+            known[layer.output] = layer.op.value
+        elif layer.name in held_back:
+            known.update(zip(layer.outputs, layer_values(layer, known), strict=True))
+        elif not isinstance(layer.op, Output):
+            found = bench.run(*layer_alone(layer, known))
+            known.update({value: found[value.index] for value in layer.outputs})
+    return {binding(layer): known[layer.values[0]] for layer in network.graph.outputs}

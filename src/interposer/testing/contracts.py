@@ -1,0 +1,223 @@
+"""The checks that are made of a backend as a whole, on networks of several layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from interposer.backend import Capabilities, MemoryManager, OptimizationViews, WorkloadFactory
+from interposer.errors import UnsupportedLayerError
+from interposer.ir.graph import Graph
+from interposer.ir.subgraph import SubgraphView
+from interposer.runtime import Runtime
+from interposer.testing.bench import Bench, Loaded, view_of
+from interposer.testing.checks import Check
+from interposer.testing.compare import one_by_one
+from interposer.testing.oracle import binding
+from interposer.testing.order import context_faults, order_faults
+from interposer.testing.outcome import Refused, Skipped
+from interposer.testing.patterns import PATTERNS, VARIANTS, Growth
+from interposer.testing.recording import Recording
+from interposer.testing.tolerances import same
+from interposer.testing.trial import Outputs
+
+__all__ = ["BACKEND_CHECKS", "grown", "on_backend", "require"]
+
+Run = Callable[[Bench, str], Iterator[str]]
+BACKEND_CHECKS: Final[list[Check]] = []
+_NETWORKS: Final = tuple(f"{name}-{number}" for name in PATTERNS for number in range(VARIANTS))
+
+
+def on_backend(*variants: str) -> Callable[[Run], Run]:
+    """Make a function a check of a backend, made once for each variant."""
+
+    def add(run: Run) -> Run:
+        BACKEND_CHECKS.append(Check(run.__name__, " ".join((run.__doc__ or "").split()), run, variants))
+        return run
+
+    return add
+
+
+def grown(bench: Bench, variant: str) -> Growth:
+    """The network of a pattern and a number; `Skipped` where the backend takes nothing that fits."""
+    growth = Growth(bench.pool, variant)
+    PATTERNS[variant.partition("-")[0]](growth)
+    return growth
+
+
+def require(bench: Bench) -> None:
+    """Skip a check where the backend takes no sample at all."""
+    if not bench.taken:
+        raise Skipped("the backend takes none of the samples")
+
+
+# --- what it says of itself -------------------------------------------------------------------------------------------
+
+
+@on_backend("capabilities", "objects", "unknown-options")
+def description(bench: Bench, variant: str) -> Iterator[str]:
+    """What the backend says of itself and makes is of the kinds that the interface asks for.
+
+    Capabilities are named values, managers and factories are what they should be, each network has ones of its own,
+    and options that it does not know do not keep it from answering.
+    """
+    yield from {"capabilities": _capabilities, "objects": _objects, "unknown-options": _unknown_options}[variant](bench)
+
+
+def _capabilities(bench: Bench) -> Iterator[str]:
+    found: object = bench.backend.capabilities
+    if not isinstance(found, Capabilities):
+        yield f"its capabilities are {found!r}; expected Capabilities"
+        return
+    for one in found:
+        if not isinstance(one.value, bool | int | float | str):
+            yield f"the capability {one.name!r} is {one.value!r}; expected a truth value, a number or a text"
+    for name in ("DynamicShapes", "Deterministic", "NonConstWeights", "ConstantTensorsAsInputs", "HasFp16"):
+        if not isinstance(found.get(name), bool | None):
+            yield f"the capability {name!r} is {found.get(name)!r}; expected True or False"
+
+
+def _objects(bench: Bench) -> Iterator[str]:
+    managers = [bench.backend.create_memory_manager() for _ in range(2)]
+    if any(one is not None and not isinstance(one, MemoryManager) for one in managers):
+        yield f"create_memory_manager gave {managers[0]!r}; expected a MemoryManager or None"
+    elif managers[0] is not None and managers[0] is managers[1]:
+        yield "create_memory_manager gave the same manager twice; every network needs one of its own"
+    factories = [bench.backend.create_workload_factory(one, bench.settings.options) for one in managers]
+    if not isinstance(factories[0], WorkloadFactory):
+        yield f"create_workload_factory gave {factories[0]!r}; expected a WorkloadFactory"
+
+
+def _unknown_options(bench: Bench) -> Iterator[str]:
+    require(bench)
+    network, _ = bench.taken[0].network()
+    options = {**bench.settings.options, "NobodyKnowsThisOption": True}
+    if not all(bench.backend.layer_support(options).query(view_of(network.graph))):
+        yield "with an option that it does not know it refuses what it takes without"
+
+
+# --- parts and their replacement --------------------------------------------------------------------------------------
+
+
+@on_backend(*_NETWORKS)
+def substitution(bench: Bench, variant: str) -> Iterator[str]:
+    """What `optimize_subgraph` answers can be carried out, and the view is left as it is.
+
+    The parts lie inside of the view, do not overlap, are convex, together make no cycle, and have the border of what
+    replaces them; parts that are given back come with a reason.
+    """
+    graph = grown(bench, variant).network.graph
+    view, before = view_of(graph), _state(graph)
+    answer: object = bench.offer(view)
+    if not isinstance(answer, OptimizationViews):
+        yield f"optimize_subgraph gave {type(answer).__name__}; expected OptimizationViews"
+        return
+    if answer.view is not view:
+        yield "optimize_subgraph gave an answer for another view"
+        return
+    answer.validate()
+    for one in answer.substitutions:
+        if not one.part.is_convex():
+            yield f"the part {_names(one.part)} is not convex: a path leaves it and comes back"
+    for failure in answer.failed:
+        if not failure.reason.strip():
+            yield f"the part {_names(failure.part)} is given back without a reason"
+    if _state(graph) != before:
+        yield "optimize_subgraph changed the graph that it was shown"
+
+
+def _state(graph: Graph) -> list[object]:
+    return [(layer.guid, layer.op, layer.backend, layer.inputs, layer.output_infos) for layer in graph]
+
+
+def _names(part: SubgraphView) -> str:
+    return ", ".join(repr(layer.name) for layer in part)
+
+
+# --- the whole and its layers -----------------------------------------------------------------------------------------
+
+
+@on_backend(*_NETWORKS)
+def composition(bench: Bench, variant: str) -> Iterator[str]:
+    """A network gives what its layers give one by one, and uses its memory in the right order.
+
+    Tensors whose lives do not overlap may share memory, and layers may be compiled into one; neither may show.
+    """
+    growth, recording = grown(bench, variant), Recording()
+    try:
+        optimized = bench.optimize(growth.network, recording)
+    except UnsupportedLayerError as error:
+        raise Refused(str(error)) from None
+    with bench.loaded(optimized) as made:
+        recording.mark("loaded")
+        recording.spoil_unmanaged()
+        recording.mark("run")
+        found = made.run(growth.feeds)
+        recording.mark("ran")
+        recording.mark("unload")
+    recording.mark("unloaded")
+    yield from dict.fromkeys(recording.faults)
+    yield from order_faults(recording)
+    yield from _differences(bench, growth, found, one_by_one(bench, growth.network, growth.feeds))
+
+
+@on_backend(*_NETWORKS)
+def division(bench: Bench, variant: str) -> Iterator[str]:
+    """A network gives the same when every other layer is left to another backend, and data is copied between them."""
+    growth = grown(bench, variant)
+    names = [layer.name for layer in view_of(growth.network.graph)]
+    for held_back in (names[::2], names[1::2]):
+        found = bench.run(growth.network, growth.feeds, beside=["Oracle"], held_back=held_back)
+        wanted = one_by_one(bench, growth.network, growth.feeds, held_back)
+        yield from _differences(bench, growth, found, wanted)
+
+
+def _differences(bench: Bench, growth: Growth, found: Outputs, wanted: Outputs) -> Iterator[str]:
+    tolerances = bench.tolerances.times(len(growth.network))
+    for layer in growth.network.graph.outputs:
+        fault = tolerances.difference(found[binding(layer)], wanted[binding(layer)], layer.values[0].known)
+        yield from [f"output {binding(layer)}: {fault}"] if fault else []
+
+
+# --- networks side by side --------------------------------------------------------------------------------------------
+
+
+@on_backend("twice", "in-turns", "after-unloading")
+def isolation(bench: Bench, variant: str) -> Iterator[str]:
+    """Networks that are loaded at the same time do not touch each other's tensors.
+
+    The same optimized network may be loaded twice; runs of several networks may take turns; a network runs on when
+    another one is unloaded.
+    """
+    growth = grown(bench, "chain-0")
+    other = growth if variant == "twice" else grown(bench, "chain-1")
+    wanted, optimized = bench.run(growth.network, growth.feeds), bench.optimize(growth.network)
+    beside = optimized if variant == "twice" else bench.optimize(other.network)
+    with bench.loaded(optimized) as first:
+        with bench.loaded(beside) as second:
+            for _ in range(3):
+                yield from _unequal(first.run(growth.feeds), wanted)
+                second.run(other.feeds)
+        if variant == "after-unloading":
+            yield from _unequal(first.run(growth.feeds), wanted)
+
+
+def _unequal(found: Outputs, wanted: Outputs) -> Iterator[str]:
+    for key, array in wanted.items():
+        if not same(found[key], array):
+            yield f"output {key} is not the same as when the network was the only one"
+
+
+@on_backend("notices")
+def context(bench: Bench, variant: str) -> Iterator[str]:
+    """Where the backend has a context, it agrees to networks, and is told of each in the right order."""
+    require(bench)
+    recording = Recording()
+    optimized = bench.optimize(grown(bench, "chain-0").network, recording)
+    with Runtime() as runtime:
+        loaded = [Loaded(runtime, optimized) for _ in range(2)]
+        for one in loaded:
+            one.unload()
+    if not recording.things("before_load_network"):
+        raise Skipped("the backend has no context")
+    yield from context_faults(recording)

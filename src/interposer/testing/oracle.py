@@ -1,0 +1,61 @@
+"""What networks should give: every layer by its reference kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from interposer.backend import Backend, Capabilities, KernelTable
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infos_for
+from interposer.kernels.reference import evaluate, reference
+from interposer.ops.control import Constant, Input, Output
+from interposer.types import Array, TensorInfo
+
+__all__ = ["Oracle", "reference_outputs", "reference_values"]
+
+
+class Oracle(Backend):
+    """The reference kernels as a backend of their own, which takes what the backend under test does not."""
+
+    id: ClassVar = "Oracle"
+    kernels: ClassVar[KernelTable] = reference()
+    capabilities: ClassVar = Capabilities(DynamicShapes=True)
+
+
+def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Array]:
+    """Every value of a graph, for the inputs' arrays by binding id."""
+    known: dict[Value, Array] = {}
+    for layer in graph.topological():
+        if isinstance(layer.op, Input):
+            known[layer.output] = feeds[layer.op.binding_id]
+        elif isinstance(layer.op, Constant):
+            known[layer.output] = layer.op.value
+        elif not isinstance(layer.op, Output):
+            known.update(zip(layer.outputs, layer_values(layer, known), strict=True))
+    return known
+
+
+def layer_values(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
+    """The results of one layer on arrays that are known; what is unknown of shapes follows from these."""
+    arrays = [None if value is None else known[value] for value in layer.inputs]
+    infos = [_info(value, known) for value in layer.inputs]
+    return evaluate(layer.op, arrays, infos, infos_for(layer, infos))
+
+
+def _info(value: Value | None, known: Mapping[Value, Array]) -> TensorInfo | None:
+    if value is None or value.known.is_concrete:
+        return None if value is None else value.known
+    return value.known.with_shape(known[value].shape)
+
+
+def reference_outputs(graph: Graph, feeds: Mapping[int, Array]) -> dict[int, Array]:
+    """The outputs of a graph by binding id."""
+    known = reference_values(graph, feeds)
+    return {binding(layer): known[layer.values[0]] for layer in graph.outputs}
+
+
+def binding(layer: Layer) -> int:
+    """The binding id of an Input or Output layer."""
+    op: Any = layer.op
+    return int(op.binding_id)

@@ -1,0 +1,132 @@
+"""In which order a backend, its memory and its workloads must be asked: rules over a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from interposer.testing.recording import Recording
+
+__all__ = ["context_faults", "order_faults"]
+
+Rule = Callable[[Recording], Iterator[str]]
+
+
+def order_faults(recording: Recording) -> Iterator[str]:
+    """What was wrong while one network was loaded, run and unloaded."""
+    for rule in _RULES:
+        yield from rule(recording)
+
+
+def _acquired_once(recording: Recording) -> Iterator[str]:
+    """Memory is acquired once, in the first run, and released once, when the network is unloaded."""
+    runs, loaded, unload = (recording.positions(what) for what in ("run", "loaded", "unload"))
+    for manager in _managers(recording):
+        acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
+        if len(acquired) != min(1, len(runs)):
+            yield f"the memory was acquired {len(acquired)} times in {len(runs)} runs; expected once, before the first"
+        if loaded and any(at < loaded[0] for at in acquired):
+            yield "the memory was acquired while the network was loaded; expected in its first run"
+        early = [at for at in released if not unload or at < unload[0]]
+        if early:
+            yield f"the memory was released {len(early)} times before the network was unloaded; expected only then"
+        elif unload and acquired and len(released) != 1:
+            yield f"the memory was released {len(released)} times when the network was unloaded; expected once"
+
+
+def _managers(recording: Recording) -> list[int]:
+    return [number for number, title in enumerate(recording.titles) if title == "the memory manager"]
+
+
+def _planned_once(recording: Recording) -> Iterator[str]:
+    """A handle is managed and then allocated, once each, before any memory is acquired."""
+    for handle in recording.things("manage") + recording.things("allocate"):
+        managed, allocated = recording.positions("manage", handle), recording.positions("allocate", handle)
+        if len(managed) != 1 or len(allocated) != 1 or managed[0] > allocated[0]:
+            title = recording.titles[handle]
+            yield f"{title} was managed {len(managed)} and allocated {len(allocated)} times; expected once each in turn"
+            return
+
+
+def _mapped_while_there(recording: Recording) -> Iterator[str]:
+    """A tensor is mapped only while it has memory."""
+    for handle in recording.things("map"):
+        manager = recording.manager_of.get(handle, -1)
+        acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
+        for at in recording.positions("map", handle):
+            if manager >= 0 and not any(one < at for one in acquired):
+                yield f"{recording.titles[handle]} was mapped before its memory was acquired"
+                return
+            if manager >= 0 and any(one < at for one in released):
+                yield f"{recording.titles[handle]} was mapped after its memory was released"
+                return
+
+
+def _unmapped(recording: Recording) -> Iterator[str]:
+    """Every map is followed by an unmap, at the latest when the workload is done."""
+    open_maps: dict[int, int] = {}
+    for event in recording.events:
+        if event.what in ("map", "unmap"):
+            open_maps[event.thing] = open_maps.get(event.thing, 0) + (1 if event.what == "map" else -1)
+        if event.what in ("executed", "ran", "unload"):
+            for handle, count in open_maps.items():
+                if count:
+                    kind = "mapped but not unmapped" if count > 0 else "unmapped more often than mapped"
+                    yield f"{recording.titles[handle]} was {kind}; every map needs one unmap"
+                    return
+
+
+def _configured_once(recording: Recording) -> Iterator[str]:
+    """A workload is configured once, before it runs, and runs only while the network does."""
+    for workload in recording.things("execute"):
+        configured = recording.positions("post_allocation_configure", workload)
+        executed = recording.positions("execute", workload)
+        title = recording.titles[workload]
+        if len(configured) > 1 or (configured and configured[0] > executed[0]):
+            yield f"{title} was configured {len(configured)} times; expected once, before it runs"
+        if not _within_runs(recording, executed):
+            yield f"{title} was executed while the network did not run"
+
+
+def _within_runs(recording: Recording, positions: list[int]) -> bool:
+    spans = list(zip(recording.positions("run"), recording.positions("ran"), strict=False))
+    return all(any(start < at < stop for start, stop in spans) for at in positions)
+
+
+def _written_before_read(recording: Recording) -> Iterator[str]:
+    """In every run, a result is read only after the workload that gives it."""
+    written: set[int] = set()
+    made = {handle for event in recording.events if event.what == "execute" for handle in event.outputs}
+    for event in recording.events:
+        if event.what == "run":
+            written.clear()
+        elif event.what == "executed":
+            written |= set(event.outputs)
+        reads = (event.thing,) if event.what == "copy_out" else event.inputs if event.what == "execute" else ()
+        for handle in reads:
+            if handle in made and handle not in written:
+                yield f"{recording.titles[handle]} was read before the workload that gives it had run"
+                return
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    _acquired_once,
+    _planned_once,
+    _mapped_while_there,
+    _unmapped,
+    _configured_once,
+    _written_before_read,
+)
+
+_NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network")
+
+
+def context_faults(recording: Recording) -> Iterator[str]:
+    """Every network's context is told of loading and unloading, before and after, once each and in this order."""
+    told: dict[int, list[str]] = {}
+    for event in recording.events:
+        if event.what in _NOTICES:
+            told.setdefault(event.inputs[0], []).append(event.what)
+    for network, notices in told.items():
+        if tuple(notices) != _NOTICES:
+            yield f"of network {network} the context was told {', '.join(notices)}; expected {', '.join(_NOTICES)}"

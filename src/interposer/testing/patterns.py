@@ -1,0 +1,178 @@
+"""Networks of several layers, put together from samples so that every layer is one that a backend takes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+from interposer.testing.outcome import Skipped
+from interposer.testing.sample import Given, Sample
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["PATTERNS", "VARIANTS", "Growth", "Pool"]
+
+LENGTH: Final = 6
+VARIANTS: Final = 16
+"""How many networks are made of every pattern, each from other samples."""
+
+_PLACES: Final = frozenset({DataType.INT32, DataType.INT64})
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A sample with one result, whose first operand may be any tensor of its kind."""
+
+    sample: Sample
+    takes: TensorInfo
+    gives: TensorInfo
+
+
+class Pool:
+    """Samples that fit together."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        links = [link for link in map(_link, samples) if link is not None]
+        self.after: dict[TensorInfo, list[Link]] = {}
+        for link in links:
+            self.after.setdefault(link.takes, []).append(link)
+        self.keeping = {info: [link for link in links if link.gives == info] for info, links in self.after.items()}
+        self.joining = {info: [link for link in kept if _joins(link)] for info, kept in self.keeping.items()}
+
+
+def _link(sample: Sample) -> Link | None:
+    network, _ = sample.network()
+    infos = [value.info for value in network.graph.layer("layer").outputs]
+    first = sample.inputs[0] if sample.inputs else None
+    if first is None or not _is_open(sample, 0) or len(infos) != 1 or infos[0] is None or not infos[0].is_concrete:
+        return None
+    return Link(sample, first.info, infos[0].with_constant(None))
+
+
+def _is_open(sample: Sample, index: int) -> bool:
+    """True where an operand comes from outside and is no index, size or box, which could not be just any tensor."""
+    one: Given | None = sample.inputs[index]
+    allowed = sample.op.operands[min(index, len(sample.op.operands) - 1)].dtypes
+    return one is not None and not one.constant and one.values is None and not (allowed and allowed <= _PLACES)
+
+
+def _joins(link: Link) -> bool:
+    others = link.sample.inputs[1:2]
+    return bool(others) and _is_open(link.sample, 1) and others[0] is not None and others[0].info == link.takes
+
+
+class Growth:
+    """A network that grows from a pool, and the arrays to run it on. The same seed gives the same network."""
+
+    def __init__(self, pool: Pool, seed: str) -> None:
+        self.pool, self.random = pool, random.Random(seed)
+        self.network = Network(seed)
+        self.feeds: dict[int, Array] = {}
+
+    def start(self, *, joined: bool = False) -> Value:
+        """A new input, which layers can follow that keep its kind; with `joined`, some that make one value of two."""
+        choices = [info for info, links in (self.pool.joining if joined else self.pool.keeping).items() if links]
+        if not choices:
+            raise Skipped("the samples that the backend takes do not fit together in this way")
+        info = self.random.choice(choices)
+        array = self.pool.after[info][0].sample.arrays()[0]
+        assert array is not None
+        return self._input(info, array)
+
+    def follow(self, value: Value, *, last: bool = False) -> Value:
+        """A layer behind a value; unless it is the last one, more layers can follow."""
+        links = self.pool.after[value.known]
+        return self._add([link for link in links if last or link.gives in self.pool.after] or links, {0: value})
+
+    def keep(self, value: Value) -> Value:
+        """A layer behind a value that gives a value of the same kind."""
+        return self._add(self.pool.keeping[value.known], {0: value})
+
+    def join(self, first: Value, second: Value) -> Value:
+        """A layer that makes one value of two."""
+        return self._add(self.pool.joining[first.known], {0: first, 1: second})
+
+    def output(self, *values: Value) -> None:
+        """Let these values be the outputs."""
+        for number, value in enumerate(values):
+            self.network.add_output_layer(number, value)
+
+    def _add(self, links: Sequence[Link], given: dict[int, Value]) -> Value:
+        sample = self.random.choice(links).sample
+        values: list[Value | None] = []
+        for index, (one, array) in enumerate(zip(sample.inputs, sample.arrays(), strict=True)):
+            values.append(given[index] if index in given else self._operand(one, array))
+        return self.network.add_layer(sample.op, *values, outputs=sample.outputs).output
+
+    def _operand(self, one: Given | None, array: Array | None) -> Value | None:
+        if one is None or array is None:
+            return None
+        if one.constant:
+            return self.network.add_constant_layer(array, one.info.quantization).output
+        return self._input(one.info, array)
+
+    def _input(self, info: TensorInfo, array: Array) -> Value:
+        number = len(self.feeds)
+        self.feeds[number] = array
+        return self.network.add_input_layer(number, info).output
+
+
+def _chain(growth: Growth, value: Value) -> list[Value]:
+    values = []
+    for number in range(LENGTH):
+        if value.known not in growth.pool.after:
+            break
+        value = growth.follow(value, last=number == LENGTH - 1)
+        values.append(value)
+    return values
+
+
+def chain(growth: Growth) -> None:
+    """One layer behind the other."""
+    growth.output(_chain(growth, growth.start())[-1])
+
+
+def ladder(growth: Growth) -> None:
+    """One layer behind the other, and every value is an output."""
+    growth.output(*_chain(growth, growth.start()))
+
+
+def fan(growth: Growth) -> None:
+    """One value that goes into several layers."""
+    value = growth.keep(growth.start())
+    growth.output(*(growth.follow(value, last=True) for _ in range(3)))
+
+
+def diamond(growth: Growth) -> None:
+    """Two ways of different lengths that part and meet."""
+    top = growth.keep(growth.start(joined=True))
+    growth.output(growth.join(growth.keep(top), growth.keep(growth.keep(top))))
+
+
+def twice(growth: Growth) -> None:
+    """A value that goes into one layer twice, and on from there."""
+    value = growth.start(joined=True)
+    growth.output(growth.keep(growth.join(value, value)))
+
+
+def twins(growth: Growth) -> None:
+    """Two networks in one that have nothing to do with each other."""
+    growth.output(_chain(growth, growth.start())[-1], _chain(growth, growth.start())[-1])
+
+
+def braid(growth: Growth) -> None:
+    """Two values that meet again and again, each time with one from before."""
+    first = growth.start(joined=True)
+    second = growth.keep(first)
+    for _ in range(3):
+        first, second = second, growth.join(first, second)
+    growth.output(first, second)
+
+
+PATTERNS: Final[dict[str, Callable[[Growth], None]]] = {
+    made.__name__: made for made in (chain, ladder, fan, diamond, twice, twins, braid)
+}
+"""The patterns by name."""

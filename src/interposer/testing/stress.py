@@ -1,0 +1,212 @@
+"""The checks that load and run networks many times: nothing may stay behind, and threads may not disturb each other."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from interposer.ir.network import Network
+from interposer.ops import Activation, ActivationFunction, Addition, BatchMatMul, FullyConnected, Multiplication
+from interposer.runtime import Runtime
+from interposer.schema import Op
+from interposer.testing.bench import Bench, Loaded
+from interposer.testing.contracts import grown, on_backend
+from interposer.testing.outcome import Skipped
+from interposer.testing.patterns import VARIANTS
+from interposer.testing.recording import Census
+from interposer.testing.tolerances import same
+from interposer.testing.trial import Outputs
+from interposer.types import TensorInfo
+
+__all__: list[str] = []
+
+_STATM: Final = Path("/proc/self/statm")
+_MEBIBYTE: Final = 1 << 20
+_WARM_UP: Final = 10
+_ROUNDS: Final = 25
+
+# --- what stays behind ------------------------------------------------------------------------------------------------
+
+
+@on_backend("objects", "memory")
+def leaks(bench: Bench, variant: str) -> Iterator[str]:
+    """Nothing stays behind when networks are loaded, run and unloaded a hundred times.
+
+    Neither managers, factories, handles and workloads, nor memory that Python does not know of.
+    """
+    yield from (_objects_left if variant == "objects" else _memory_left)(bench)
+
+
+def _objects_left(bench: Bench) -> Iterator[str]:
+    loads, census = bench.settings.loads, Census()
+    _load_chains(bench, census, loads)
+    gc.collect()
+    for title, count in census.alive().items():
+        if count >= loads // 10:
+            yield f"{count} objects of the class {title} are still there after {loads} networks were unloaded"
+
+
+def _load_chains(bench: Bench, census: Census, loads: int) -> None:
+    growths = [grown(bench, f"chain-{number}") for number in range(VARIANTS)]
+    for number in range(loads):
+        growth = growths[number % len(growths)]
+        with bench.loaded(bench.optimize(growth.network, census)) as made:
+            made.run(growth.feeds)
+
+
+_LARGE: Final[tuple[Op, ...]] = (
+    Addition(),
+    Multiplication(),
+    Activation(ActivationFunction.RELU),
+    BatchMatMul(),
+    FullyConnected(),
+)
+
+
+def _memory_left(bench: Bench) -> Iterator[str]:
+    """Tensors of a mebibyte each would show, if any of them stayed."""
+    if not _STATM.exists():
+        raise Skipped(f"there is no {_STATM}, which tells how much memory a process has")
+    networks = [network for network in map(_large, _LARGE) if bench.takes_all(network.graph)]
+    if not networks:
+        raise Skipped("the backend takes none of the layers that are tried with large tensors")
+    loads = bench.settings.loads
+    for network in networks:
+        _load_often(bench, network, _WARM_UP)
+        before = _resident()
+        _load_often(bench, network, loads)
+        more = (_resident() - before) / _MEBIBYTE
+        if more > loads / 4:
+            title = f"{network.name}, on tensors of 1 MiB"
+            yield f"the process grew by {more:.0f} MiB while a network of {title}, was loaded {loads} times"
+
+
+def _large(op: Op) -> Network:
+    """A network of one layer with tensors of a mebibyte, all of whose operands are the one input."""
+    network = Network(op.op_name())
+    first = network.add_input_layer(0, TensorInfo((512, 512)))
+    wanted = sum(not declared.optional for declared in op.operands)
+    network.add_output_layer(0, network.add_layer(op, *[first] * wanted, name="layer"))
+    return network
+
+
+def _load_often(bench: Bench, network: Network, times: int) -> None:
+    for _ in range(times):
+        with bench.loaded(bench.optimize(network)) as made:
+            made.run({0: np.zeros((512, 512), np.float32)})
+    gc.collect()
+
+
+def _resident() -> int:
+    """Bytes of the process that are in memory."""
+    return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+Job = Callable[[], None]
+
+
+@on_backend("networks", "one-network", "optimizing")
+def threads(bench: Bench, variant: str) -> Iterator[str]:
+    """Several threads get what one alone gets.
+
+    Different networks run at the same time; runs of one network wait for each other; networks are optimized and loaded
+    while others run.
+    """
+    with ExitStack() as stack:
+        jobs = {"networks": _networks, "one-network": _one_network, "optimizing": _optimizing}[variant](bench, stack)
+        yield from _at_once(jobs)
+
+
+class _Different(Exception):  # noqa: N818 - found, not raised by a fault of the kit
+    pass
+
+
+def _networks(bench: Bench, stack: ExitStack) -> list[Job]:
+    jobs = []
+    for number in range(VARIANTS):
+        growth = grown(bench, f"chain-{number}")
+        made = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
+        jobs.append(_running(made, growth.feeds, made.run(growth.feeds)))
+    return jobs
+
+
+def _one_network(bench: Bench, stack: ExitStack) -> list[Job]:
+    growth = grown(bench, "chain-0")
+    made = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
+    several = [{key: np.roll(array, number) for key, array in growth.feeds.items()} for number in range(4)]
+    return [_running(made, feeds, made.run(feeds)) for feeds in several]
+
+
+def _running(made: Loaded, feeds: Outputs, wanted: Outputs) -> Job:
+    def job() -> None:
+        for _ in range(_ROUNDS):
+            _compare(made.run(feeds), wanted)
+
+    return job
+
+
+def _optimizing(bench: Bench, stack: ExitStack) -> list[Job]:
+    jobs = _networks(bench, stack)[:2]
+    for number in range(3):
+        growth = grown(bench, f"chain-{number}")
+        jobs.append(_loading(bench, growth.network, growth.feeds, bench.run(growth.network, growth.feeds)))
+    return jobs
+
+
+def _loading(bench: Bench, network: Network, feeds: Outputs, wanted: Outputs) -> Job:
+    def job() -> None:
+        with Runtime() as runtime:
+            for _ in range(_ROUNDS // 5):
+                made = Loaded(runtime, bench.optimize(network))
+                _compare(made.run(feeds), wanted)
+                made.unload()
+
+    return job
+
+
+def _compare(found: Outputs, wanted: Outputs) -> None:
+    for key, array in wanted.items():
+        if not same(found[key], array):
+            raise _Different(f"output {key} is not what it is when nothing else runs")
+
+
+def _at_once(jobs: Sequence[Job]) -> Iterator[str]:
+    """Do all jobs at the same time, changing between threads as often as possible; yields what went wrong."""
+    barrier, faults = threading.Barrier(len(jobs)), list[str]()
+
+    def work(job: Job) -> None:
+        barrier.wait()
+        try:
+            job()
+        except _Different as different:
+            faults.append(str(different))
+        except Exception as error:
+            faults.append(f"a thread that ran beside others raised {type(error).__name__}: {error}")
+
+    with _frequent_changes():
+        workers = [threading.Thread(target=work, args=(job,)) for job in jobs]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    yield from dict.fromkeys(faults)
+
+
+@contextmanager
+def _frequent_changes() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

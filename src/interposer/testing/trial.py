@@ -1,0 +1,175 @@
+"""A trial: one sample on the backend under test, asked, loaded, run three times and unloaded, with a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from interposer.backend import Support
+from interposer.errors import InterposerError, UnsupportedLayerError
+from interposer.ir.graph import Layer
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+from interposer.testing.bench import Bench, Loaded, can_be_shaped, view_of
+from interposer.testing.oracle import reference_outputs
+from interposer.testing.recording import Recording
+from interposer.testing.sample import Sample
+from interposer.testing.tolerances import same
+from interposer.types import Array
+
+__all__ = ["Outputs", "Trial"]
+
+Outputs = dict[int, Array]
+
+
+class Trial:
+    """What came of a sample.
+
+    `reasons` are those of a refusal. `fault` says what kept a sample that was not refused from running, or is empty;
+    then `first` and `again` are the results of two runs on the same inputs, with another run on other inputs between
+    them. The later one took arrays with odd strides and filled arrays with odd strides. `untouched` is False where the
+    arrays of inputs or constants were written to.
+    """
+
+    def __init__(self, bench: Bench, sample: Sample) -> None:
+        self.bench, self.sample = bench, sample
+        self.network, self.feeds = sample.network()
+        self.layer: Layer = self.network.graph.layer("layer")
+        self.recording = Recording()
+        self.support_faults: list[str] = []
+        self.reasons: tuple[str, ...] = ()
+        self.lacks = ""
+        self.fault = ""
+        self.first: Outputs = {}
+        self.again: Outputs = {}
+        self.untouched = True
+        self._ask()
+        if self.ran:
+            self._try()
+
+    @property
+    def ran(self) -> bool:
+        """True where nothing kept it from running; there are results then."""
+        return not (self.reasons or self.lacks or self.fault)
+
+    def expected(self) -> Outputs:
+        """What the sample should give: its worked example, or what the reference kernel gives."""
+        if self.sample.expected is not None:
+            return dict(enumerate(self.sample.expected))
+        return reference_outputs(self.network.graph, self.feeds)
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        if not (can_be_shaped(self.layer) or self.bench.backend.capabilities.has("DynamicShapes")):
+            self.lacks = "its shape depends on data, for which the backend lacks the capability DynamicShapes"
+            return
+        try:
+            first, second = (self._verdicts(view_of(self.network.graph)) for _ in range(2))
+            twice = self._verdicts(_doubled(self.sample))
+        except Exception as error:
+            self.fault = f"asking raised {type(error).__name__}: {error}"
+            self.support_faults.append(self.fault)
+            return
+        if first != second:
+            self.support_faults.append(f"asked twice it answered {_said(first)}, then {_said(second)}")
+        if len(twice) != 2:
+            self.support_faults.append(f"asked for a view of 2 layers it gave {len(twice)} verdicts")
+        if first and not first[0]:
+            self._refused(first[0].reasons)
+
+    def _verdicts(self, view: SubgraphView) -> list[Support]:
+        found: Any = self.bench.query(view)
+        if not isinstance(found, list) or not all(isinstance(one, Support) for one in found):
+            raise TypeError(f"query gave {found!r}; expected a list of Support")
+        return list(found)
+
+    def _refused(self, reasons: Iterable[str]) -> None:
+        self.reasons = tuple(reasons)
+        if not any(text.strip() and text not in Support.no().reasons for text in self.reasons):
+            self.support_faults.append("it refuses without saying why")
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        try:
+            optimized = self.bench.optimize(self.network, self.recording)
+        except UnsupportedLayerError as error:
+            given_back = [one for one in error.refusals if one.stage == "optimize"]
+            if given_back:
+                self._refused([f"gave it back: {text}" for one in given_back for text in one.reasons])
+            else:
+                self.fault = f"it said yes when it was asked, but to the optimizer no: {error}"
+            return
+        except InterposerError as error:
+            self.fault = f"it said yes, but then optimizing failed: {error}"
+            return
+        try:
+            with self.bench.loaded(optimized) as made:
+                self.recording.mark("loaded")
+                self._run(made)
+                self.recording.mark("unload")
+        except InterposerError as error:
+            self.fault = f"it said yes, but then: {error}"
+        self.recording.mark("unloaded")
+
+    def _run(self, made: Loaded) -> None:
+        before = {key: array.copy() for key, array in self.feeds.items()}
+        constants = [(array, array.copy()) for array in _constants(self.network)]
+        self.recording.spoil_unmanaged()
+        self.first = self._run_once(made, self.feeds)
+        self._run_once(made, _others(self.feeds))
+        targets = {key: _strided(array) for key, array in self.first.items() if self._is_fixed(key)}
+        self.again = self._run_once(made, {key: _strided(array) for key, array in self.feeds.items()}, targets)
+        pairs = [(self.feeds[key], array) for key, array in before.items()] + constants
+        self.untouched = all(same(now, then) for now, then in pairs)
+
+    def _is_fixed(self, key: int) -> bool:
+        return self.layer.outputs[key].known.is_concrete
+
+    def _run_once(self, made: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
+        self.recording.mark("run")
+        try:
+            return made.run(feeds, outputs)
+        finally:
+            self.recording.mark("ran")
+
+
+def _said(verdicts: list[Support]) -> str:
+    return "; ".join("yes" if one else f"no ({', '.join(one.reasons)})" for one in verdicts)
+
+
+def _doubled(sample: Sample) -> SubgraphView:
+    """The sample's layer twice, side by side."""
+    network, _ = sample.network()
+    layer = network.graph.layer("layer")
+    network.add_layer(layer.op, *layer.inputs, name="layer again", outputs=sample.outputs)
+    return view_of(network.graph)
+
+
+def _constants(network: Network) -> list[Array]:
+    return [
+        layer.output.constant for layer in network if layer.kind == "Constant" and layer.output.constant is not None
+    ]
+
+
+def _others(feeds: Outputs) -> Outputs:
+    """Other inputs of the same kind: the same rows in another order, as rows may be boxes, that is belong together."""
+    return {key: _turned(array) for key, array in feeds.items()}
+
+
+def _turned(array: Array) -> Array:
+    axes = range(array.ndim - 1) if array.ndim > 1 else range(array.ndim)
+    long = [axis for axis in axes if array.shape[axis] > 1]
+    return np.roll(array, 1, long[0]) if long else array
+
+
+def _strided(array: Array) -> Array:
+    """The same array with strides that are not usual: every other element of a larger one, the last axis first."""
+    if array.ndim == 0:
+        return array
+    wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
+    wide[..., ::2] = array
+    return wide[..., ::2]
