@@ -17,11 +17,11 @@ from interposer.ops import (
     NonMaxSuppression,
 )
 from interposer.testing.sample import Given, Sample, of, samples
+from interposer.testing.samples.common import FLOATS
 from interposer.types import Array, DataLayout, DataType, Quantization, TensorInfo
 
 __all__ = ["EIGHTHS", "boxes_in", "coded"]
 
-FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
 CODES: Final = {
     DataType.UINT8: (Quantization(1 / 256), Quantization(1 / 64, 128)),
     DataType.INT8: (Quantization(1 / 256, -128), Quantization(1 / 64, 0)),

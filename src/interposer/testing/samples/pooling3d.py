@@ -9,11 +9,11 @@ import numpy as np
 
 from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling3d, PoolingAlgorithm
 from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import FLOATS
 from interposer.types import DataLayout, DataType, Quantization
 
 __all__: list[str] = []
 
-FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
 QUANTIZED: Final = {
     DataType.UINT8: Quantization(1 / 32, 128),
     DataType.INT8: Quantization(1 / 32, -3),

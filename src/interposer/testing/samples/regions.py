@@ -9,13 +9,12 @@ import numpy as np
 
 from interposer.ops import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
 from interposer.testing.sample import Given, Sample, given, of, samples
+from interposer.testing.samples.common import BYTES, FLOATS
 from interposer.testing.samples.detection import EIGHTHS, boxes_in, coded
-from interposer.types import DataLayout, DataType, Quantization
+from interposer.types import DataLayout, DataType
 
 __all__: list[str] = []
 
-FLOATS: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)
-CODES: Final = {DataType.UINT8: Quantization(1 / 32, 128), DataType.INT8: Quantization(1 / 32, -3)}
 SHAPES: Final = {DataLayout.NHWC: (2, 7, 8, 3), DataLayout.NCHW: (2, 3, 7, 8)}
 
 
@@ -38,7 +37,7 @@ def roi_align() -> Iterator[Sample]:
                     title = f"{layout}-{ratio}-{mode.name.lower()}-{'half' if half else 'whole'}"
                     for dtype in FLOATS:
                         yield Sample(op, [given(shape, dtype), *_regions(dtype)], name=f"{title}-{dtype}")
-                    for dtype, q in CODES.items():
+                    for dtype, q in BYTES.items():
                         yield Sample(op, [given(shape, dtype, q), *_regions(dtype)], name=f"{title}-{dtype}")
 
 
@@ -50,7 +49,7 @@ def roi_pooling() -> Iterator[Sample]:
             op = RoiPooling(bins, 2, 2.0, 2.0, layout)
             for dtype in FLOATS:
                 yield Sample(op, [given(shape, dtype), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
-            for dtype, q in CODES.items():
+            for dtype, q in BYTES.items():
                 yield Sample(op, [given(shape, dtype, q), *_regions(dtype)], name=f"{layout}-{bins}-{dtype}")
 
 
@@ -70,7 +69,7 @@ def keypoints() -> Iterator[Sample]:
         op = HeatmapMaxKeypoint(layout)
         for dtype in FLOATS:
             yield Sample(op, [given(shape, dtype), of(boxes, dtype)], name=f"{layout}-{dtype}")
-        for dtype, q in CODES.items():
+        for dtype, q in BYTES.items():
             operands = [given(shape, dtype, q), coded(boxes, DataType.UINT16, EIGHTHS)]
             yield Sample(op, operands, name=f"{layout}-{dtype}")
 

@@ -1,0 +1,45 @@
+"""Kernels of the operators that choose some of many."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.kernels.reference import kernel
+from interposer.ops.choice import RandomMultinomial, TopK
+from interposer.types import ANY_TYPE, Array, DataType
+
+__all__: list[str] = []
+
+ORDERED = ANY_TYPE - {DataType.STRING}
+
+
+@kernel(TopK, dtypes={"input": ORDERED})
+def top_k(op: TopK, x: Array) -> tuple[Array, Array]:
+    """Sorts stably; for the largest ones from behind, so that of equal ones the first still comes first."""
+    rows = np.moveaxis(x, op.axis, -1)
+    numbers = rows.astype(np.float64) if x.dtype.kind not in "biu" else rows
+    if op.largest:
+        order = rows.shape[-1] - 1 - np.argsort(numbers[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    else:
+        order = np.argsort(numbers, axis=-1, kind="stable")
+    order = order[..., : op.k]
+    values = np.take_along_axis(rows, order, axis=-1)
+    return np.moveaxis(values, -1, op.axis), np.moveaxis(order, -1, op.axis)
+
+
+@kernel(RandomMultinomial)
+def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None) -> Array:
+    """Finds evenly distributed numbers in the running sums of the probabilities."""
+    generator = _generator(seeds)
+    weights = logits.astype(np.float64)
+    sums = np.exp(weights - weights.max(axis=1, keepdims=True)).cumsum(axis=1)
+    drawn = generator.random((len(logits), op.num_samples)) * sums[:, -1:]
+    found = [np.searchsorted(row, numbers, side="right") for row, numbers in zip(sums, drawn, strict=True)]
+    classes = np.array(found, np.int64).reshape(drawn.shape)
+    return classes.clip(max=logits.shape[1] - 1)
+
+
+def _generator(seeds: Array | None) -> np.random.Generator:
+    if seeds is None or not seeds.any():
+        return np.random.default_rng()
+    return np.random.Generator(np.random.Philox(key=seeds.astype(np.int64).view(np.uint64)))

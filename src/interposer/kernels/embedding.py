@@ -1,0 +1,78 @@
+"""Kernels of the operators that turn keys into rows of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.encoding import encoded
+from interposer.kernels.farmhash import fingerprint64
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
+from interposer.types import ANY_TYPE, Array, DataType
+
+__all__: list[str] = []
+
+OF_FIXED_SIZE: Final = ANY_TYPE - {DataType.STRING}
+
+
+@kernel(EmbeddingLookup)
+def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Array:
+    """Negative numbers do not count from the end."""
+    wrong = lookups[(lookups < 0) | (lookups >= len(values))]
+    if wrong.size:
+        raise InvalidArgumentError(f"there is no row {wrong[0]} among {len(values)}")
+    return values[lookups]
+
+
+@kernel(HashtableLookup)
+def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: Array) -> tuple[Array, Array]:
+    """Keys need not be in order here, though TFLite and NNAPI ask for it."""
+    places = {key: place for place, key in enumerate(keys.tolist())}
+    rows = [places.get(key, -1) for key in lookups.tolist()]
+    found, zero = np.empty((len(rows), *values.shape[1:]), values.dtype), "" if values.dtype.kind == "O" else 0
+    for number, row in enumerate(rows):
+        found[number] = values[row] if row >= 0 else zero
+    return found, np.greater_equal(rows, 0)
+
+
+@kernel(LshProjection, dtypes={"input": OF_FIXED_SIZE})
+def lsh_projection(op: LshProjection, seeds: Array, x: Array, weights: Array | None) -> Array:
+    """Seeds count as float32; sums are taken in float64, in order."""
+    items = [item.tobytes() for item in np.ascontiguousarray(x)]
+    factors = np.ones(len(items)) if weights is None else weights.astype(np.float64)
+    bits = np.array(list(_bits(seeds, items, factors.tolist())), np.int64).reshape(seeds.shape)
+    if op.type is LshProjectionType.DENSE:
+        return bits.ravel().astype(np.int32)
+    count, width = seeds.shape
+    signatures: Array = (bits << np.arange(width - 1, -1, -1)).sum(axis=1)
+    if op.type is LshProjectionType.SPARSE:
+        signatures += np.arange(count) << width
+    return signatures.astype(np.int32)
+
+
+def _bits(seeds: Array, items: list[bytes], factors: list[float]) -> Iterator[bool]:
+    for seed in seeds.astype("<f4").ravel():
+        score = 0.0
+        for item, factor in zip(items, factors, strict=True):
+            score += factor * _signed(fingerprint64(seed.tobytes() + item))
+        yield score > 0
+
+
+def _signed(value: int) -> float:
+    return float(value - (1 << 64) if value >> 63 else value)
+
+
+@kernel(OneHot)
+def one_hot(op: OneHot, indices: Array, *, info: KernelInfo) -> Array:
+    """Compares every index with all places."""
+    places, wide = np.arange(op.depth), indices.astype(np.int64)
+    if op.from_end:
+        wide = np.where(wide < 0, wide + op.depth, wide)
+    hits = np.expand_dims(wide, -1) == places
+    axis = op.axis % (indices.ndim + 1)
+    return np.where(np.moveaxis(hits, -1, axis), encoded(op.on_value, info.output), encoded(op.off_value, info.output))

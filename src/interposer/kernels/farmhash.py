@@ -1,0 +1,132 @@
+"""FarmHash's Fingerprint64: a hash of bytes that is the same on every machine.
+
+All numbers are unsigned and have 64 bits; what does not fit is cut off.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+__all__ = ["fingerprint64"]
+
+_MASK: Final = 2**64 - 1
+_K0: Final = 0xC3A5C85C97CB3127
+_K1: Final = 0xB492B66FBE98F273
+_K2: Final = 0x9AE16A3B2F90404F
+_BLOCK: Final = 64
+Pair = tuple[int, int]
+
+
+def fingerprint64(data: bytes) -> int:
+    """The hash of these bytes, from 0 to 2**64 - 1."""
+    if len(data) <= 16:
+        return _up_to_16(data)
+    if len(data) <= 32:
+        return _up_to_32(data)
+    return _up_to_64(data) if len(data) <= _BLOCK else _long(data)
+
+
+def _word(data: bytes, place: int) -> int:
+    """The 64-bit number at a place, which counts from the end where it is negative."""
+    return int(struct.unpack_from("<Q", data, place % len(data))[0])
+
+
+def _half_word(data: bytes, place: int) -> int:
+    return int(struct.unpack_from("<I", data, place % len(data))[0])
+
+
+def _turn(value: int, bits: int) -> int:
+    """The bits turned round to the right."""
+    value &= _MASK
+    return (value >> bits | value << (64 - bits)) & _MASK
+
+
+def _stir(value: int) -> int:
+    value &= _MASK
+    return value ^ (value >> 47)
+
+
+def _mix(a: int, b: int, factor: int) -> int:
+    """Two numbers as one."""
+    first = _stir(((a ^ b) & _MASK) * factor)
+    return _stir((b ^ first) * factor) * factor & _MASK
+
+
+def _up_to_16(data: bytes) -> int:
+    size = len(data)
+    factor = _K2 + 2 * size
+    if size >= 8:
+        a, b = _word(data, 0) + _K2 & _MASK, _word(data, -8)
+        return _mix(_turn(b, 37) * factor + a & _MASK, (_turn(a, 25) + b) * factor & _MASK, factor)
+    if size >= 4:
+        return _mix(size + (_half_word(data, 0) << 3), _half_word(data, -4), factor)
+    if not size:
+        return _K2
+    y, z = data[0] + (data[size >> 1] << 8), size + (data[-1] << 2)
+    return _stir(y * _K2 & _MASK ^ z * _K0 & _MASK) * _K2 & _MASK
+
+
+def _four(a: int, b: int, c: int, d: int) -> Pair:
+    """The two sums that four numbers are mixed from; the second one lacks its factor's share."""
+    return _turn(a + b, 43) + _turn(c, 30) + d & _MASK, a + _turn(b + _K2, 18) + c & _MASK
+
+
+def _up_to_32(data: bytes) -> int:
+    factor = _K2 + 2 * len(data)
+    a, b = _word(data, 0) * _K1, _word(data, 8)
+    c, d = _word(data, -8) * factor, _word(data, -16) * _K2
+    return _mix(*_four(a, b, c, d), factor)
+
+
+def _up_to_64(data: bytes) -> int:
+    factor = _K2 + 2 * len(data)
+    a, b = _word(data, 0) * _K2, _word(data, 8)
+    y, second = _four(a, b, _word(data, -8) * factor, _word(data, -16) * _K2)
+    z = _mix(y, second, factor)
+    e, f = _word(data, 16) * factor, _word(data, 24)
+    g, h = (y + _word(data, -32)) * factor, (z + _word(data, -24)) * factor
+    return _mix(_turn(e + f, 43) + _turn(g, 30) + h & _MASK, e + _turn(f + a, 18) + g & _MASK, factor)
+
+
+class _State:
+    """What hashing of long data goes on with from block to block."""
+
+    def __init__(self, first: int) -> None:
+        self.x = 81 * _K2 + first & _MASK
+        self.y = 81 * _K1 + 113 & _MASK
+        self.z = _stir(self.y * _K2 + 113) * _K2 & _MASK
+        self.v: Pair = (0, 0)
+        self.w: Pair = (0, 0)
+
+    def take(self, block: bytes, factor: int, share: int) -> None:
+        """Go on with 64 bytes; `share` is what of some numbers counts."""
+        v, w = self.v, self.w
+        x = _turn(self.x + self.y + v[0] + _word(block, 8), 37) * factor ^ w[1] * share
+        y = _turn(self.y + v[1] + _word(block, 48), 42) * factor + v[0] * share + _word(block, 40) & _MASK
+        z = _turn(self.z + w[0], 33) * factor
+        self.v = _weak(block, 0, v[1] * factor, x + w[0])
+        self.w = _weak(block, 32, z + w[1], y + _word(block, 16))
+        self.x, self.y, self.z = z & _MASK, y, x & _MASK
+
+
+def _weak(block: bytes, place: int, a: int, b: int) -> Pair:
+    """Two numbers and 32 bytes as two numbers."""
+    first, second, third, last = (_word(block, place + 8 * i) for i in range(4))
+    a += first
+    total = a + second + third
+    return total + last & _MASK, _turn(b + a + last, 21) + _turn(total, 44) + a & _MASK
+
+
+def _long(data: bytes) -> int:
+    state = _State(_word(data, 0))
+    whole = (len(data) - 1) // _BLOCK * _BLOCK
+    for place in range(0, whole, _BLOCK):
+        state.take(data[place : place + _BLOCK], _K1, 1)
+    factor = _K1 + ((state.z & 0xFF) << 1)
+    w = state.w[0] + (len(data) - 1) % _BLOCK & _MASK
+    v = state.v[0] + w & _MASK
+    state.v, state.w = (v, state.v[1]), (w + v & _MASK, state.w[1])
+    state.take(data[-_BLOCK:], factor, 9)
+    first = _mix(state.v[0], state.w[0], factor) + _stir(state.y) * _K0 + state.z
+    return _mix(first & _MASK, _mix(state.v[1], state.w[1], factor) + state.x & _MASK, factor)

@@ -1,0 +1,88 @@
+"""Operators that choose some of many: the largest ones, or at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import FLOATS, MAX_RANK, DataType, TensorInfo, differ
+
+__all__ = ["RandomMultinomial", "TopK"]
+
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+
+
+@op
+class TopK(Op):
+    """The largest elements along an axis (or the smallest), best first, and where they were.
+
+    Of equal elements, that of the lower index goes first.
+
+    Shapes:
+        input: any of rank 1 or more
+        values, indices: input.shape with ``k`` at ``axis``
+
+    Source:
+        ONNX TopK-24; TFLite TOPK_V2; NNAPI TOPK_V2.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    values = result(dtype_of="input")
+    indices = result(dtypes=_INDEX_TYPES)
+
+    k: int = attribute(ge=0, doc="How many there are.")
+    axis: int = attribute(default=-1, doc="The axis along which they are found; negative ones count from the end.")
+    largest: bool = attribute(default=True, doc="The largest ones, not the smallest.")
+    index_dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the indices.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), input.rank))
+        axis = normal_axis(self.axis, input.rank)
+        yield from faults
+        if not faults and self.k > input.shape[axis]:
+            yield f"k is {self.k}, but axis {axis} has only {input.shape[axis]} elements"
+        yield from quantized_axis_faults(input, (axis,), "choose from")
+
+    def infer(self, input: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
+        shape = list(input.shape)
+        shape[normal_axis(self.axis, input.rank)] = self.k
+        return input.with_shape(shape), TensorInfo(shape, self.index_dtype)
+
+
+@op(pure=False)
+class RandomMultinomial(Op):
+    """Draw classes at random, each as often as its probability says, which is ``softmax(logits)``.
+
+    The same seeds give the same classes, on one backend; no seeds, or two zeros, give others in every run.
+
+    Shapes:
+        logits: (B, C)
+        seeds: (2,)
+        output: (B, num_samples)
+
+    Source:
+        ONNX Multinomial-22; TFLite MULTINOMIAL; NNAPI RANDOM_MULTINOMIAL.
+    """
+
+    logits = operand(rank=2, dtypes=FLOATS)
+    seeds = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
+    output = result(rank=2, dtypes=_INDEX_TYPES)
+
+    num_samples: int = attribute(ge=0, doc="How many classes are drawn for each row.")
+    dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the result.")
+
+    def check(self, logits: TensorInfo, seeds: TensorInfo | None) -> Iterator[str]:
+        if logits.shape[1] == 0:
+            yield f"logits has shape {logits.shape}; there is no class to draw"
+        if seeds is not None and differ(seeds.shape[0], 2):
+            yield f"seeds has {seeds.shape[0]} elements; expected 2"
+
+    def infer(self, logits: TensorInfo, seeds: TensorInfo | None) -> TensorInfo:
+        return TensorInfo((logits.shape[0], self.num_samples), self.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        logits = inputs[0]
+        assert logits is not None
+        return 4 * int(logits.num_elements) + 16 * int(outputs[0].num_elements)

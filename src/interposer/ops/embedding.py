@@ -1,0 +1,162 @@
+"""Operators that turn keys into rows of numbers: by place, by name, by hash, and as one of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from interposer.ops.axes import quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import ANY_TYPE, INTEGERS, MAX_RANK, DataType, TensorInfo, differ
+
+__all__ = ["EmbeddingLookup", "HashtableLookup", "LshProjection", "LshProjectionType", "OneHot"]
+
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+_HASH_BITS: Final = 32
+_FILLABLE: Final = tuple(sorted(ANY_TYPE - {DataType.STRING}, key=str))
+
+
+@op
+class EmbeddingLookup(Op):
+    """Pick rows of a table by their number; a number without a row is an error, a negative one too.
+
+    Shapes:
+        lookups: (K,)
+        values: (N, ...)
+        output: (K, ...)
+
+    Source:
+        TFLite EMBEDDING_LOOKUP; NNAPI EMBEDDING_LOOKUP.
+    """
+
+    lookups = operand(rank=1, dtypes=_INDEX_TYPES)
+    values = operand(rank=(1, MAX_RANK))
+    output = result(dtype_of="values")
+
+    def check(self, lookups: TensorInfo, values: TensorInfo) -> Iterator[str]:
+        yield from quantized_axis_faults(values, (0,), "pick from")
+        if lookups.constant is not None:
+            wrong = [number for number in lookups.constant.tolist() if number < 0 or number >= values.shape[0]]
+            yield from (f"there is no row {number} among {values.shape[0]}" for number in wrong[:1])
+
+    def infer(self, lookups: TensorInfo, values: TensorInfo) -> TensorInfo:
+        return values.with_shape((lookups.shape[0], *values.shape[1:]))
+
+
+@op
+class HashtableLookup(Op):
+    """Pick rows of a table by their keys. A key that is not there gives a row of zeros (as stored) and no hit.
+
+    Shapes:
+        lookups: (K,)
+        keys: (N,), every one once
+        values: (N, ...)
+        output: (K, ...)
+        hits: (K,), 1 where the key was there, else 0
+
+    Source:
+        TFLite HASHTABLE_LOOKUP; NNAPI HASHTABLE_LOOKUP.
+    """
+
+    lookups = operand(rank=1, dtypes=_INDEX_TYPES)
+    keys = operand(rank=1, same_dtype_as="lookups")
+    values = operand(rank=(1, MAX_RANK))
+    output = result(dtype_of="values")
+    hits = result(rank=1, dtypes=[DataType.UINT8])
+
+    def check(self, lookups: TensorInfo, keys: TensorInfo, values: TensorInfo) -> Iterator[str]:
+        yield from quantized_axis_faults(values, (0,), "pick from")
+        if differ(keys.shape[0], values.shape[0]):
+            yield f"keys has {keys.shape[0]} elements, but values {values.shape[0]} rows"
+
+    def infer(self, lookups: TensorInfo, keys: TensorInfo, values: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
+        output = values.with_shape((lookups.shape[0], *values.shape[1:]))
+        return output, TensorInfo((lookups.shape[0],), DataType.UINT8)
+
+
+class LshProjectionType(Enum):
+    """How the bits of the hash functions are given; the numbers are those of NNAPI."""
+
+    SPARSE_DEPRECATED = 1
+    """One number for each function, its bits."""
+    DENSE = 2
+    """One number for each bit."""
+    SPARSE = 3
+    """One number for each function, its bits plus ``function * 2**bits``, so that no two functions share a number."""
+
+
+@op
+class LshProjection(Op):
+    """Hash a tensor so that similar ones get similar bits (locality sensitive hashing).
+
+    A bit is 1 where the weighted sum, over all elements along the first axis, of their hash values is above 0. The hash
+    value is FarmHash's Fingerprint64 (as a signed number) of the bit's seed, as the bytes of a float32, followed by the
+    bytes of the element.
+
+    Shapes:
+        seeds: (H, B), one for every bit of each hash function
+        input: (N, ...)
+        weights: (N,); 1 for each where it is absent
+        output: (H,), or (H * B,) where it is DENSE
+
+    Source:
+        TFLite LSH_PROJECTION; NNAPI LSH_PROJECTION.
+    """
+
+    seeds = operand(rank=2, dtypes=[DataType.FLOAT32, DataType.FLOAT16])
+    input = operand(rank=(1, MAX_RANK))
+    weights = operand(rank=1, dtypes=[DataType.FLOAT32, DataType.FLOAT16], optional=True)
+    output = result(rank=1, dtypes=[DataType.INT32])
+
+    type: LshProjectionType = attribute(default=LshProjectionType.SPARSE, doc="How the bits are given.")
+
+    def check(self, seeds: TensorInfo, input: TensorInfo, weights: TensorInfo | None) -> Iterator[str]:
+        if seeds.shape[1] > _HASH_BITS:
+            yield f"seeds has shape {seeds.shape}; a hash has at most {_HASH_BITS} bits"
+        if weights is not None and differ(weights.shape[0], input.shape[0]):
+            yield f"weights has {weights.shape[0]} elements; expected {input.shape[0]}, as input has"
+
+    def infer(self, seeds: TensorInfo, input: TensorInfo, weights: TensorInfo | None) -> TensorInfo:
+        count, bits = seeds.shape
+        return TensorInfo((count * bits if self.type is LshProjectionType.DENSE else count,), DataType.INT32)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        seeds, input = inputs[0], inputs[1]
+        assert seeds is not None
+        assert input is not None
+        return int(seeds.num_elements) * int(input.num_elements)
+
+
+@op
+class OneHot(Op):
+    """For every index a row of one value, but for the place that it names.
+
+    An index outside of the row leaves it as it is.
+
+    Shapes:
+        indices: any
+        output: indices.shape with ``depth`` at ``axis``
+
+    Source:
+        ONNX OneHot-11; TFLite ONE_HOT.
+    """
+
+    indices = operand(rank=(0, MAX_RANK - 1), dtypes=INTEGERS)
+    output = result(rank=(1, MAX_RANK))
+
+    depth: int = attribute(ge=0, doc="How long a row is.")
+    axis: int = attribute(default=-1, doc="Where the rows lie in the result; negative axes count from the end.")
+    on_value: float = attribute(default=1.0, doc="What stands at the place: a real number.")
+    off_value: float = attribute(default=0.0, doc="What stands everywhere else: a real number.")
+    dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FILLABLE, doc="The type of the result.")
+    from_end: bool = attribute(default=False, doc="Negative indices count from the end of the row.")
+
+    def check(self, indices: TensorInfo) -> Iterator[str]:
+        rank = indices.rank + 1
+        if not -rank <= self.axis < rank:
+            yield f"axis is {self.axis}, but the result has rank {rank}; expected {-rank} to {rank - 1}"
+
+    def infer(self, indices: TensorInfo) -> TensorInfo:
+        axis = self.axis % (indices.rank + 1)
+        return TensorInfo((*indices.shape[:axis], self.depth, *indices.shape[axis:]), self.dtype)

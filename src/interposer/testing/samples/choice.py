@@ -1,0 +1,42 @@
+"""Samples of the operators that choose some of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from interposer.ops import RandomMultinomial, TopK
+from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import FLOATS, f32, i32, typed
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+
+@samples(TopK)
+def top_k() -> Iterator[Sample]:
+    """The largest and the smallest of every type, along each axis."""
+    for op in (TopK(3), TopK(2, axis=0), TopK(3, largest=False, index_dtype=DataType.INT64), TopK(0, axis=1)):
+        name = f"{op.k}-axis{op.axis}-{'largest' if op.largest else 'smallest'}"
+        for title, operand in typed((4, 5), leave_out=[DataType.STRING]):
+            yield Sample(op, [operand], name=f"{name}-{title}")
+
+
+@samples(TopK)
+def worked() -> Iterator[Sample]:
+    """Of equal ones the first one is chosen."""
+    expected = [f32([[5, 2], [7, 7]]), i32([[1, 0], [1, 2]])]
+    yield Sample(TopK(2), [of([[2, 5, 2], [1, 7, 7]])], name="worked", expected=expected)
+
+
+@samples(RandomMultinomial)
+def drawn() -> Iterator[Sample]:
+    """With seeds and without; and where there is only one class to draw."""
+    for dtype in FLOATS:
+        for index_dtype in (DataType.INT32, DataType.INT64):
+            for seeds in (of([37, 42], DataType.INT32), None):
+                op, title = RandomMultinomial(20, index_dtype), f"{dtype}-{index_dtype}-{seeds is not None}"
+                yield Sample(op, [given((2, 6), dtype), seeds], name=title, statistical=True)
+    sure = of([[-np.inf, 0.0, -np.inf]])
+    yield Sample(RandomMultinomial(4), [sure, None], name="worked", expected=[i32([[1, 1, 1, 1]])])
