@@ -306,7 +306,8 @@ def test_plain_data_names_the_operator_and_what_is_not_at_its_default():
 
 @pytest.mark.parametrize(("plain", "message"), [
     ([], "an operator is described by a mapping, not []"),
-    ({}, "unknown operator 'None'"),
+    ({}, "the description of an operator has no name ('op')"),
+    ({"op": "Sofmax"}, "unknown operator 'Sofmax'; did you mean 'Softmax'?"),
     ({"op": "Softmax", "bta": 1}, "Softmax has no attribute 'bta'; did you mean 'beta'?"),
     ({"op": "Softmax", "beta": "x"}, "Softmax cannot be read: could not convert string to float: 'x'"),
     ({"op": "Softmax", "axis": None}, "Softmax: axis must be an integer, not None"),

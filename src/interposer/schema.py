@@ -367,7 +367,9 @@ class Op:
         """The operator that `to_plain` described; `InvalidArgumentError` where nothing can be described so."""
         if not isinstance(plain, Mapping):
             raise InvalidArgumentError(f"an operator is described by a mapping, not {reprlib.repr(plain)}")
-        cls = op_class(str(plain.get("op")))
+        if "op" not in plain:
+            raise InvalidArgumentError("the description of an operator has no name ('op')")
+        cls = op_class(str(plain["op"]))
         codecs, given = cls.codecs(), {name: value for name, value in plain.items() if name != "op"}
         for name in given.keys() - codecs.keys():
             raise InvalidArgumentError(f"{cls.__name__} has no attribute {name!r}{did_you_mean(name, codecs)}")
