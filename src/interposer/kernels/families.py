@@ -13,6 +13,7 @@ from interposer.kernels import (  # noqa: F401
     elementwise,
     embedding,
     gather,
+    grid,
     lstm,
     matmul,
     matrices,

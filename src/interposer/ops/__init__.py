@@ -12,6 +12,7 @@ from interposer.ops.einsum import *
 from interposer.ops.elementwise import *
 from interposer.ops.embedding import *
 from interposer.ops.gather import *
+from interposer.ops.grid import *
 from interposer.ops.lstm import *
 from interposer.ops.matmul import *
 from interposer.ops.matrices import *

@@ -5,6 +5,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     attention,
     convolution,
     elementwise,
+    grid,
     matmul,
     matrices,
     normalization,

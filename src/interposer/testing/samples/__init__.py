@@ -13,6 +13,7 @@ from interposer.testing.samples import (  # noqa: F401
     elementwise,
     embedding,
     gather,
+    grid,
     lstm,
     matmul,
     matrices,

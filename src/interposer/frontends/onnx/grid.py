@@ -1,0 +1,43 @@
+"""Images that are sampled at places."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
+
+__all__: list[str] = []
+
+_MODES: Final = {
+    "bilinear": GridSampleMode.LINEAR,
+    "linear": GridSampleMode.LINEAR,
+    "nearest": GridSampleMode.NEAREST,
+    "bicubic": GridSampleMode.CUBIC,
+    "cubic": GridSampleMode.CUBIC,
+}
+_PADDINGS: Final = {
+    "zeros": GridPadding.ZEROS,
+    "border": GridPadding.BORDER,
+    "reflection": GridPadding.REFLECTION,
+}
+
+
+@operator("GridSample", since=16)
+def grid_sample(node: Node) -> Value:
+    """The modes had the names for two axes before 20."""
+    mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
+    if mode not in _MODES or padding not in _PADDINGS:
+        raise ParseError(f"its mode is {mode!r} and its padding_mode {padding!r}")
+    op = GridSample(_MODES[mode], _PADDINGS[padding], node.flag("align_corners"))
+    return node.add(op, node.value(0), node.value(1))
+
+
+@operator("AffineGrid", since=20)
+def affine_grid(node: Node) -> Value:
+    """The size is that of the whole result of the sampling, batch and channels included."""
+    size = node.array_integers(1, "size")
+    return node.add(AffineGrid(size[2:], node.flag("align_corners")), node.value(0))

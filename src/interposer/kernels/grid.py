@@ -1,0 +1,149 @@
+"""Kernels of images that are sampled at places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from interposer.kernels.encoding import encoded
+from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+
+class _Pixels(NamedTuple):
+    """For every place of a grid, one pixel along one axis: its number, its weight, and whether the image has it."""
+
+    number: Array
+    weight: Array
+    there: Array
+
+
+def _is_mixed(op: GridSample, info: KernelInfo) -> str | None:
+    if op.mode is GridSampleMode.NEAREST:
+        return "takes modes that mix pixels"
+    known = info.input.is_quantized or info.input.dtype.is_float
+    return None if known else f"input is {info.input.dtype}; takes floats and quantized tensors for {op.mode.name}"
+
+
+def _is_nearest(op: GridSample, info: KernelInfo) -> str | None:
+    if op.mode is not GridSampleMode.NEAREST:
+        return _is_mixed(op, info) or f"takes NEAREST, not {op.mode.name}"
+    return "there is no zero among strings" if info.input.dtype is DataType.STRING else None
+
+
+def _same_quantization(op: GridSample, info: KernelInfo) -> str | None:
+    same = info.input.quantization == info.output.quantization
+    return None if same else "takes tensors of one quantization"
+
+
+@kernel(GridSample, when=(_is_nearest, _same_quantization))
+def pick_nearest(op: GridSample, x: Array, grid: Array, *, info: KernelInfo) -> Array:
+    """Elements are moved as they are."""
+    if x.size == 0:
+        return np.broadcast_to(encoded(0.0, info.output), tuple(info.output.shape))
+    [pixels] = zip(*_neighbours(op, x, grid, info), strict=True)
+    return np.where(_all_there(pixels), _picked(x, pixels), encoded(0.0, info.output))
+
+
+@kernel(GridSample, when=(all_quantized, _is_mixed))
+def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, out: Array) -> None:
+    """The sum over all pixels around the place, each with the product of its weights along the axes."""
+    values, total = real(x, info.input), np.zeros(out.shape)
+    for pixels in product(*_neighbours(op, x, grid, info)) if x.size else ():
+        weight = np.prod([pixel.weight for pixel in pixels], axis=0)[:, np.newaxis]
+        total += np.where(_all_there(pixels), weight * _picked(values, pixels), 0)
+    store(total.astype(values.dtype), info.output, out)
+
+
+def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
+    """The element of every channel at one pixel for every place."""
+    sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
+    last = np.moveaxis(x, 1, -1)
+    return np.moveaxis(last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
+
+
+def _all_there(pixels: Sequence[_Pixels]) -> Array:
+    there: Array = np.all([pixel.there for pixel in pixels], axis=0)
+    return there[:, np.newaxis]
+
+
+def _neighbours(op: GridSample, x: Array, grid: Array, info: KernelInfo) -> list[list[_Pixels]]:
+    """For each spatial axis, the pixels around the place."""
+    places = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
+    return [_along(op, place, extent) for place, extent in zip(places, x.shape[2:], strict=True)]
+
+
+def _along(op: GridSample, place: Array, extent: int) -> list[_Pixels]:
+    one = place.dtype.type(1)
+    at = (place + one) / 2 * (extent - 1) if op.align_corners else ((place + one) * extent - one) / 2
+    at = np.rint(at) if op.mode is GridSampleMode.NEAREST else at
+    if op.padding_mode is GridPadding.BORDER:
+        at = np.clip(at, 0, extent - 1)
+    elif op.padding_mode is GridPadding.REFLECTION:
+        at = _reflected(at, extent, op.align_corners)
+    left = np.floor(at)
+    offsets, weights = _weights(op.mode, at - left)
+    return [_pixels(op, left + offset, weight, extent) for offset, weight in zip(offsets, weights, strict=True)]
+
+
+def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
+    """The pixels counted from the one at the left of the place, and their weights."""
+    if mode is GridSampleMode.NEAREST:
+        return range(1), [np.ones_like(ratio)]
+    if mode is GridSampleMode.LINEAR:
+        return range(2), [1 - ratio, ratio]
+    return range(-1, 3), [_outer(ratio + 1), _inner(ratio), _inner(1 - ratio), _outer(2 - ratio)]
+
+
+def _inner(distance: Array) -> Array:
+    return np.polyval([1.25, -2.25, 0, 1], distance)
+
+
+def _outer(distance: Array) -> Array:
+    return np.polyval([-0.75, 3.75, -6, 3], distance)
+
+
+def _pixels(op: GridSample, number: Array, weight: Array, extent: int) -> _Pixels:
+    there = np.full(number.shape, True)
+    if op.padding_mode is GridPadding.ZEROS:
+        there = (number >= 0) & (number < extent)
+    elif op.padding_mode is GridPadding.REFLECTION:
+        number = _reflected(number, extent, op.align_corners)
+    return _Pixels(np.clip(np.nan_to_num(number), 0, extent - 1).astype(np.int64), weight, there)
+
+
+def _reflected(at: Array, extent: int, align_corners: bool) -> Array:
+    """Places outside of the image mirrored at its edges, which with `align_corners` run through the outer pixels."""
+    low = 0.0 if align_corners else -0.5
+    size = extent - 1 if align_corners else extent
+    if size == 0:
+        return np.zeros_like(at)
+    way = np.mod(at - low, 2 * size)
+    mirrored: Array = np.minimum(way, 2 * size - way) + low
+    return mirrored
+
+
+@kernel(AffineGrid)
+def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
+    """Places have their last axis first."""
+    matrix = real(theta, info.input)
+    axes = [_middles(extent, op.align_corners) for extent in op.extents]
+    places = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1).astype(matrix.dtype)
+    moved: Array = np.einsum("nij,pj->npi", matrix[:, :, :-1], places.reshape(-1, len(op.extents)))
+    shifted: Array = moved + matrix[:, np.newaxis, :, -1]
+    return shifted.reshape(info.output.shape)
+
+
+def _middles(extent: int, align_corners: bool) -> Array:
+    """The coordinates of the pixels along an axis."""
+    if align_corners:
+        return np.linspace(-1, 1, extent) if extent > 1 else np.zeros(extent)
+    return np.asarray((2 * np.arange(extent) + 1) / max(extent, 1) - 1)

@@ -1,0 +1,115 @@
+"""Images sampled at places that are data, and the grids of such places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from interposer.ops.axes import quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, Dim, TensorInfo, differ
+
+__all__ = ["AffineGrid", "GridPadding", "GridSample", "GridSampleMode"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+
+
+class GridSampleMode(Enum):
+    """How an element is made from the pixels around a place."""
+
+    LINEAR = 0
+    """The two nearest ones along each axis, weighted by nearness."""
+    NEAREST = 1
+    """The nearest one; half-way between two, the one with the even number."""
+    CUBIC = 2
+    """The four nearest ones along each axis, by Keys' cubic convolution with a = -0.75."""
+
+
+class GridPadding(Enum):
+    """What lies outside of the image."""
+
+    ZEROS = 0
+    """Zeros."""
+    BORDER = 1
+    """The pixels of its border."""
+    REFLECTION = 2
+    """The image mirrored at its edges, again and again."""
+
+
+@op
+class GridSample(Op):
+    """Sample images at the places that a grid names.
+
+    A place has a coordinate for each spatial axis, the last axis first. -1 is the middle of the first pixel and 1 that
+    of the last one with ``align_corners``, else their outer edges.
+
+    Shapes (for images with two spatial axes; there may be any number, in both tensors alike):
+        input: (N, C, H, W)
+        grid: (N, OH, OW, 2)
+        output: (N, C, OH, OW)
+
+    Source:
+        ONNX GridSample-22.
+    """
+
+    input = operand(rank=(3, 8))
+    grid = operand(rank=(3, 8), dtypes=_FLOATS)
+    output = result(dtype_of="input")
+
+    mode: GridSampleMode = attribute(default=GridSampleMode.LINEAR, doc="How an element is made from pixels.")
+    padding_mode: GridPadding = attribute(default=GridPadding.ZEROS, doc="What lies outside of the image.")
+    align_corners: bool = attribute(default=False, doc="-1 and 1 are the middles of the outer pixels.")
+
+    def check(self, input: TensorInfo, grid: TensorInfo) -> Iterator[str]:
+        axes = input.rank - 2
+        if grid.rank != input.rank or differ(grid.shape[-1], axes):
+            yield f"grid has shape {grid.shape}; expected rank {input.rank}, and {axes} coordinates as its last extent"
+        elif differ(input.shape[0], grid.shape[0]):
+            yield f"input has shape {input.shape} and grid {grid.shape}; expected as many samples"
+        if 0 in input.shape[2:] and self.padding_mode is not GridPadding.ZEROS:
+            yield f"the images of shape {input.shape} have no pixels"
+        yield from quantized_axis_faults(input, range(2, input.rank), "sample")
+
+    def infer(self, input: TensorInfo, grid: TensorInfo) -> TensorInfo:
+        batch = grid.shape[0] if isinstance(input.shape[0], Dim) else input.shape[0]
+        return input.with_shape((batch, input.shape[1], *grid.shape[1:-1]))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        pixels = {GridSampleMode.LINEAR: 2, GridSampleMode.NEAREST: 1, GridSampleMode.CUBIC: 4}[self.mode]
+        return 2 * int(outputs[0].num_elements) * int(pixels ** (outputs[0].rank - 2))
+
+
+@op
+class AffineGrid(Op):
+    """A grid for `GridSample`: the places of the pixels of an image, moved by a matrix.
+
+    The place p of a pixel, as `GridSample` counts it, becomes theta[:, :-1] p + theta[:, -1].
+
+    Shapes:
+        theta: (N, 2, 3), or (N, 3, 4)
+        output: (N, H, W, 2), or (N, D, H, W, 3)
+
+    Source:
+        ONNX AffineGrid-20, whose second input ends with ``extents``.
+    """
+
+    theta = operand(rank=3, dtypes=_FLOATS)
+    output = result(rank=(4, 5), dtype_of="theta")
+
+    extents: tuple[int, ...] = attribute(ge=0, doc="Height and width of the image, or depth, height and width.")
+    align_corners: bool = attribute(default=False, doc="-1 and 1 are the middles of the outer pixels.")
+
+    def check(self, theta: TensorInfo) -> Iterator[str]:
+        axes = len(self.extents)
+        if axes not in (2, 3):
+            yield f"extents is {self.extents}; expected two or three"
+        elif differ(theta.shape[1], axes) or differ(theta.shape[2], axes + 1):
+            yield f"theta has shape {theta.shape}; expected matrices of {axes} rows and {axes + 1} columns"
+
+    def infer(self, theta: TensorInfo) -> TensorInfo:
+        return theta.with_shape((theta.shape[0], *self.extents, len(self.extents)))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return 2 * int(outputs[0].num_elements) * len(self.extents) + math.prod(self.extents)

@@ -1,0 +1,77 @@
+"""Samples of images that are sampled at places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interposer.ops import AffineGrid, GridPadding, GridSample, GridSampleMode
+from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import FLOATS, QUANTIZED, SMALL_FLOATS, declared, f32, typed
+from interposer.types import DataType, Quantization
+
+__all__: list[str] = []
+
+LINEAR, NEAREST, CUBIC = GridSampleMode.LINEAR, GridSampleMode.NEAREST, GridSampleMode.CUBIC
+IMAGES = {1: ((2, 2, 5), (2, 4, 1)), 2: ((2, 2, 3, 4), (2, 3, 5, 2)), 3: ((1, 2, 3, 2, 3), (1, 2, 2, 3, 3))}
+
+
+@samples(GridSample)
+def sampled() -> Iterator[Sample]:
+    """Every mode and padding, corners or edges, with one, two and three spatial axes; places within and beyond."""
+    for mode in GridSampleMode:
+        for padding in GridPadding:
+            for corners in (False, True):
+                title = f"{mode.name.lower()}-{padding.name.lower()}-{'corners' if corners else 'edges'}"
+                op = GridSample(mode, padding, corners)
+                for axes, (image, grid) in IMAGES.items():
+                    yield Sample(op, [given(image), given(grid, low=-2.5, high=2.5)], name=f"{title}-{axes}d")
+    for image, grid in (((2, 0, 3, 3), (2, 2, 2, 2)), ((1, 1, 0, 3), (1, 2, 2, 2)), ((1, 1, 2, 2), (1, 0, 2, 2))):
+        yield Sample(GridSample(), [given(image), given(grid)], name=f"empty-{'x'.join(map(str, image + grid))}")
+
+
+@samples(GridSample)
+def types() -> Iterator[Sample]:
+    """Every type of real numbers and of places; the nearest pixel in every type."""
+    image, places = (1, 2, 3, 4), (1, 3, 5, 2)
+    for mode in (LINEAR, CUBIC):
+        for dtype in (*FLOATS, *SMALL_FLOATS):
+            op, grid = GridSample(mode), given(places, low=-1.5, high=1.5)
+            yield Sample(op, [given(image, dtype), grid], name=f"{mode.name.lower()}-{dtype}")
+        for dtype, q in QUANTIZED.items():
+            operands, coarser = [given(image, dtype, q), grid], Quantization(q.scale * 2, q.zero_point)
+            yield Sample(op, operands, name=f"{mode.name.lower()}-quantized-{dtype}")
+            info = declared(op, *operands, q=coarser)
+            yield Sample(op, operands, [info], f"{mode.name.lower()}-two-scales-{dtype}")
+    for dtype in FLOATS:
+        grid = given(places, dtype, low=-1.5, high=1.5)
+        yield Sample(GridSample(), [given(image, dtype), grid], name=f"places-{dtype}")
+    for label, one in typed(image, [DataType.STRING]):
+        yield Sample(GridSample(NEAREST), [one, given(places, low=-1.5, high=1.5)], name=f"nearest-type-{label}")
+
+
+@samples(GridSample)
+def worked() -> Iterator[Sample]:
+    """The corners, edges, middle and outside of an image of two by two pixels."""
+    image, places = of([[[[1, 2], [3, 4]]]]), of([[[[-1, -1], [1, -1], [0, 0], [-1, 0], [3, 3]]]])
+    for op, title, expected in (
+        (GridSample(align_corners=True), "corners", [1, 2, 2.5, 2, 0]),
+        (GridSample(), "edges", [0.25, 0.5, 2.5, 1, 0]),
+        (GridSample(padding_mode=GridPadding.BORDER), "border", [1, 2, 2.5, 2, 4]),
+        (GridSample(NEAREST, GridPadding.REFLECTION), "reflection", [1, 2, 1, 1, 1]),
+    ):
+        yield Sample(op, [image, places], name=f"worked-{title}", expected=[f32([[[expected]]])])
+
+
+@samples(AffineGrid)
+def grids() -> Iterator[Sample]:
+    """Two and three axes, corners or edges, every type, a single pixel and none."""
+    for corners in (False, True):
+        title = "corners" if corners else "edges"
+        for dtype in FLOATS:
+            yield Sample(AffineGrid((3, 4), corners), [given((2, 2, 3), dtype)], name=f"{title}-2d-{dtype}")
+            yield Sample(AffineGrid((2, 3, 2), corners), [given((2, 3, 4), dtype)], name=f"{title}-3d-{dtype}")
+        for extents in ((1, 1), (0, 2)):
+            yield Sample(AffineGrid(extents, corners), [given((1, 2, 3))], name=f"{title}-{extents}")
+    theta = of([[[1, 0, 0.5], [0, 2, 0]]])
+    expected = f32([[[[-0.5, -2], [1.5, -2]], [[-0.5, 2], [1.5, 2]]]])
+    yield Sample(AffineGrid((2, 2), True), [theta], name="worked", expected=[expected])
