@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import ClassVar
 
 import pytest
@@ -189,6 +191,26 @@ def test_a_disabled_backend_is_known_but_absent_in_its_scope_and_below(registry:
     assert registry.reason_absent("Plain") is None
     assert scope.reason_absent("Plain") == below.reason_absent("Plain") == "it is disabled"
     assert scope.records()[0] == BackendRecord("Plain", False, "registered by code", "it is disabled")
+
+
+FIRST_USE = """
+import sys, threading
+import interposer as ip
+sys.setswitchinterval(1e-6)
+together, found = threading.Barrier(8), []
+def use():
+    together.wait()
+    found.append((ip.process_registry(), ip.backend.DeviceSpec.default().registry, ip.default_runtime()))
+threads = [threading.Thread(target=use) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print([len(set(map(id, made))) for made in zip(*found)])
+"""
+
+
+def test_threads_that_use_the_package_first_at_the_same_time_share_one_registry() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[1, 1, 1]\n", "")
 
 
 def test_a_device_spec_shows_what_is_available(registry: BackendRegistry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from interposer import CreationOptions, Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, UnknownNetworkError
-from interposer.ops import Activation, ActivationFunction
+from interposer.ops import Activation, ActivationFunction, MemCopy, MemImport
+from interposer.schema import Op
 from tests.devices import Device, Sums, single
 
 INFO = TensorInfo((2, 3))
@@ -236,6 +238,34 @@ def test_debug_layers_print_json_where_there_is_no_callback(
         '{"layerName": "x", "outputSlot": 0, "shape": [2, 3], "min": -5.0, "max": 6.0, '
         '"data": [[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]]}'
     )
+
+
+def test_debug_layers_print_infinities_and_nan_as_texts(runtime: Runtime, capsys: pytest.CaptureFixture[str]) -> None:
+    runtime.enqueue_workload(load(runtime, debug=True), {0: np.float32([[1, np.inf, np.nan], [-np.inf, 5, 6]])})
+    shown = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert shown["data"] == [[1.0, "inf", "nan"], ["-inf", 5.0, 6.0]]
+    assert (shown["min"], shown["max"]) == ("nan", "nan")
+
+
+@pytest.mark.parametrize("op", [MemCopy(), MemImport()])
+def test_layers_of_the_runtime_may_be_added_by_hand(runtime: Runtime, op: Op) -> None:
+    network = Network("by hand")
+    passed = network.add_layer(op, network.add_input_layer(0, INFO))
+    network.add_output_layer(0, network.add_addition_layer(passed, passed))
+    np.testing.assert_array_equal(runtime.enqueue_workload(load(runtime, network), {0: X})[0], X + X)
+
+
+def test_a_context_can_keep_a_network_that_was_to_be_unloaded_later(
+    runtime: Runtime, device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = load(runtime)
+    device.notes.noes.add("before_unload")
+    runtime.unload_later(kept)
+    others = load(runtime), load(runtime)
+    assert runtime.loaded_networks == (kept, *others)
+    assert caplog.messages == [
+        "network 0 stays loaded: the context of backend Device said no, though nobody runs it any more"
+    ]
 
 
 def test_a_workload_that_fails_is_named_and_the_next_run_is_well(runtime: Runtime) -> None:

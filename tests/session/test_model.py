@@ -118,6 +118,33 @@ def test_a_closed_model_says_so() -> None:
         model(X)
 
 
+def test_a_closed_model_cannot_explain_itself_either() -> None:
+    model = ip.load(two_of_each(), ["CpuRef"])
+    model.close()
+    with pytest.raises(InvalidArgumentError, match="^the model 'two' is closed$"):
+        model.explain()
+
+
+def test_a_model_can_be_closed_again_and_after_its_runtime() -> None:
+    runtime = ip.Runtime()
+    model = ip.load(two_of_each(), ["CpuRef"], runtime=runtime)
+    other = ip.load(two_of_each(), ["CpuRef"], runtime=runtime)
+    model.close()
+    model.close()
+    runtime.close()
+    other.close()
+    assert runtime.loaded_networks == ()
+
+
+def test_a_model_that_nobody_refers_to_is_unloaded_when_the_next_network_is_loaded() -> None:
+    runtime = ip.Runtime()
+    for _ in range(3):
+        ip.load(two_of_each(), ["CpuRef"], runtime=runtime)
+    model = ip.load(two_of_each(), ["CpuRef"], runtime=runtime)
+    assert len(runtime.loaded_networks) == 1
+    assert len(model.run([X, X])) == 2
+
+
 def test_a_network_beyond_the_limits_is_refused_before_anything_runs() -> None:
     network = doubled(TensorInfo((1 << 20, 1 << 20)))
     with pytest.raises(LimitExceededError) as caught:

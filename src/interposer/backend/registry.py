@@ -30,6 +30,7 @@ ENTRY_POINTS: Final = "interposer.backends"
 _T = TypeVar("_T")
 Factory = Callable[[], Backend]
 _log = logging.getLogger("interposer.backend")
+_making = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +252,26 @@ def _version_fault(version: object) -> str | None:
     return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"
 
 
-@cache
 def process_registry() -> BackendRegistry:
     """The registry of the whole process, with the backends that entry points name; made on first use."""
+    with _making:
+        return _discovered()
+
+
+@cache
+def _discovered() -> BackendRegistry:
     registry = BackendRegistry()
     registry.discover()
     return registry
 
 
-@cache
 def _default_registry(disabled: frozenset[str]) -> BackendRegistry:
+    with _making:
+        return _scope(disabled)
+
+
+@cache
+def _scope(disabled: frozenset[str]) -> BackendRegistry:
     return BackendRegistry(process_registry(), disabled)
 
 

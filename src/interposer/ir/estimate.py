@@ -44,8 +44,9 @@ def _peak(order: list[Layer]) -> int:
             continue
         live += sum(_bytes(value.known) for value in layer.outputs)
         peak = max(peak, live)
-        for value in dict.fromkeys((*layer.values, *layer.outputs)):
-            left[value] -= value in layer.values
+        taken = dict.fromkeys(layer.values)
+        for value in dict.fromkeys((*taken, *layer.outputs)):
+            left[value] -= value in taken
             if left[value] == 0 and not value.is_constant:
                 live -= _bytes(value.known)
     return peak

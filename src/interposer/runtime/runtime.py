@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -42,6 +43,7 @@ class Runtime:
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._told: dict[NetworkId, dict[str, BackendContext]] = {}
+        self._forgotten: deque[NetworkId] = deque()
         self._ids = itertools.count()
         self._lock = threading.RLock()
 
@@ -66,6 +68,7 @@ class Runtime:
         """
         expect(optimized, OptimizedNetwork, "load_network needs what optimize() gave")
         with self._lock:
+            self._unload_forgotten()
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
@@ -124,6 +127,22 @@ class Runtime:
                 if refusal is not None:
                     raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
             self._drop(network_id, loaded)
+
+    def unload_later(self, network_id: NetworkId) -> None:
+        """Let the network be unloaded when the next one is loaded; it must not be run any more.
+
+        Unlike `unload_network`, this waits for nothing, so that it may be called while objects are being collected.
+        """
+        self._forgotten.append(network_id)
+
+    def _unload_forgotten(self) -> None:
+        while self._forgotten:
+            try:
+                self.unload_network(self._forgotten.popleft())
+            except UnknownNetworkError:
+                pass  # somebody else was quicker
+            except LoadError as error:
+                _log.warning("%s, though nobody runs it any more", error)
 
     def _drop(self, network_id: NetworkId, loaded: LoadedNetwork) -> None:
         contexts = self._told.pop(network_id)

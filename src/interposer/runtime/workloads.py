@@ -11,7 +11,7 @@ import numpy as np
 from interposer.backend import TensorHandle, Workload
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer
-from interposer.ops.control import Debug, MemCopy
+from interposer.ops.control import Debug, MemCopy, MemImport
 from interposer.types import Array
 
 __all__ = ["CopyWorkload", "DebugCallback", "DebugWorkload", "runtime_workload"]
@@ -45,7 +45,7 @@ class DebugWorkload(CopyWorkload):
             if self.callback is not None:
                 self.callback(self.op.watched, self.op.slot, array)
             else:
-                sys.stdout.write(json.dumps(_described(self.op, array)) + "\n")
+                sys.stdout.write(json.dumps(_described(self.op, array), allow_nan=False) + "\n")
 
 
 def _described(op: Debug, array: Array) -> dict[str, object]:
@@ -55,14 +55,21 @@ def _described(op: Debug, array: Array) -> dict[str, object]:
         "layerName": op.watched,
         "outputSlot": op.slot,
         "shape": list(array.shape),
-        "min": numbers.min().item() if sized else None,
-        "max": numbers.max().item() if sized else None,
-        "data": numbers.tolist(),
+        "min": _plain(np.asarray(numbers.min())) if sized else None,
+        "max": _plain(np.asarray(numbers.max())) if sized else None,
+        "data": _plain(numbers),
     }
+
+
+def _plain(numbers: Array) -> object:
+    """Infinities and NaN, which JSON lacks, as texts."""
+    if numbers.dtype.kind != "f" or np.isfinite(numbers).all():
+        return numbers.tolist()
+    return np.where(np.isfinite(numbers), numbers.astype(object), numbers.astype(str).astype(object)).tolist()
 
 
 def runtime_workload(layer: Layer) -> Workload | None:
     """The workload of a layer that the runtime runs itself, or None where a backend has to."""
     if isinstance(layer.op, Debug):
         return DebugWorkload(layer.op)
-    return CopyWorkload() if isinstance(layer.op, MemCopy) else None
+    return CopyWorkload() if isinstance(layer.op, MemCopy | MemImport) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from functools import cache
 
@@ -14,10 +15,17 @@ from interposer.session.source import Source, read_network
 
 __all__ = ["default_runtime", "load"]
 
+_making = threading.Lock()
 
-@cache
+
 def default_runtime() -> Runtime:
     """The runtime that `load` uses unless it is given another; it lives as long as the process."""
+    with _making:
+        return _only_runtime()
+
+
+@cache
+def _only_runtime() -> Runtime:
     return Runtime()
 
 

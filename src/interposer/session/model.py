@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import BindingError, InvalidArgumentError, did_you_mean, expect
+from interposer.errors import BindingError, InvalidArgumentError, UnknownNetworkError, did_you_mean, expect
 from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
@@ -33,7 +34,8 @@ class Model:
     """A network ready to run: call it with arrays, ask it for its inputs and outputs, or let it explain itself.
 
     A network whose input shapes are not all known is optimized for the shapes of each call, and the last eight of
-    these variants are kept. Calls may come from several threads. `close`, or the end of a ``with`` block, unloads it.
+    these variants are kept. Calls may come from several threads. `close`, or the end of a ``with`` block, unloads it;
+    where it is just forgotten, its runtime unloads it when the next network is loaded.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Model:
         self._calls: Counter[ShapeKey] = Counter()
         self._lock = threading.RLock()
         self._closed = False
+        weakref.finalize(self, _forget, runtime, self._variants).atexit = False
         network.validate()
         self.inputs: dict[str, TensorInfo] = {one.name: one.output.known for one in network.graph.inputs}
         self.outputs: dict[str, TensorInfo] = {one.name: one.values[0].known for one in network.graph.outputs}
@@ -64,8 +67,7 @@ class Model:
 
     def _variant(self, shapes: ShapeKey) -> tuple[NetworkId, OptimizedNetwork]:
         with self._lock:
-            if self._closed:
-                raise InvalidArgumentError(f"the model {self.network.name!r} is closed")
+            self._check_open()
             if shapes not in self._variants:
                 self._variants[shapes] = self._make(shapes)
                 self._make_room()
@@ -75,8 +77,7 @@ class Model:
     def _make_room(self) -> None:
         idle = [shapes for shapes in self._variants if not self._calls[shapes]]
         for shapes in idle[: max(0, len(self._variants) - KEPT)]:
-            network_id, _ = self._variants.pop(shapes)
-            self.runtime.unload_network(network_id)
+            self._unload(shapes)
 
     @contextmanager
     def _in_use(self, shapes: ShapeKey) -> Iterator[tuple[NetworkId, OptimizedNetwork]]:
@@ -104,12 +105,17 @@ class Model:
             InvalidArgumentError: the input shapes are not known and there was no call yet.
         """
         with self._lock:
+            self._check_open()
             if not self._variants:
                 raise InvalidArgumentError(
                     f"the shapes of {', '.join(self._open_inputs())} are not known yet; "
                     "run the model once, or give load(..., shapes={...})"
                 )
             return next(reversed(self._variants.values()))[1]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidArgumentError(f"the model {self.network.name!r} is closed")
 
     def _open_inputs(self) -> list[str]:
         return [f"{name!r} {info.shape}" for name, info in self.inputs.items() if not info.is_concrete]
@@ -169,12 +175,19 @@ class Model:
         return found[0] if len(found) == 1 else dict(zip(self.outputs, found, strict=True))
 
     def close(self) -> None:
-        """Unload the network; calls after this raise `InvalidArgumentError`."""
+        """Unload the network; calls after this raise `InvalidArgumentError`.
+
+        Closing again does nothing, unless a backend's context had kept a network loaded (`LoadError`).
+        """
         with self._lock:
             self._closed = True
-            while self._variants:
-                _, (network_id, _) = self._variants.popitem()
-                self.runtime.unload_network(network_id)
+            for shapes in tuple(self._variants):
+                self._unload(shapes)
+
+    def _unload(self, shapes: ShapeKey) -> None:
+        with suppress(UnknownNetworkError):  # it went with its runtime
+            self.runtime.unload_network(self._variants[shapes][0])
+        del self._variants[shapes]
 
     def __enter__(self) -> Model:
         return self
@@ -188,6 +201,11 @@ class Model:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())
         outputs = ", ".join(f"{name}: {info}" for name, info in self.outputs.items())
         return f"<Model {self.network.name!r}: {inputs} -> {outputs}>"
+
+
+def _forget(runtime: Runtime, variants: Mapping[ShapeKey, tuple[NetworkId, OptimizedNetwork]]) -> None:
+    for network_id, _ in variants.values():
+        runtime.unload_later(network_id)
 
 
 def _converted(name: str, info: TensorInfo, given: Any) -> Array:
