@@ -12,6 +12,7 @@ from interposer.kernels import (  # noqa: F401
     einsum,
     elementwise,
     embedding,
+    fused,
     gather,
     grid,
     lstm,

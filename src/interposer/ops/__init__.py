@@ -11,6 +11,7 @@ from interposer.ops.detection import *
 from interposer.ops.einsum import *
 from interposer.ops.elementwise import *
 from interposer.ops.embedding import *
+from interposer.ops.fused import *
 from interposer.ops.gather import *
 from interposer.ops.grid import *
 from interposer.ops.lstm import *

@@ -12,6 +12,7 @@ from interposer.testing.samples import (  # noqa: F401
     einsum,
     elementwise,
     embedding,
+    fused,
     gather,
     grid,
     lstm,

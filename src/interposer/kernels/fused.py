@@ -1,0 +1,38 @@
+"""Kernels of the operators that stand for several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.kernels.real import real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.fused import Fused
+from interposer.types import ANY_TYPE, Array, DataType
+
+__all__: list[str] = []
+
+NUMBERS: Final = ANY_TYPE - {DataType.BOOL, DataType.STRING}
+
+
+def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:
+    tensors = [tensor for tensor in (*info.inputs, *info.outputs) if tensor is not None]
+    if len({tensor.is_quantized for tensor in tensors}) == 1:
+        return None
+    return "some of the tensors are quantized; takes all or none"
+
+
+@kernel(Fused, dtypes=NUMBERS, when=_all_or_none_quantized)
+def add_mul_add(
+    op: Fused, a: Array, b: Array, multiplier: Array, addend: Array, *, info: KernelInfo, out: Array | Sequence[Array]
+) -> None:  # fmt: skip
+    """In real numbers, of which each result is rounded once."""
+    x, y, factor, offset = (real(t, info.at(i)) for i, t in enumerate((a, b, multiplier, addend)))
+    total = x + y
+    found = [total, np.broadcast_to(total * factor + offset, total.shape)]
+    targets = [out] if isinstance(out, np.ndarray) else out
+    for values, tensor, target in zip(found[-len(targets) :], info.outputs, targets, strict=True):
+        store(values, tensor, target)

@@ -1,0 +1,64 @@
+"""Several operators as one: what a backend that computes them together puts in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import TensorInfo, TensorShape
+
+__all__ = ["Fused", "FusedKernelType"]
+
+
+class FusedKernelType(Enum):
+    """Which operators it stands for."""
+
+    ADD_MUL_ADD = 0
+    """Addition, Multiplication, Addition."""
+
+
+@op
+class Fused(Op):
+    """Add two tensors, multiply by a third one and add a fourth one: ``(a + b) * multiplier + addend``.
+
+    With two outputs, the first one is the sum ``a + b``. Nothing is rounded between the steps.
+
+    Shapes:
+        a, b: any that broadcast by NumPy's rule
+        multiplier, addend: any that broadcast to the shape of ``a + b``
+        outputs: the shape of ``a + b``
+
+    Source:
+        Arm NN FusedDescriptor (AddMulAdd).
+    """
+
+    a = operand()
+    b = operand(same_dtype_as="a")
+    multiplier = operand(same_dtype_as="a")
+    addend = operand(same_dtype_as="a")
+    outputs = result(dtype_of="a", variadic=True)
+
+    kernel_type: FusedKernelType = attribute(default=FusedKernelType.ADD_MUL_ADD, doc="What is computed.")
+    num_outputs: int = attribute(default=2, ge=1, le=2, doc="2 to give the first sum too.")
+
+    def num_results(self) -> int:
+        return self.num_outputs
+
+    def check(self, a: TensorInfo, b: TensorInfo, multiplier: TensorInfo, addend: TensorInfo) -> Iterator[str]:
+        total = broadcast_shapes(a.shape, b.shape)
+        if total is None:
+            yield f"a has shape {a.shape} and b {b.shape}, which do not broadcast"
+            return
+        for name, info in (("multiplier", multiplier), ("addend", addend)):
+            if not _fits(info.shape, total):
+                yield f"{name} has shape {info.shape}, which does not broadcast to {total}"
+
+    def infer(self, a: TensorInfo, b: TensorInfo, multiplier: TensorInfo, addend: TensorInfo) -> tuple[TensorInfo, ...]:
+        return (TensorInfo(broadcast_shapes(a.shape, b.shape) or (), a.dtype),) * self.num_outputs
+
+
+def _fits(shape: TensorShape, total: TensorShape) -> bool:
+    both = broadcast_shapes(shape, total)
+    return both is not None and both.accepts(total)

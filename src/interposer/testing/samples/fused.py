@@ -1,0 +1,37 @@
+"""Samples of the operators that stand for several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from interposer.ops import Fused
+from interposer.testing.sample import Sample, given, of, samples, weights
+from interposer.testing.samples.common import BYTES, FLOATS, f32
+from interposer.types import DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+
+@samples(Fused)
+def add_mul_add() -> Iterator[Sample]:
+    """With and without the first sum, of one shape and broadcast."""
+    for count in (1, 2):
+        op = Fused(num_outputs=count)
+        for name, shape in (("same", (2, 3, 4)), ("broadcast", (3, 1))):
+            for dtype in (*FLOATS, DataType.INT32):
+                factors = [weights((4,), dtype, low=-3.0, high=3.0), weights((4,), dtype, low=-3.0, high=3.0)]
+                yield Sample(
+                    op, [given((2, 3, 4), dtype), given(shape, dtype), *factors], name=f"{name}-{count}-{dtype}"
+                )
+            for dtype, q in BYTES.items():
+                wide = TensorInfo((2, 3, 4), dtype, Quantization(q.scale * 4, q.zero_point))
+                factors = [weights((4,), dtype, q), weights((4,), dtype, q)]
+                operands = [given((2, 3, 4), dtype, q), given(shape, dtype, q), *factors]
+                yield Sample(op, operands, [wide] * count, f"{name}-{count}-{dtype}")
+
+
+@samples(Fused)
+def worked() -> Iterator[Sample]:
+    """Both results."""
+    operands = [of([[1, 2], [3, 4]]), of([[1, 1], [0, 0]]), of([2, 3]), of([10, 0])]
+    yield Sample(Fused(), operands, name="worked", expected=[f32([[2, 3], [3, 4]]), f32([[14, 9], [16, 12]])])
