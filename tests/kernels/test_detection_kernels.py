@@ -343,6 +343,16 @@ def test_quantized_regions_are_those_of_the_real_numbers():
 
 
 @pytest.mark.parametrize("kind", [RoiAlign, RoiPooling])
+def test_regions_may_have_a_scale_of_their_own(kind):
+    codes, region = (IMAGE * 2 + 10).astype(np.uint8), np.float32([[0, 0, 0, 0]])
+    [same] = run(kind(1, 1), codes, region, int32(0), quantized=[Quantization(0.5, 10)])
+    [finer] = run(
+        kind(1, 1), codes, region, int32(0), quantized=[Quantization(0.5, 10)], results=[Quantization(0.25, 3)]
+    )
+    np.testing.assert_allclose((finer - 3.0) / 4, (same - 10.0) / 2, atol=0.25)
+
+
+@pytest.mark.parametrize("kind", [RoiAlign, RoiPooling])
 def test_there_may_be_no_regions_but_none_of_images_that_are_not_there(kind):
     [found] = run(kind(2, 2), IMAGE, np.zeros((0, 4)), int32())
     assert found.shape == (0, 1, 2, 2)

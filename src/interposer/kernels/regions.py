@@ -93,7 +93,7 @@ def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
 
 @kernel(RoiPooling, dtypes=REALS, when=reals_only)
 def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
-    """Works on stored integers."""
+    """Works on stored integers, which are rescaled at the end where that is asked for."""
     images = to_nhwc(x, op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
@@ -103,6 +103,8 @@ def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, inf
         rows, columns = _bins(y1, y2, op.output_height, height), _bins(x1, x2, op.output_width, width)
         for (i, row), (j, column) in itertools.product(rows, columns):
             found[number, i, j] = images[batches[number], row, column].max(axis=(0, 1))
+    if info.output.quantization != info.input.quantization:
+        found = stored(real(found, info.input), info.output)
     return from_nhwc(found, op.data_layout)
 
 
