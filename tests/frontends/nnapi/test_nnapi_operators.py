@@ -23,6 +23,26 @@ def refusal(name: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any
     return error.value.message
 
 
+OPERATORS = """
+    ABS ADD ARGMAX ARGMIN AVERAGE_POOL_2D AXIS_ALIGNED_BBOX_TRANSFORM BATCH_MATMUL BATCH_TO_SPACE_ND
+    BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN BOX_WITH_NMS_LIMIT CAST CHANNEL_SHUFFLE CONCATENATION
+    CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE DETECTION_POSTPROCESSING DIV ELU EMBEDDING_LOOKUP EQUAL
+    EXP EXPAND_DIMS FILL FLOOR FULLY_CONNECTED GATHER GENERATE_PROPOSALS GREATER GREATER_EQUAL GROUPED_CONV_2D
+    HARD_SWISH HASHTABLE_LOOKUP HEATMAP_MAX_KEYPOINT INSTANCE_NORMALIZATION L2_NORMALIZATION L2_POOL_2D LESS
+    LESS_EQUAL LOCAL_RESPONSE_NORMALIZATION LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC LOG_SOFTMAX
+    LSH_PROJECTION LSTM MAXIMUM MAX_POOL_2D MEAN MINIMUM MIRROR_PAD MUL NEG NOT_EQUAL PACK PAD PAD_V2 POW PRELU
+    QUANTIZE QUANTIZED_16BIT_LSTM QUANTIZED_LSTM RANDOM_MULTINOMIAL RANK REDUCE_ALL REDUCE_ANY REDUCE_MAX
+    REDUCE_MIN REDUCE_PROD REDUCE_SUM RELU RELU1 RELU6 RESHAPE RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR REVERSE
+    RNN ROI_ALIGN ROI_POOLING RSQRT SELECT SIN SLICE SOFTMAX SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT SQRT SQUEEZE
+    STRIDED_SLICE SUB SVDF TANH TILE TOPK_V2 TRANSPOSE TRANSPOSE_CONV_2D UNIDIRECTIONAL_SEQUENCE_LSTM
+    UNIDIRECTIONAL_SEQUENCE_RNN
+"""
+
+
+def test_all_operators_but_those_of_control_flow_are_known():
+    assert nnapi.operators() == OPERATORS.split()
+
+
 # --- elementwise ------------------------------------------------------------------------------------------------------
 
 
@@ -377,3 +397,135 @@ def test_an_image_gives_the_same_in_both_layouts(name, before, behind):
     [expected] = compute(one_operation(name, last, [tensor([])]), image)
     [found] = compute(one_operation(name, first, [tensor([])]), image.transpose(0, 3, 1, 2))
     np.testing.assert_allclose(found.transpose(0, 2, 3, 1), expected, rtol=1e-6)
+
+
+# --- recurrent layers -------------------------------------------------------------------------------------------------
+
+
+def zeros(*dims: int) -> dict[str, Any]:
+    return tensor(dims, value=np.zeros(dims))
+
+
+@pytest.mark.parametrize("outputs", [[[2, 3, 4]], [[2, 3, 4], [2, 4]]])
+def test_the_state_of_a_sequence_is_an_output_if_the_document_has_it(outputs):
+    inputs = [
+        tensor([2, 3, 5]),
+        zeros(4, 5),
+        zeros(4, 4),
+        tensor([4], value=np.ones(4)),
+        zeros(2, 4),
+        scalar(1),
+        scalar(0),
+    ]
+    found = compute(
+        one_operation("UNIDIRECTIONAL_SEQUENCE_RNN", inputs, [tensor(dims) for dims in outputs]), counting(30)
+    )
+    assert [array.shape for array in found] == [tuple(dims) for dims in outputs]
+    assert all((array == 1).all() for array in found)
+
+
+@pytest.mark.parametrize(("merge", "outputs"), [(False, [[2, 3, 4], [2, 3, 1]]), (True, [[2, 3, 5]])])
+def test_the_backward_direction_comes_second_or_is_merged(merge, outputs):
+    forward = [zeros(4, 5), zeros(4, 4), tensor([4], value=np.ones(4)), zeros(2, 4)]
+    backward = [zeros(1, 5), zeros(1, 1), tensor([1], value=[2.0]), zeros(2, 1)]
+    parameters = [omitted(), omitted(), omitted(), scalar(0), scalar(False), scalar(merge)]
+    inputs = [tensor([2, 3, 5]), *forward, *backward, *parameters]
+    found = compute(
+        one_operation("BIDIRECTIONAL_SEQUENCE_RNN", inputs, [tensor(dims) for dims in outputs]), counting(30)
+    )
+    np.testing.assert_array_equal(np.concatenate(found, axis=-1), np.broadcast_to([1, 1, 1, 1, 2], (2, 3, 5)))
+
+
+def lstm(cifg: bool, peephole: bool) -> dict[str, Any]:
+    """One of two inputs and three units; all weights are left out that can be."""
+    weights = [omitted(dims=[3, 2]) if cifg else zeros(3, 2), *[zeros(3, 2)] * 3]
+    recurrent = [omitted() if cifg else zeros(3, 3), *[zeros(3, 3)] * 3]
+    cell = [zeros(3)] * 3 if peephole else [omitted()] * 3
+    biases = [omitted() if cifg else zeros(3), *[zeros(3)] * 3]
+    states = [zeros(1, 3), tensor([1, 3], value=np.ones(3))]
+    parameters = [omitted(), omitted(), *states, scalar(4), scalar(0.0), scalar(0.0)]
+    outputs = [tensor([1, 9 if cifg else 12]), tensor([1, 3]), tensor([1, 3]), tensor([1, 3])]
+    return one_operation("LSTM", [tensor([1, 2]), *weights, *recurrent, *cell, *biases, *parameters], outputs)
+
+
+@pytest.mark.parametrize("cifg", [True, False])
+@pytest.mark.parametrize("peephole", [True, False])
+def test_what_an_lstm_does_follows_from_the_operands_that_are_there(cifg, peephole):
+    scratch, output_state, cell_state, output = compute(lstm(cifg, peephole), [0, 0])
+    assert scratch.shape == (1, 9 if cifg else 12)
+    np.testing.assert_array_equal(cell_state, [[0.5, 0.5, 0.5]])
+    np.testing.assert_allclose(output, 0.5 * np.tanh(cell_state), rtol=1e-6)
+    np.testing.assert_array_equal(output_state, output)
+
+
+def test_an_lstm_that_lacks_an_operand_is_refused():
+    document = lstm(cifg=False, peephole=False)
+    document["operands"][12].update(omitted())
+    with pytest.raises(ParseError, match=r"LSTM: input_gate_bias is not connected, but cifg_enabled is False"):
+        nnapi.build(document)
+
+
+def test_a_recurrent_layer_has_one_of_some_activations():
+    inputs = [tensor([1, 2]), zeros(3, 2), zeros(3, 3), zeros(3), zeros(1, 3), scalar(5)]
+    said = refusal("RNN", inputs, [tensor([1, 3]), tensor([1, 3])])
+    assert said == "the activation (input 5) is 5; expected one of 0, 1, 2, 3, 4, 6"
+
+
+# --- boxes, choices and keys ------------------------------------------------------------------------------------------
+
+
+def test_the_best_box_of_every_class_is_kept():
+    scores, boxes = tensor([2, 2], value=[0.1, 0.9, 0.2, 0.8]), tensor([2, 8], value=[0, 0, 9, 9] * 4)
+    parameters = [scalar(0.3), scalar(-1), scalar(0), scalar(0.5), scalar(0.0), scalar(0.3)]
+    outputs = [tensor([0]), tensor([0, 4]), tensor([0], "TENSOR_INT32"), tensor([0], "TENSOR_INT32")]
+    document = one_operation("BOX_WITH_NMS_LIMIT", [scores, boxes, ints(0, 0), *parameters], outputs)
+    kept, places, classes, images = compute(document)
+    np.testing.assert_array_equal(places, [[0, 0, 9, 9]])
+    assert (kept.tolist(), classes.tolist(), images.tolist()) == ([np.float32(0.9)], [1], [0])
+
+
+def test_suppression_has_one_of_three_kernels():
+    inputs = [tensor([2, 2]), tensor([2, 8]), ints(0, 0), scalar(0.3), scalar(-1), scalar(3), *[scalar(0.5)] * 3]
+    outputs = [tensor([0]), tensor([0, 4]), tensor([0], "TENSOR_INT32"), tensor([0], "TENSOR_INT32")]
+    assert refusal("BOX_WITH_NMS_LIMIT", inputs, outputs) == "the kernel (input 5) is 3; expected 0 to 2"
+
+
+def test_detections_give_scores_first_and_leave_the_background_out():
+    scores = tensor([1, 2, 3], value=[0.0, 0.9, 0.1, 0.0, 0.2, 0.8])
+    anchors = tensor([2, 4], value=[5, 5, 2, 2, 50, 50, 2, 2])
+    parameters = [
+        *[scalar(10.0)] * 4,
+        scalar(True),
+        scalar(2),
+        scalar(1),
+        scalar(2),
+        scalar(0.3),
+        scalar(0.5),
+        scalar(False),
+    ]
+    outputs = [tensor([1, 2]), tensor([1, 2, 4]), tensor([1, 2], "TENSOR_INT32"), tensor([1], "TENSOR_INT32")]
+    inputs = [scores, zeros(1, 2, 4), anchors, *parameters]
+    found, boxes, classes, count = compute(one_operation("DETECTION_POSTPROCESSING", inputs, outputs))
+    np.testing.assert_allclose(found, [[0.9, 0.8]])
+    np.testing.assert_array_equal(boxes, [[[4, 4, 6, 6], [49, 49, 51, 51]]])
+    assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
+
+
+def test_rows_are_looked_up_by_their_keys():
+    keys, values = ints(5, 7), tensor([2, 1], value=[50, 70])
+    outputs = [tensor([3, 1]), quant8([3], 1.0, 0)]
+    document = one_operation("HASHTABLE_LOOKUP", [tensor([3], "TENSOR_INT32"), keys, values], outputs)
+    rows, hits = compute(document, [7, 6, 5])
+    assert (rows.ravel().tolist(), hits.tolist()) == ([70, 0, 50], [1, 0, 1])
+
+
+def test_the_largest_of_a_row_are_chosen():
+    document = one_operation("TOPK_V2", [tensor([4]), scalar(2)], [tensor([2]), tensor([2], "TENSOR_INT32")])
+    values, indices = compute(document, [3, 9, 1, 4])
+    assert (values.tolist(), indices.tolist()) == ([9, 4], [1, 3])
+
+
+def test_a_projection_has_one_of_three_types():
+    inputs = [tensor([2, 2], value=[0.1, 0.2, 0.3, 0.4]), tensor([3]), omitted(), scalar(4)]
+    said = refusal("LSH_PROJECTION", inputs, [tensor([2], "TENSOR_INT32")])
+    assert said == "the type (input 3) is 4; expected 1 to 3"

@@ -3,9 +3,11 @@
 from interposer.frontends.nnapi import (  # noqa: F401
     activation,
     blocks,
+    choice,
     convolution,
     detection,
     elementwise,
+    embedding,
     gather,
     matmul,
     normalization,

@@ -14,9 +14,3 @@ __all__: list[str] = []
 def gather(node: Node) -> list[Value]:
     """Along an axis."""
     return node.result(Gather(node.axis(1, node.info(0).rank)), node.input(0), node.input(2))
-
-
-@operator("EMBEDDING_LOOKUP", inputs=2)
-def embedding_lookup(node: Node) -> list[Value]:
-    """Rows of the second tensor."""
-    return node.result(Gather(), node.input(1), node.input(0, rank=1))

@@ -1,0 +1,23 @@
+"""Operators that choose some of many."""
+
+from __future__ import annotations
+
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.choice import RandomMultinomial, TopK
+
+__all__: list[str] = []
+
+
+@operator("TOPK_V2", inputs=2)
+def top_k(node: Node) -> list[Value]:
+    """The largest ones along the last axis."""
+    return node.result(TopK(node.integer(1, "k")), node.input(0))
+
+
+@operator("RANDOM_MULTINOMIAL", inputs=3)
+def random_multinomial(node: Node) -> list[Value]:
+    """Drawn at random, from two seeds."""
+    op = RandomMultinomial(node.integer(1, "the number of samples"))
+    return node.result(op, node.input(0), node.input(2))
