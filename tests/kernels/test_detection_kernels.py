@@ -253,6 +253,16 @@ def test_boxes_are_moved_stretched_and_clipped():
     np.testing.assert_allclose(found, [[15, 0, 25, 40, 0, 0, 10, 10]], rtol=1e-6)
 
 
+def test_where_there_are_no_boxes_there_is_nothing_to_do():
+    nothing = np.zeros((0, 4))
+    assert run(AxisAlignedBboxTransform(), nothing, np.zeros((0, 8)), int32(), [[9.0, 9]])[0].shape == (0, 8)
+    detections = run(DetectionPostProcess(3, 2), nothing[np.newaxis], np.zeros((1, 0, 3)), nothing)
+    assert [found.shape for found in detections] == [(1, 3, 4), (1, 3), (1, 3), (1,)]
+    cells = np.zeros((1, 0, 2, 3)), np.zeros((1, 0, 2, 12))
+    proposals = run(GenerateProposals(data_layout=NHWC), *cells, np.zeros((3, 4)), np.zeros((1, 2)))
+    assert [found.shape for found in proposals] == [(0,), (0, 4), (0,)]
+
+
 def test_a_box_of_an_image_that_is_not_there_is_named():
     with pytest.raises(InvalidArgumentError) as caught:
         run(AxisAlignedBboxTransform(), [[0.0, 0, 1, 1]], np.zeros((1, 4)), int32(2), [[9.0, 9]])

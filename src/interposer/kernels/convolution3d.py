@@ -36,9 +36,10 @@ def convolution3d(
 def _product(cells: Array, weights: Array, groups: int) -> Array:
     """Cells (..., I) times weights (I / groups, O), each group by itself."""
     *rest, channels = cells.shape
-    parts = cells.reshape(*rest, groups, 1, channels // groups)
-    filters = np.moveaxis(weights.reshape(weights.shape[0], groups, -1), 0, 1)
-    sums: Array = np.matmul(parts, filters).reshape(*rest, weights.shape[1]) if groups > 1 else cells @ weights
+    own, results = channels // groups, weights.shape[1]
+    parts = cells.reshape(*rest, groups, 1, own)
+    filters = np.moveaxis(weights.reshape(own, groups, results // groups), 0, 1)
+    sums: Array = np.matmul(parts, filters).reshape(*rest, results)
     return sums
 
 

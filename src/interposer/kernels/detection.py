@@ -178,7 +178,7 @@ def axis_aligned_bbox_transform(
 ) -> Array:
     """All classes at once."""
     check_images(batches, len(image_info))
-    numbers = real(deltas, info.at(1)).reshape(len(boxes), -1, 4)
+    numbers = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
     found = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
     return stored(found.reshape(deltas.shape), info.output)
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from interposer.ops.axes import quantized_axis_faults
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes
+from interposer.ops.gather import elements_faults
 from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape
+from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 
-__all__ = ["ScatterFunction", "ScatterNd"]
+__all__ = ["DynamicUpdateSlice", "ScatterElements", "ScatterFunction", "ScatterNd", "TensorScatter"]
 
 _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
@@ -81,7 +82,9 @@ class ScatterNd(Op):
             yield from quantized_axis_faults(input, range(MAX_RANK), "write to")
         elif input.dtype not in _INDEX_TYPES or input.rank != 1:
             yield f"input is {input.dtype}{input.shape}; expected a shape, int32[R] or int64[R]"
-        elif isinstance(input.shape[0], Dim) or not 0 < input.shape[0] <= MAX_RANK:
+        elif isinstance(input.shape[0], Dim):
+            yield "the number of extents in input is not known"
+        elif not 0 < input.shape[0] <= MAX_RANK:
             yield f"input has {input.shape[0]} extents; expected a shape of rank 1 to {MAX_RANK}"
         elif input.constant is not None and (input.constant < 0).any():
             yield f"input is {input.constant.tolist()}; an extent must not be negative"
@@ -105,3 +108,122 @@ def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
             if found >= dim or found < -dim:
                 yield f"index {found} is outside of an axis of extent {dim}"
                 break
+
+
+@op
+class ScatterElements(Op):
+    """Write single elements to the places along an axis that indices name; every other element stays.
+
+    With ``axis`` 1 of three, ``updates[i, j, k]`` goes to element (i, indices[i, j, k], k). Negative indices count
+    from the end.
+
+    Shapes:
+        input, output: any of rank 1 or more, the same
+        indices, updates: the same rank, and but for ``axis`` extents that are not greater
+
+    Example:
+        >>> compute(ScatterElements(axis=1), [[1, 2, 3]], [[2, 0]], [[7, 8]]).tolist()
+        [[8, 2, 7]]
+        >>> compute(ScatterElements(1, ScatterFunction.ADD), [[1, 2, 3]], [[1, 1]], [[7, 8]]).tolist()
+        [[1, 17, 3]]
+
+    Source:
+        ONNX ScatterElements-18.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    updates = operand(rank=(1, MAX_RANK), same_dtype_as="input")
+    output = result(like="input")
+
+    axis: int = attribute(default=0, doc="The axis along which indices point; negative ones count from the end.")
+    function: ScatterFunction = attribute(default=ScatterFunction.UPDATE, doc="How updates and elements are combined.")
+
+    def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), input.rank))
+        axis = normal_axis(self.axis, input.rank)
+        faults += () if faults else elements_faults(input, indices, "input", axis)
+        yield from faults
+        if not indices.shape.accepts(updates.shape):
+            yield f"updates has shape {updates.shape}; expected {indices.shape}, that of indices"
+        yield from quantized_axis_faults(input, range(MAX_RANK), "write to")
+        if not faults:
+            yield from _range_faults(indices, input.shape[axis : axis + 1])
+
+
+@op
+class TensorScatter(Op):
+    """Write the newest steps of sequences into a cache, for every sample from a place of its own on.
+
+    Shapes:
+        input, output: (B, ..., T, ...), the cache, with T at ``axis``
+        updates: (B, ..., S, ...), the new steps, with S at ``axis``
+        start: (B,), the place of the first new step of every sample; 0 where it is absent
+
+    Example:
+        >>> compute(TensorScatter(axis=1), [[1, 2, 3], [4, 5, 6]], [[7], [8]], start=[2, 0]).tolist()
+        [[1, 2, 7], [8, 5, 6]]
+
+    Source:
+        ONNX TensorScatter-24.
+    """
+
+    input = operand(rank=(2, MAX_RANK))
+    updates = operand(rank=(2, MAX_RANK), same_dtype_as="input")
+    start = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
+    output = result(like="input")
+
+    axis: int = attribute(default=-2, doc="The axis of the steps, which is not the first one.")
+    circular: bool = attribute(default=False, doc="What does not fit at the end goes on at the beginning.")
+
+    def check(self, input: TensorInfo, updates: TensorInfo, start: TensorInfo | None) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), input.rank))
+        axis = normal_axis(self.axis, input.rank)
+        if axis == 0:
+            faults.append("axis is 0, which is that of the samples")
+        yield from faults
+        if faults:
+            return
+        same = same_shapes((input.shape, updates.shape), axis)
+        if not same or updates.shape[axis] > input.shape[axis]:
+            yield f"updates has shape {updates.shape}; expected {input.shape} but for fewer steps along axis {axis}"
+        if start is not None and differ(start.shape[0], input.shape[0]):
+            yield f"start has {start.shape[0]} elements; expected {input.shape[0]}, one for each sample"
+        yield from _other_quantization(input, updates)
+
+
+@op
+class DynamicUpdateSlice(Op):
+    """Write a box over a part of a tensor, at a place that is data; it is moved so that it lies within the tensor.
+
+    Shapes:
+        input, output: any of rank R, at least 1, the same
+        update: the same rank, and extents that are not greater
+        start: (R,), the place of the first element
+
+    Example:
+        >>> compute(DynamicUpdateSlice(), [1, 2, 3, 4], [8, 9], start=[1]).tolist()
+        [1, 8, 9, 4]
+        >>> compute(DynamicUpdateSlice(), [1, 2, 3, 4], [8, 9], start=[3]).tolist()
+        [1, 2, 8, 9]
+
+    Source:
+        TFLite DYNAMIC_UPDATE_SLICE.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    update = operand(rank=(1, MAX_RANK), same_dtype_as="input")
+    start = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(like="input")
+
+    def check(self, input: TensorInfo, update: TensorInfo, start: TensorInfo) -> Iterator[str]:
+        if update.rank != input.rank or any(u > dim for u, dim in zip(update.shape, input.shape, strict=True)):
+            yield f"update has shape {update.shape}, which does not fit into {input.shape}"
+        if differ(start.shape[0], input.rank):
+            yield f"start has {start.shape[0]} elements; expected {input.rank}, the rank of input"
+        yield from _other_quantization(input, update)
+
+
+def _other_quantization(input: TensorInfo, updates: TensorInfo) -> Iterator[str]:
+    if updates.quantization != input.quantization:
+        yield "the update is quantized in another way than the input; requantize it first"
