@@ -72,6 +72,7 @@ def refusal(text):
     ("%c = Constant(value=int64[1]{9223372036854775808})", "3:31: 9223372036854775808 is no element of int64, which "
      "holds -9223372036854775808 to 9223372036854775807"),
     ("%c = Constant(value=int8[1]{1.0})", "3:30: 1.0 is no element of int8"),
+    ("%c = Constant(value=int8[1]{1}) : int8[2]", "3:3: the constant is int8[1], but the tensor int8[2]"),
     ("%c = Constant(value=int8[1]{True})", "3:30: True is no element of int8"),
     ("%c = Constant(value=bool[1]{1})", "3:30: 1 is no element of bool"),
     ('%c = Constant(value=float32[1]{"1"})', "3:33: '1' is no element of float32"),

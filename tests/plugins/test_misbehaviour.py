@@ -592,6 +592,13 @@ def two_contexts(runtime: Runtime, **moods: Any) -> tuple[list[str], OptimizedNe
     return log, optimize(chain(), ["Calm", "Faulty"], runtime.device_spec)
 
 
+def test_an_answer_of_a_context_that_is_neither_yes_nor_no_prevents_loading(runtime: Runtime) -> None:
+    _, optimized = two_contexts(runtime, before_load_network=np.array([True, True]))
+    with pytest.raises(LoadError, match="^network 0 is not loaded: the context of backend Faulty raised ValueError: "):
+        runtime.load_network(optimized)
+    assert runtime.loaded_networks == ()
+
+
 @pytest.mark.parametrize(("mood", "said"), [(False, "said no"), (OSError("closed"), "raised OSError: closed")])
 def test_a_context_can_prevent_loading_and_the_others_are_told(runtime: Runtime, mood: Any, said: str) -> None:
     log, optimized = two_contexts(runtime, before_load_network=mood)

@@ -332,7 +332,8 @@ class _Builder:
         outputs = made.outputs or [_Output() for _ in made.names]
         if len(outputs) != len(made.names):
             raise self.error(made.start, f"{len(made.names)} results are named, but {len(outputs)} infos given")
-        known = [_with_value(output.info, op) for output in outputs]
+        with self.parser.at(made.start):
+            known = [_with_value(output.info, op) for output in outputs]
         declared = [
             info if output.declared is output.info else output.declared
             for info, output in zip(known, outputs, strict=True)

@@ -220,7 +220,7 @@ class Runtime:
 
 def _refusal(notice: Callable[[int], bool], network_id: NetworkId) -> str | None:
     try:
-        answer = notice(network_id)
+        agrees = notice(network_id) in (True, None)
     except Exception as error:
         return f"raised {type(error).__name__}: {error}"
-    return None if answer in (True, None) else "said no"
+    return None if agrees else "said no"
