@@ -9,7 +9,7 @@ import numpy as np
 from interposer.errors import InvalidArgumentError
 from interposer.kernels.reference import kernel
 from interposer.ops.axes import normal_axis
-from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.types import Array
 
 __all__: list[str] = []
@@ -41,6 +41,15 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
     pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
     picked = [one[tuple(np.moveaxis(which, -1, 0))] for one, which in pairs]
     return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
+
+
+@kernel(GatherElements)
+def gather_elements(op: GatherElements, params: Array, indices: Array) -> Array:
+    """Along the other axes, the first elements are those that are picked from."""
+    axis = normal_axis(op.axis, params.ndim)
+    _check_range(indices, params.shape[axis])
+    near = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))
+    return np.take_along_axis(params[near], indices, axis)
 
 
 def _flat_batch(x: Array, batch: int) -> Array:

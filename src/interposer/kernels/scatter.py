@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from interposer.kernels.encoding import encoded
 from interposer.kernels.real import real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
-from interposer.ops.scatter import ScatterFunction, ScatterNd
+from interposer.ops.axes import normal_axis
+from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 from interposer.types import ANY_TYPE, Array, DataType, TensorInfo
 
 __all__: list[str] = []
@@ -27,16 +28,20 @@ UFUNCS: Final = {
 }
 
 
-def _types(op: ScatterNd, info: KernelInfo) -> str | None:
+def _on_zeros(op: ScatterNd | ScatterElements) -> bool:
+    return isinstance(op, ScatterNd) and not op.input_enabled
+
+
+def _types(op: ScatterNd | ScatterElements, info: KernelInfo) -> str | None:
     dtype = info.at(2).dtype
     if dtype not in NUMBERS and op.function is not ScatterFunction.UPDATE:
         return f"updates is {dtype}; takes numbers for {op.function.name}"
-    if dtype is DataType.STRING and not op.input_enabled:
+    if dtype is DataType.STRING and _on_zeros(op):
         return "updates is string; there is no zero to write them to"
     return None
 
 
-def _scales(op: ScatterNd, info: KernelInfo) -> str | None:
+def _scales(op: ScatterNd | ScatterElements, info: KernelInfo) -> str | None:
     if len({tensor.is_quantized for tensor in _tensors(op, info)}) > 1:
         return "some of input, updates and output are quantized; takes all or none"
     if any(tensor.quantization is not None and tensor.quantization.per_axis for tensor in _tensors(op, info)):
@@ -44,23 +49,52 @@ def _scales(op: ScatterNd, info: KernelInfo) -> str | None:
     return None
 
 
-def _tensors(op: ScatterNd, info: KernelInfo) -> list[TensorInfo]:
-    return [*([info.at(0)] if op.input_enabled else []), info.at(2), info.output]
+def _tensors(op: ScatterNd | ScatterElements, info: KernelInfo) -> list[TensorInfo]:
+    return [*([] if _on_zeros(op) else [info.at(0)]), info.at(2), info.output]
 
 
 @kernel(ScatterNd, when=(_types, _scales))
 def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
+    """Where the axes that indices point to are one, an index is the number of a row."""
+    codes = _moves_codes(op, info)
+    changes = updates if codes else real(updates, info.at(2))
+    base = _zeros(x, changes, info) if not op.input_enabled else x if codes else real(x, info.at(0))
+    return _stored(_written(op, np.array(base), indices, changes), info, codes)
+
+
+@kernel(ScatterElements, when=(_types, _scales))
+def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
+    """Along the other axes, an update stands at the place that it goes to."""
+    codes = _moves_codes(op, info)
+    changes = updates if codes else real(updates, info.at(2))
+    target = np.array(x if codes else real(x, info.at(0)))
+    axis = normal_axis(op.axis, x.ndim)
+    places = [*np.ogrid[tuple(slice(n) for n in indices.shape)]]
+    places[axis] = _within(indices, x.shape[axis])
+    _write(op.function, target, tuple(places), changes)
+    return _stored(target, info, codes)
+
+
+def _moves_codes(op: ScatterNd | ScatterElements, info: KernelInfo) -> bool:
     """Codes of one scale are moved and compared as they are; all other quantized numbers are real ones meanwhile."""
     keeps_order = op.function in {ScatterFunction.UPDATE, ScatterFunction.MAX, ScatterFunction.MIN}
-    same = len({tensor.quantization for tensor in _tensors(op, info)}) == 1
-    changes = updates if same and keeps_order else real(updates, info.at(2))
-    base = _zeros(x, changes, info) if not op.input_enabled else x if changes is updates else real(x, info.at(0))
-    written = _written(op, np.array(base), indices, changes)
-    if changes is updates:
+    return keeps_order and len({tensor.quantization for tensor in _tensors(op, info)}) == 1
+
+
+def _stored(written: Array, info: KernelInfo, codes: bool) -> Array:
+    if codes:
         return written
     out = np.empty(written.shape, info.output.dtype.numpy)
     store(written, info.output, out)
     return out
+
+
+def _write(function: ScatterFunction, target: Array, places: Any, changes: Array) -> None:
+    """Several updates of one element all count, or the last one."""
+    if function is ScatterFunction.UPDATE:
+        target[places] = changes
+    else:
+        UFUNCS[function].at(target, places, changes)
 
 
 def _zeros(shape: Array, changes: Array, info: KernelInfo) -> Array:
@@ -73,10 +107,7 @@ def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Arra
     lead, rest = base.shape[:depth], base.shape[depth:]
     rows = _rows(indices.reshape(math.prod(indices.shape[:-1]), depth), lead)
     flat, many = base.reshape(math.prod(lead), *rest), changes.reshape(len(rows), *rest)
-    if op.function is ScatterFunction.UPDATE:
-        flat[rows] = many
-    else:
-        UFUNCS[op.function].at(flat, rows, many)
+    _write(op.function, flat, rows, many)
     return flat.reshape(base.shape)
 
 
@@ -84,8 +115,35 @@ def _rows(indices: Array, extents: tuple[int, ...]) -> Array:
     """The place of every tuple of indices where those axes are one."""
     rows = np.zeros(len(indices), np.int64)
     for column, extent in zip(indices.T, extents, strict=True):
-        wrong = column[(column >= extent) | (column < -extent)]
-        if wrong.size:
-            raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {extent}")
-        rows = rows * extent + np.where(column < 0, column + extent, column)
+        rows = rows * extent + _within(column, extent)
     return rows
+
+
+def _within(indices: Array, extent: int) -> Array:
+    """The indices counted from the front."""
+    wrong = indices[(indices >= extent) | (indices < -extent)]
+    if wrong.size:
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {extent}")
+    return np.where(indices < 0, indices + extent, indices)
+
+
+@kernel(TensorScatter)
+def tensor_scatter(op: TensorScatter, x: Array, updates: Array, start: Array | None, *, out: Array) -> None:
+    """Every sample has its own places along the axis."""
+    np.copyto(out, x)
+    samples, steps = np.moveaxis(out, op.axis, 1), np.moveaxis(updates, op.axis, 1)
+    length, count = samples.shape[1], steps.shape[1]
+    first = np.zeros(len(x), np.int64) if start is None else start.astype(np.int64)
+    wrong = first[(first < 0) | (first + count > length)]
+    if wrong.size and not op.circular:
+        raise InvalidArgumentError(f"{count} steps from {wrong[0]} on do not fit into a cache of {length}")
+    places = (first[:, np.newaxis] + np.arange(count)) % max(length, 1)
+    samples[np.arange(len(x))[:, np.newaxis], places] = steps
+
+
+@kernel(DynamicUpdateSlice)
+def dynamic_update_slice(op: DynamicUpdateSlice, x: Array, update: Array, start: Array, *, out: Array) -> None:
+    """Written into a copy."""
+    np.copyto(out, x)
+    first = [min(max(0, int(s)), n - u) for s, n, u in zip(start, x.shape, update.shape, strict=True)]
+    out[tuple(slice(f, f + u) for f, u in zip(first, update.shape, strict=True))] = update

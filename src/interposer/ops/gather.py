@@ -8,7 +8,7 @@ from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults,
 from interposer.schema import Op, attribute, op, operand, result
 from interposer.types import MAX_RANK, DataType, Dim, TensorInfo, TensorShape
 
-__all__ = ["Gather", "GatherNd"]
+__all__ = ["Gather", "GatherElements", "GatherNd"]
 
 _INDEX_TYPES = (DataType.INT32, DataType.INT64)
 
@@ -23,6 +23,13 @@ class Gather(Op):
         params: any of rank 1 or more
         indices: any
         output: params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]
+
+    Example:
+        >>> table = [[1, 2, 3], [4, 5, 6]]
+        >>> compute(Gather(axis=1), table, [2, 0, -1]).tolist()
+        [[3, 1, 3], [6, 4, 6]]
+        >>> compute(Gather(axis=1, batch_dims=1), table, [[2, 2], [0, 1]]).tolist()
+        [[3, 3], [4, 5]]
 
     Source:
         ONNX Gather-13; TFLite GATHER; NNAPI GATHER, EMBEDDING_LOOKUP; Arm NN GatherDescriptor.
@@ -62,6 +69,13 @@ class GatherNd(Op):
         indices: (..., K), where K is at most the rank of params less ``batch_dims``
         output: indices.shape[:-1] + params.shape[batch_dims + K:]
 
+    Example:
+        >>> table = [[1, 2], [3, 4]]
+        >>> compute(GatherNd(), table, [[0, 1], [1, 0]]).tolist()
+        [2, 3]
+        >>> compute(GatherNd(), table, [[1]]).tolist()
+        [[3, 4]]
+
     Source:
         ONNX GatherND-13; TFLite GATHER_ND; Arm NN GatherNdLayer.
     """
@@ -90,6 +104,53 @@ class GatherNd(Op):
     def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
         shape = (*indices.shape[:-1], *params.shape[self.batch_dims + indices.shape[-1] :])
         return _gathered(params, shape)
+
+
+@op
+class GatherElements(Op):
+    """Pick single elements along an axis: every index stands where its element will be.
+
+    With ``axis`` 1 of three, element (i, j, k) of the result is ``params[i, indices[i, j, k], k]``. Negative indices
+    count from the end.
+
+    Shapes:
+        params: any of rank 1 or more
+        indices: the same rank, and but for ``axis`` extents that are not greater
+        output: indices.shape
+
+    Example:
+        >>> compute(GatherElements(axis=1), [[1, 2, 3], [4, 5, 6]], [[2, 0], [-1, 1]]).tolist()
+        [[3, 1], [6, 5]]
+
+    Source:
+        ONNX GatherElements-13.
+    """
+
+    params = operand(rank=(1, MAX_RANK))
+    indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
+    output = result(dtype_of="params")
+
+    axis: int = attribute(default=0, doc="The axis along which elements are picked; negative ones count from the end.")
+
+    def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), params.rank))
+        axis = normal_axis(self.axis, params.rank)
+        faults += () if faults else elements_faults(params, indices, "params", axis)
+        yield from faults
+        if not faults:
+            yield from _range_faults(indices, params.shape[axis : axis + 1])
+            yield from quantized_axis_faults(params, range(MAX_RANK), "pick from")
+
+    def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
+        return _gathered(params, indices.shape)
+
+
+def elements_faults(tensor: TensorInfo, indices: TensorInfo, name: str, axis: int) -> Iterator[str]:
+    """Where indices of single elements do not fit into the tensor they point to along an axis."""
+    if indices.rank != tensor.rank:
+        yield f"indices has rank {indices.rank}; expected {tensor.rank}, the rank of {name}"
+    elif any(i > dim for k, (i, dim) in enumerate(zip(indices.shape, tensor.shape, strict=True)) if k != axis):
+        yield f"indices has shape {indices.shape}, which but for axis {axis} goes beyond {name}, {tensor.shape}"
 
 
 def _batch_faults(batch_dims: int, params: TensorInfo, indices: TensorInfo, limit: int) -> Iterator[str]:

@@ -15,5 +15,6 @@ from interposer.frontends.onnx import (  # noqa: F401
     reduction,
     reshape,
     resize,
+    scatter,
     sequence,
 )

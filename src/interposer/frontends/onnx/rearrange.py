@@ -11,7 +11,7 @@ from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import checked_axes, checked_axis
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
-from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, StridedSlice, Transpose
 from interposer.types import DataLayout
 
@@ -161,6 +161,12 @@ def _cut(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
 def gather(node: Node) -> Value:
     """Slices along an axis."""
     return node.add(Gather(node.integer("axis", 0)), node.value(0), node.value(1))
+
+
+@operator("GatherElements", since=11)
+def gather_elements(node: Node) -> Value:
+    """Single elements along an axis."""
+    return node.add(GatherElements(node.integer("axis", 0)), node.value(0), node.value(1))
 
 
 @operator("GatherND", since=11)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from interposer.ops import Gather, GatherNd
+from interposer.ops import Gather, GatherElements, GatherNd
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import f32, quantized, typed
 from interposer.types import DataType, Quantization, TensorInfo
@@ -62,3 +62,22 @@ def gather_nd() -> Iterator[Sample]:
     yield Sample(GatherNd(), [TABLE, of([[2, 1], [0, 0]], INT32)], name="worked", expected=elements)
     rows = [f32([[3, 4]])]
     yield Sample(GatherNd(), [TABLE, of([[1]], INT32)], name="worked-rows", expected=rows)
+
+
+@samples(GatherElements)
+def gather_elements() -> Iterator[Sample]:
+    """Every axis, indices that are more and fewer than elements, constant ones, and all types."""
+    for axis in (0, 1, 2, -1):
+        for count in (1, 5):
+            shape = [2, 3, 2]
+            shape[axis] = count
+            for dtype in (INT32, INT64):
+                pair = [given((2, 3, 2)), given(shape, dtype, low=-2, high=1)]
+                yield Sample(GatherElements(axis), pair, name=f"{count}-axis{axis}-{dtype}")
+    fewer = of([[[1, 0]]], INT32, constant=True)
+    yield Sample(GatherElements(2), [quantized((2, 3, 2), INT8), fewer], name="fewer-constant")
+    for label, one in typed((3, 2)):
+        yield Sample(GatherElements(), [one, of([[2, 0], [0, 1]], INT32)], name=f"type-{label}")
+    yield Sample(GatherElements(), [given((2, 3)), of(np.zeros((0, 3)), INT64)], name="none")
+    expected = [f32([[1, 4], [5, 2]])]
+    yield Sample(GatherElements(), [TABLE, of([[0, 1], [2, -3]], INT32)], name="worked", expected=expected)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interposer.ops import ScatterFunction, ScatterNd
-from interposer.testing.sample import Given, Sample, of, samples
+from interposer.ops import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
+from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import (
     BYTES,
     FLOATS,
     INTEGERS,
     SMALL_FLOATS,
     f32,
+    i32,
     plain,
     quantized,
     retyped,
@@ -79,3 +80,73 @@ def worked() -> Iterator[Sample]:
     operands = [of([4], DataType.INT32), of([[1], [3], [1]], DataType.INT32), of([1, 2, 5])]
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     yield Sample(op, operands, name="worked", expected=[f32([0, 6, 0, 2])])
+
+
+@samples(ScatterElements)
+def elements() -> Iterator[Sample]:
+    """Every axis and function, every type, indices that are fewer and that fall on the same element."""
+    for axis in (0, 1, 2, -2):
+        shape = [2, 2, 2]
+        shape[axis] = 3
+        indices = given(shape, DataType.INT64, low=-2, high=1)
+        for function in (ScatterFunction.UPDATE, ScatterFunction.ADD):
+            name = f"{function.name.lower()}-axis{axis}"
+            yield Sample(ScatterElements(axis, function), [plain((2, 3, 2)), indices, plain(shape)], name=name)
+    apart = of([[1, 0, 2], [-1, 1, 0]], DataType.INT32)
+    for name, x in typed((3, 3)):
+        yield Sample(ScatterElements(), [x, apart, retyped(x, (2, 3))], name=f"type-{name}")
+    together = of([[1, 1, 1], [1, -2, 0]], DataType.INT32)
+    for function in ScatterFunction:
+        op, title = ScatterElements(1, function), function.name.lower()
+        for dtype in NUMBERS if function is not ScatterFunction.UPDATE else ():
+            operands = [plain((2, 3), dtype, high=3.0), together, plain((2, 3), dtype, low=-2.0, high=2.0)]
+            yield Sample(op, operands, name=f"{title}-{dtype}")
+        for dtype, q in BYTES.items():
+            finer = quantized((2, 3), dtype, Quantization(q.scale / 2, q.zero_point))
+            yield Sample(op, [quantized((2, 3), dtype), together, finer], name=f"{title}-quantized-{dtype}")
+    nothing = [plain((2, 3)), Given(TensorInfo((0, 3), DataType.INT64)), plain((0, 3))]
+    yield Sample(ScatterElements(), nothing, name="nothing")
+    worked = [of([[1, 2, 3]]), of([[2, 0, 2]], DataType.INT64), of([[10, 20, 30]])]
+    for function, expected in (
+        (ScatterFunction.ADD, [[21, 2, 43]]),
+        (ScatterFunction.MUL, [[20, 2, 900]]),
+        (ScatterFunction.MAX, [[20, 2, 30]]),
+    ):
+        op = ScatterElements(1, function)
+        yield Sample(op, worked, name=f"worked-{function.name.lower()}", expected=[f32(expected)])
+
+
+@samples(TensorScatter)
+def caches() -> Iterator[Sample]:
+    """Every type, from the beginning and from places of their own, around the end, along other axes."""
+    for name, x in typed((2, 4, 3)):
+        start = of([2, 0], DataType.INT64)
+        yield Sample(TensorScatter(), [x, retyped(x, (2, 2, 3)), start], name=f"type-{name}")
+    for axis, shape in ((1, (2, 4, 3)), (2, (2, 3, 4)), (-1, (2, 3, 4)), (-2, (2, 3, 4, 5))):
+        steps = list(shape)
+        steps[axis] = 2
+        for circular in (False, True):
+            start = of([3, 7] if circular else [0, 2], DataType.INT32)
+            operands = [plain(shape), plain(steps), start]
+            yield Sample(TensorScatter(axis, circular), operands, name=f"axis{axis}-{'circular' if circular else ''}")
+    yield Sample(TensorScatter(), [plain((2, 4, 3)), plain((2, 1, 3))], name="beginning")
+    yield Sample(TensorScatter(), [plain((2, 4, 3)), plain((2, 0, 3))], name="nothing")
+    worked = [of([[1, 2, 3]]), of([[8, 9]]), of([2], DataType.INT64)]
+    yield Sample(TensorScatter(1, circular=True), worked, name="worked", expected=[f32([[9, 2, 8]])])
+
+
+@samples(DynamicUpdateSlice)
+def updates() -> Iterator[Sample]:
+    """Every type, within and beyond the tensor, other ranks."""
+    for name, x in typed((3, 4)):
+        operands = [x, retyped(x, (2, 2)), of([1, 1], DataType.INT32)]
+        yield Sample(DynamicUpdateSlice(), operands, name=f"type-{name}")
+    for start in ((0, 0), (5, 1), (-3, 9), (1, 2)):
+        for dtype in (DataType.INT32, DataType.INT64):
+            operands = [plain((3, 4)), plain((2, 3)), of(start, dtype)]
+            yield Sample(DynamicUpdateSlice(), operands, name=f"{start}-{dtype}")
+    for shape, part in (((4,), (1,)), ((2, 3, 2, 2), (1, 3, 1, 2)), ((2, 2), (0, 2)), ((2, 2), (2, 2))):
+        operands = [plain(shape), plain(part), of([1] * len(shape), DataType.INT32)]
+        yield Sample(DynamicUpdateSlice(), operands, name=f"{'x'.join(map(str, shape))}-{'x'.join(map(str, part))}")
+    worked = [of([1, 2, 3], DataType.INT32), of([8, 9], DataType.INT32), of([2], DataType.INT32)]
+    yield Sample(DynamicUpdateSlice(), worked, name="worked", expected=[i32([1, 8, 9])])

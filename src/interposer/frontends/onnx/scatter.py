@@ -1,0 +1,52 @@
+"""Operators that write elements to places that are data."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd, TensorScatter
+
+__all__: list[str] = []
+
+_FUNCTIONS: Final = {
+    "none": ScatterFunction.UPDATE,
+    "add": ScatterFunction.ADD,
+    "mul": ScatterFunction.MUL,
+    "max": ScatterFunction.MAX,
+    "min": ScatterFunction.MIN,
+}
+
+
+def _function(node: Node) -> ScatterFunction:
+    reduction = node.text("reduction", "none")
+    if reduction not in _FUNCTIONS:
+        raise ParseError(f"its reduction is {reduction!r}; expected {', '.join(_FUNCTIONS)}")
+    return _FUNCTIONS[reduction]
+
+
+@operator("Scatter", since=9)
+@operator("ScatterElements", since=11)
+def scatter_elements(node: Node) -> Value:
+    """Updates are combined with elements since 16."""
+    op = ScatterElements(node.integer("axis", 0), _function(node))
+    return node.add(op, node.value(0), node.value(1), node.value(2))
+
+
+@operator("ScatterND", since=11)
+def scatter_nd(node: Node) -> Value:
+    """Updates are combined with elements since 16."""
+    return node.add(ScatterNd(_function(node)), node.value(0), node.value(1), node.value(2))
+
+
+@operator("TensorScatter", since=24)
+def tensor_scatter(node: Node) -> Value:
+    """Around the end of the cache, or not."""
+    mode = node.text("mode", "linear")
+    if mode not in {"linear", "circular"}:
+        raise ParseError(f"its mode is {mode!r}; expected linear or circular")
+    op = TensorScatter(node.integer("axis", -2), mode == "circular")
+    return node.add(op, node.value(0), node.value(1), node.optional(2))
