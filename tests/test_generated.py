@@ -1,27 +1,14 @@
 """What is generated from declarations is up to date, and the generator does what it says."""
 
-import importlib.util
 import inspect
-from pathlib import Path
 
 import pytest
 
 import interposer.ops
 from interposer.ir.network import Network
 from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def loaded_generator():
-    spec = importlib.util.spec_from_file_location("interposer_generate", ROOT / "tools/generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-generate = loaded_generator()
+from interposer.types import FLOATS, DataType
+from tools import builders, declarations, generate, pages
 
 
 @op(register=False)
@@ -56,19 +43,19 @@ def test_operators_are_declared_well():
     ("ConvertFp16ToFp32", "convert_fp16_to_fp32"), ("ReverseV2", "reverse_v2"), ("LSTMCell", "lstm_cell"),
 ])  # fmt: skip
 def test_a_builder_is_named_after_its_operator(name, snake):
-    assert generate.snake_case(name) == snake
+    assert declarations.snake_case(name) == snake
 
 
 def test_there_is_a_builder_for_every_operator():
-    for found in generate.shipped():
-        method = getattr(Network, f"add_{generate.snake_case(found.op_name())}_layer")
-        if found.op_name() not in generate.BY_HAND:
+    for found in declarations.shipped():
+        method = getattr(Network, f"add_{declarations.snake_case(found.op_name())}_layer")
+        if found.op_name() not in declarations.BY_HAND:
             assert set(inspect.signature(method).parameters) >= {operand.name for operand in found.operands}
 
 
 def test_a_builder_has_operands_by_position_and_attributes_by_name():
     assert (
-        "\n".join(generate._method(Blend))
+        "\n".join(builders._method(Blend))
         == '''\
     def add_blend_layer(
         self,
@@ -91,12 +78,12 @@ def test_a_long_first_line_is_cut_between_its_parts():
         pass
 
     Long.__doc__ = f"Mix {'many ' * 15}images (of any kind), in one go; slowly."
-    assert generate._summary(Long) == f"Mix {'many ' * 15}images (of any kind)."
+    assert builders._summary(Long) == f"Mix {'many ' * 15}images (of any kind)."
 
 
 def test_a_page_tells_everything_that_is_declared():
     assert (
-        "\n".join(generate._operator(Blend))
+        "\n".join(pages._operator(Blend))
         == r"""## Blend
 
 Mix images. More of it.
@@ -106,7 +93,7 @@ Added by `Network.add_blend_layer`.
 | Operand | Rank | Types |  | Meaning |
 | --- | --- | --- | --- | --- |
 | `first` | 2 to 4 | float32 |  | The one \| the other. |
-| `others` | any | any | any number |  |
+| `others` | any |  | any number |  |
 
 | Result | Rank | Types |
 | --- | --- | --- |
@@ -126,7 +113,6 @@ first: (N, ...)
 ```
 
 There is no reference kernel yet.
-
 """
     )
 
@@ -162,11 +148,92 @@ A: Final = "INTERPOSER_A"
 B: Final = "B"
 """Something else."""
 '''
-    assert generate.environment_variables(source) == [("INTERPOSER_A", "what A means.")]
+    assert pages.environment_variables(source) == [("INTERPOSER_A", "what A means.")]
 
 
-def test_a_table_in_a_docstring_stands_as_it_is():
-    assert generate.prose("A.\n\n== ==\na  b\n== ==\n\nB.") == "A.\n\n```text\n== ==\na  b\n== ==\n```\n\nB."
+def test_a_table_in_a_docstring_stands_without_its_rulers():
+    assert pages.prose("A.\n\n== ==\na  b\n== ==\n\nB.") == "A.\n\n```text\na  b\n```\n\nB."
+
+
+def test_a_literal_block_of_a_docstring_is_one_in_markdown():
+    assert pages.prose("With x::\n\n    y = x") == "With x:\n\n    y = x"
+
+
+def test_an_example_stands_below_the_description_and_ends_with_an_empty_line():
+    page = "\n".join(pages._operator(interposer.ops.Rank)).splitlines()
+    [start] = [number for number, line in enumerate(page) if line == "```python"]
+    assert page[start + 1 : start + 5] == [">>> compute(Rank(), [[1, 2, 3], [4, 5, 6]]).tolist()", "2", "", "```"]
+    assert page.index("The number of axes of a tensor, as a scalar.") < start < page.index("**Shapes**")
+
+
+def test_a_page_begins_with_the_imports_of_its_examples():
+    text = ">>> found = [compute(Softmax(), np.log([one])) for one in range(3)]\n>>> found, Quantization(0.5)"
+    assert list(pages._example_imports(text)) == [
+        ">>> import numpy as np",
+        ">>> from interposer import Quantization, compute",
+        ">>> from interposer.ops import Softmax",
+    ]
+    assert list(pages._example_imports("")) == []
+
+
+def test_an_example_may_use_only_what_is_exported():
+    with pytest.raises(
+        SystemExit, match="an example uses softmax, which neither interposer nor interposer.ops exports"
+    ):
+        list(pages._example_imports(">>> softmax([1.0])"))
+
+
+def test_data_types_are_those_of_the_samples_that_the_reference_takes():
+    assert list(pages._data_types(interposer.ops.Shape)) == [
+        "**Data types that CpuRef takes**",
+        "",
+        "|  | Types | Quantized types |",
+        "| --- | --- | --- |",
+        "| `input` | any | int8 to int64, uint8 to uint64, int4, uint4 |",
+        "| `output` | int32, int64 |  |",
+        "",
+    ]
+
+
+def test_of_many_operands_most_are_the_others():
+    assert [names for names, _, _ in pages._type_rows(interposer.ops.QuantizedLstm)] == [
+        "`cell_state_in`, `cell_state_out`",
+        "`input_gate_bias`, `forget_gate_bias`, `cell_bias`, `output_gate_bias`",
+        "the others",
+    ]
+    assert [names for names, _, _ in pages._type_rows(interposer.ops.Floor)] == ["all"]
+
+
+def test_an_optional_operand_has_the_types_of_all_samples_with_or_without_it():
+    types = pages._types_of_samples(interposer.ops.Lstm)
+    assert (DataType.BFLOAT16, False) in types["input_layer_norm_weights"]
+    assert (DataType.BOOL, False) not in types["input_layer_norm_weights"]
+
+
+def test_indices_have_the_types_that_the_operator_allows():
+    assert pages._types_of_samples(interposer.ops.Attention)["valid_lengths"] == {
+        (DataType.INT32, False),
+        (DataType.INT64, False),
+    }
+
+
+@pytest.mark.parametrize(("types", "text"), [
+    (DataType, "any"),
+    ([DataType.INT16, DataType.INT8, DataType.INT64, DataType.INT32, DataType.BOOL], "bool, int8 to int64"),
+    ([DataType.INT8, DataType.INT64, DataType.UINT8], "int8, int64, uint8"),
+    (FLOATS, "float16 to float64, bfloat16, float8 of all kinds"),
+    ([], ""),
+], ids=str)  # fmt: skip
+def test_a_set_of_types_is_told_in_words(types, text):
+    assert pages.types_text(types) == text
+
+
+def test_enumerations_have_a_place_on_the_page_of_their_family():
+    found = generate.generated()
+    page = found["docs/reference/operators/rearrange.md"]
+    assert "| [`PaddingMode`](#paddingmode) |" in page
+    assert "| `EDGE` | The nearest element of the edge. |" in page.partition("## PaddingMode")[2]
+    assert "[`PoolingAlgorithm`](pooling.md#poolingalgorithm)" in found["docs/reference/operators/pooling3d.md"]
 
 
 def test_the_pages_lead_to_every_operator():

@@ -16,9 +16,20 @@ from interposer.ops.blocks import (
     SpaceToBatchNd,
     SpaceToDepth,
 )
+from interposer.ops.choice import RandomMultinomial, TopK
 from interposer.ops.control import Debug, MemCopy, MemImport, Merge, PreCompiled, StandIn, Switch
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.detection import (
+    AxisAlignedBboxTransform,
+    BoxWithNmsLimit,
+    DetectionPostProcess,
+    DetectionRules,
+    GenerateProposals,
+    NmsKernel,
+    NonMaxSuppression,
+)
+from interposer.ops.einsum import Einsum
 from interposer.ops.elementwise import (
     Addition,
     BinaryOperation,
@@ -38,9 +49,13 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.ops.gather import Gather, GatherNd
+from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
+from interposer.ops.fused import Fused, FusedKernelType
+from interposer.ops.gather import Gather, GatherElements, GatherNd
+from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
 from interposer.ops.normalization import (
     BatchNormalization,
     GroupNormalization,
@@ -56,6 +71,7 @@ from interposer.ops.normalization import (
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.quantization import (
+    Bitcast,
     Cast,
     ConvertBf16ToFp32,
     ConvertFp16ToFp32,
@@ -83,8 +99,11 @@ from interposer.ops.rearrange import (
 from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
+from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 from interposer.ops.resize import Resize, ResizeMethod
+from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
+from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
 from interposer.types import DataLayout, DataType
 
 if TYPE_CHECKING:
@@ -282,6 +301,35 @@ class Builders(ABC):
     ) -> Layer:
         """Move blocks of the height and width of an image into its channels."""
         op = SpaceToDepth(block_size=block_size, data_layout=data_layout)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_random_multinomial_layer(
+        self,
+        logits: Value | Layer | None,
+        seeds: Value | Layer | None = None,
+        *,
+        num_samples: int,
+        dtype: DataType = DataType.INT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Draw classes at random, each as often as its probability says, which is ``softmax(logits)``."""
+        op = RandomMultinomial(num_samples=num_samples, dtype=dtype)
+        return self.add_layer(op, logits, seeds, name=name, outputs=outputs)
+
+    def add_top_k_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        k: int,
+        axis: int = -1,
+        largest: bool = True,
+        index_dtype: DataType = DataType.INT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The largest elements along an axis (or the smallest), best first, and where they were."""
+        op = TopK(k=k, axis=axis, largest=largest, index_dtype=index_dtype)
         return self.add_layer(op, input, name=name, outputs=outputs)
 
     def add_debug_layer(
@@ -507,6 +555,150 @@ class Builders(ABC):
         )
         return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
 
+    def add_axis_aligned_bbox_transform_layer(
+        self,
+        boxes: Value | Layer | None,
+        deltas: Value | Layer | None,
+        batches: Value | Layer | None,
+        image_info: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Move and stretch boxes, in another way for each class, and clip them to their image."""
+        return self.add_layer(
+            AxisAlignedBboxTransform(), boxes, deltas, batches, image_info, name=name, outputs=outputs
+        )
+
+    def add_box_with_nms_limit_layer(
+        self,
+        scores: Value | Layer | None,
+        boxes: Value | Layer | None,
+        batches: Value | Layer | None,
+        *,
+        score_threshold: float = 0.0,
+        max_detections: int = -1,
+        nms_kernel: NmsKernel = NmsKernel.HARD,
+        iou_threshold: float = 0.5,
+        sigma: float = 1.0,
+        nms_score_threshold: float = 0.0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Keep the best boxes of every class but class 0 (the background) by soft or hard non-maximum suppression."""
+        op = BoxWithNmsLimit(
+            score_threshold=score_threshold,
+            max_detections=max_detections,
+            nms_kernel=nms_kernel,
+            iou_threshold=iou_threshold,
+            sigma=sigma,
+            nms_score_threshold=nms_score_threshold,
+        )
+        return self.add_layer(op, scores, boxes, batches, name=name, outputs=outputs)
+
+    def add_detection_post_process_layer(
+        self,
+        box_encodings: Value | Layer | None,
+        scores: Value | Layer | None,
+        anchors: Value | Layer | None,
+        *,
+        max_detections: int,
+        num_classes: int,
+        max_classes_per_detection: int = 1,
+        detections_per_class: int = 1,
+        nms_score_threshold: float = 0.0,
+        nms_iou_threshold: float = 0.5,
+        use_regular_nms: bool = False,
+        scale_x: float = 1.0,
+        scale_y: float = 1.0,
+        scale_w: float = 1.0,
+        scale_h: float = 1.0,
+        rules: DetectionRules = DetectionRules.TFLITE,
+        background_in_classes: bool = False,
+        label_dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Decode boxes relative to anchors, and keep the best of those that do not overlap too much."""
+        op = DetectionPostProcess(
+            max_detections=max_detections,
+            num_classes=num_classes,
+            max_classes_per_detection=max_classes_per_detection,
+            detections_per_class=detections_per_class,
+            nms_score_threshold=nms_score_threshold,
+            nms_iou_threshold=nms_iou_threshold,
+            use_regular_nms=use_regular_nms,
+            scale_x=scale_x,
+            scale_y=scale_y,
+            scale_w=scale_w,
+            scale_h=scale_h,
+            rules=rules,
+            background_in_classes=background_in_classes,
+            label_dtype=label_dtype,
+        )
+        return self.add_layer(op, box_encodings, scores, anchors, name=name, outputs=outputs)
+
+    def add_generate_proposals_layer(
+        self,
+        scores: Value | Layer | None,
+        deltas: Value | Layer | None,
+        anchors: Value | Layer | None,
+        image_info: Value | Layer | None,
+        *,
+        height_stride: float = 1.0,
+        width_stride: float = 1.0,
+        pre_nms_max: int = -1,
+        post_nms_max: int = -1,
+        iou_threshold: float = 0.5,
+        min_size: float = 0.0,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Lay anchors over an image, transform them by what a network says."""
+        op = GenerateProposals(
+            height_stride=height_stride,
+            width_stride=width_stride,
+            pre_nms_max=pre_nms_max,
+            post_nms_max=post_nms_max,
+            iou_threshold=iou_threshold,
+            min_size=min_size,
+            data_layout=data_layout,
+        )
+        return self.add_layer(op, scores, deltas, anchors, image_info, name=name, outputs=outputs)
+
+    def add_non_max_suppression_layer(
+        self,
+        boxes: Value | Layer | None,
+        scores: Value | Layer | None,
+        *,
+        max_output_boxes_per_class: int = 0,
+        iou_threshold: float = 0.0,
+        score_threshold: float | None = None,
+        center_point_box: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pick the best boxes of every class of every image, by their number."""
+        op = NonMaxSuppression(
+            max_output_boxes_per_class=max_output_boxes_per_class,
+            iou_threshold=iou_threshold,
+            score_threshold=score_threshold,
+            center_point_box=center_point_box,
+        )
+        return self.add_layer(op, boxes, scores, name=name, outputs=outputs)
+
+    def add_einsum_layer(
+        self,
+        *inputs: Value | Layer | None,
+        equation: str,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Einstein's summation: name the axes of tensors by letters, multiply."""
+        op = Einsum(equation=equation)
+        return self.add_layer(op, *inputs, name=name, outputs=outputs)
+
     def add_addition_layer(
         self,
         a: Value | Layer | None,
@@ -657,6 +849,76 @@ class Builders(ABC):
         """Choose an element of a where the condition is true, of b where it is not."""
         return self.add_layer(Where(), condition, a, b, name=name, outputs=outputs)
 
+    def add_embedding_lookup_layer(
+        self,
+        lookups: Value | Layer | None,
+        values: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pick rows of a table by their number; a number without a row is an error, a negative one too."""
+        return self.add_layer(EmbeddingLookup(), lookups, values, name=name, outputs=outputs)
+
+    def add_hashtable_lookup_layer(
+        self,
+        lookups: Value | Layer | None,
+        keys: Value | Layer | None,
+        values: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pick rows of a table by their keys."""
+        return self.add_layer(HashtableLookup(), lookups, keys, values, name=name, outputs=outputs)
+
+    def add_lsh_projection_layer(
+        self,
+        seeds: Value | Layer | None,
+        input: Value | Layer | None,
+        weights: Value | Layer | None = None,
+        *,
+        type: LshProjectionType = LshProjectionType.SPARSE,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Hash a tensor so that similar ones get similar bits (locality sensitive hashing)."""
+        op = LshProjection(type=type)
+        return self.add_layer(op, seeds, input, weights, name=name, outputs=outputs)
+
+    def add_one_hot_layer(
+        self,
+        indices: Value | Layer | None,
+        *,
+        depth: int,
+        axis: int = -1,
+        on_value: float = 1.0,
+        off_value: float = 0.0,
+        dtype: DataType = DataType.FLOAT32,
+        from_end: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """For every index a row of one value, but for the place that it names."""
+        op = OneHot(depth=depth, axis=axis, on_value=on_value, off_value=off_value, dtype=dtype, from_end=from_end)
+        return self.add_layer(op, indices, name=name, outputs=outputs)
+
+    def add_fused_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        multiplier: Value | Layer | None,
+        addend: Value | Layer | None,
+        *,
+        kernel_type: FusedKernelType = FusedKernelType.ADD_MUL_ADD,
+        num_outputs: int = 2,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Add two tensors, multiply by a third one and add a fourth one: ``(a + b) * multiplier + addend``."""
+        op = Fused(kernel_type=kernel_type, num_outputs=num_outputs)
+        return self.add_layer(op, a, b, multiplier, addend, name=name, outputs=outputs)
+
     def add_gather_layer(
         self,
         params: Value | Layer | None,
@@ -671,6 +933,19 @@ class Builders(ABC):
         op = Gather(axis=axis, batch_dims=batch_dims)
         return self.add_layer(op, params, indices, name=name, outputs=outputs)
 
+    def add_gather_elements_layer(
+        self,
+        params: Value | Layer | None,
+        indices: Value | Layer | None,
+        *,
+        axis: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Pick single elements along an axis: every index stands where its element will be."""
+        op = GatherElements(axis=axis)
+        return self.add_layer(op, params, indices, name=name, outputs=outputs)
+
     def add_gather_nd_layer(
         self,
         params: Value | Layer | None,
@@ -683,6 +958,34 @@ class Builders(ABC):
         """Pick slices of a tensor by tuples of indices, which are the last axis of ``indices``."""
         op = GatherNd(batch_dims=batch_dims)
         return self.add_layer(op, params, indices, name=name, outputs=outputs)
+
+    def add_affine_grid_layer(
+        self,
+        theta: Value | Layer | None,
+        *,
+        extents: tuple[int, ...],
+        align_corners: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A grid for `GridSample`: the places of the pixels of an image, moved by a matrix."""
+        op = AffineGrid(extents=extents, align_corners=align_corners)
+        return self.add_layer(op, theta, name=name, outputs=outputs)
+
+    def add_grid_sample_layer(
+        self,
+        input: Value | Layer | None,
+        grid: Value | Layer | None,
+        *,
+        mode: GridSampleMode = GridSampleMode.LINEAR,
+        padding_mode: GridPadding = GridPadding.ZEROS,
+        align_corners: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Sample images at the places that a grid names."""
+        op = GridSample(mode=mode, padding_mode=padding_mode, align_corners=align_corners)
+        return self.add_layer(op, input, grid, name=name, outputs=outputs)
 
     def add_bidirectional_sequence_lstm_layer(
         self,
@@ -1020,6 +1323,63 @@ class Builders(ABC):
         op = FullyConnected(transpose_weight_matrix=transpose_weight_matrix, keep_dims=keep_dims)
         return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
 
+    def add_det_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The determinant of every matrix."""
+        return self.add_layer(Det(), input, name=name, outputs=outputs)
+
+    def add_eye_like_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        k: int = 0,
+        dtype: DataType | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A matrix with ones along a diagonal, as large as another one."""
+        op = EyeLike(k=k, dtype=dtype)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_matrix_diag_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Matrices that have the rows of a tensor as their diagonals, and zeros elsewhere."""
+        return self.add_layer(MatrixDiag(), input, name=name, outputs=outputs)
+
+    def add_matrix_set_diag_layer(
+        self,
+        input: Value | Layer | None,
+        diagonal: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Give every matrix another main diagonal."""
+        return self.add_layer(MatrixSetDiag(), input, diagonal, name=name, outputs=outputs)
+
+    def add_trilu_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        k: int = 0,
+        upper: bool = True,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Keep one triangle of every matrix, and put zeros in the other one."""
+        op = Trilu(k=k, upper=upper)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
     def add_batch_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1240,6 +1600,18 @@ class Builders(ABC):
             dilation_y=dilation_y,
             dilation_z=dilation_z,
         )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_bitcast_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        dtype: DataType,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Read the same bits as elements of another type, as wide as their own."""
+        op = Bitcast(dtype=dtype)
         return self.add_layer(op, input, name=name, outputs=outputs)
 
     def add_cast_layer(
@@ -1849,6 +2221,75 @@ class Builders(ABC):
         op = Reduce(axis=axis, keep_dims=keep_dims, operation=operation)
         return self.add_layer(op, input, name=name, outputs=outputs)
 
+    def add_heatmap_max_keypoint_layer(
+        self,
+        heatmaps: Value | Layer | None,
+        boxes: Value | Layer | None,
+        *,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Find the maximum of every heatmap, between its cells, and where it lies in the image."""
+        op = HeatmapMaxKeypoint(data_layout=data_layout)
+        return self.add_layer(op, heatmaps, boxes, name=name, outputs=outputs)
+
+    def add_roi_align_layer(
+        self,
+        input: Value | Layer | None,
+        regions: Value | Layer | None,
+        batches: Value | Layer | None,
+        *,
+        output_height: int,
+        output_width: int,
+        height_stride: float = 1.0,
+        width_stride: float = 1.0,
+        data_layout: DataLayout = DataLayout.NCHW,
+        height_sampling_ratio: int = 0,
+        width_sampling_ratio: int = 0,
+        mode: RoiAlignMode = RoiAlignMode.AVERAGE,
+        half_pixel: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut regions out of images in one size: bins of equal size, each sampled at some points between the cells."""
+        op = RoiAlign(
+            output_height=output_height,
+            output_width=output_width,
+            height_stride=height_stride,
+            width_stride=width_stride,
+            data_layout=data_layout,
+            height_sampling_ratio=height_sampling_ratio,
+            width_sampling_ratio=width_sampling_ratio,
+            mode=mode,
+            half_pixel=half_pixel,
+        )
+        return self.add_layer(op, input, regions, batches, name=name, outputs=outputs)
+
+    def add_roi_pooling_layer(
+        self,
+        input: Value | Layer | None,
+        regions: Value | Layer | None,
+        batches: Value | Layer | None,
+        *,
+        output_height: int,
+        output_width: int,
+        height_stride: float = 1.0,
+        width_stride: float = 1.0,
+        data_layout: DataLayout = DataLayout.NCHW,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut regions out of images in one size: bins of nearly equal size, of each the largest cell."""
+        op = RoiPooling(
+            output_height=output_height,
+            output_width=output_width,
+            height_stride=height_stride,
+            width_stride=width_stride,
+            data_layout=data_layout,
+        )
+        return self.add_layer(op, input, regions, batches, name=name, outputs=outputs)
+
     def add_broadcast_to_layer(
         self,
         input: Value | Layer | None,
@@ -1932,3 +2373,114 @@ class Builders(ABC):
             half_pixel_centers=half_pixel_centers,
         )
         return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_dynamic_update_slice_layer(
+        self,
+        input: Value | Layer | None,
+        update: Value | Layer | None,
+        start: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Write a box over a part of a tensor, at a place that is data."""
+        return self.add_layer(DynamicUpdateSlice(), input, update, start, name=name, outputs=outputs)
+
+    def add_scatter_elements_layer(
+        self,
+        input: Value | Layer | None,
+        indices: Value | Layer | None,
+        updates: Value | Layer | None,
+        *,
+        axis: int = 0,
+        function: ScatterFunction = ScatterFunction.UPDATE,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Write single elements to the places along an axis that indices name; every other element stays."""
+        op = ScatterElements(axis=axis, function=function)
+        return self.add_layer(op, input, indices, updates, name=name, outputs=outputs)
+
+    def add_scatter_nd_layer(
+        self,
+        input: Value | Layer | None,
+        indices: Value | Layer | None,
+        updates: Value | Layer | None,
+        *,
+        function: ScatterFunction = ScatterFunction.UPDATE,
+        input_enabled: bool = True,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Write slices to the places that tuples of indices name, which are the last axis of ``indices``."""
+        op = ScatterNd(function=function, input_enabled=input_enabled)
+        return self.add_layer(op, input, indices, updates, name=name, outputs=outputs)
+
+    def add_tensor_scatter_layer(
+        self,
+        input: Value | Layer | None,
+        updates: Value | Layer | None,
+        start: Value | Layer | None = None,
+        *,
+        axis: int = -2,
+        circular: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Write the newest steps of sequences into a cache, for every sample from a place of its own on."""
+        op = TensorScatter(axis=axis, circular=circular)
+        return self.add_layer(op, input, updates, start, name=name, outputs=outputs)
+
+    def add_cum_prod_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: int = -1,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The product, for every element, of all elements up to it along an axis; integers wrap around."""
+        op = CumProd(axis=axis, exclusive=exclusive, reverse=reverse)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_cum_sum_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: int = -1,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The sum, for every element, of all elements up to it along an axis; integers wrap around."""
+        op = CumSum(axis=axis, exclusive=exclusive, reverse=reverse)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_range_layer(
+        self,
+        start: Value | Layer | None,
+        limit: Value | Layer | None,
+        delta: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The numbers start, start + delta, start + 2 * delta ."""
+        return self.add_layer(Range(), start, limit, delta, name=name, outputs=outputs)
+
+    def add_reverse_sequence_layer(
+        self,
+        input: Value | Layer | None,
+        lengths: Value | Layer | None,
+        *,
+        time_axis: int = 0,
+        batch_axis: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Turn round the first elements along an axis, as many for each sample as its length says; the others stay."""
+        op = ReverseSequence(time_axis=time_axis, batch_axis=batch_axis)
+        return self.add_layer(op, input, lengths, name=name, outputs=outputs)

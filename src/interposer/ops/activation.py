@@ -88,6 +88,15 @@ class Activation(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> compute(Activation(function=ActivationFunction.BOUNDED_RELU, a=6.0), [-1.0, 2.0, 8.0]).tolist()
+        [0.0, 2.0, 6.0]
+        >>> compute(Activation(function=ActivationFunction.LEAKY_RELU, a=0.25), [-4.0, 4.0]).tolist()
+        [-1.0, 4.0]
+        >>> sigmoid = Activation(function=ActivationFunction.SIGMOID)
+        >>> compute(sigmoid, np.int8([-128, 0, 127]), quantization={"input": Quantization(0.5)}).tolist()
+        [-128, 0, 127]
+
     Source:
         ONNX Sigmoid-13, Tanh-13, Relu-14, Clip-13, Softplus-22, LeakyRelu-16, Elu-22, HardSwish-22, Gelu-20, Selu-22,
         Celu-12, Softsign-22, HardSigmoid-22, Swish-24, Mish-22, ThresholdedRelu-22, Shrink-9; TFLite LOGISTIC, TANH,
@@ -125,6 +134,12 @@ class Softmax(Op):
     Shapes:
         input, output: any of rank 1 or more, the same
 
+    Example:
+        >>> compute(Softmax(), np.log([1.0, 3.0])).round(6).tolist()
+        [0.25, 0.75]
+        >>> compute(Softmax(axis=0), [[5.0, 7.0], [5.0, 7.0]]).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+
     Source:
         ONNX Softmax-13; TFLite SOFTMAX; NNAPI SOFTMAX; Arm NN SoftmaxDescriptor.
     """
@@ -151,6 +166,10 @@ class LogSoftmax(Op):
     Shapes:
         input, output: any of rank 1 or more, the same
 
+    Example:
+        >>> np.exp(compute(LogSoftmax(), np.log([1.0, 3.0]))).round(6).tolist()
+        [0.25, 0.75]
+
     Source:
         ONNX LogSoftmax-13; TFLite LOG_SOFTMAX; NNAPI LOG_SOFTMAX; Arm NN LogSoftmaxDescriptor.
     """
@@ -174,6 +193,12 @@ class Hardmax(Op):
 
     Shapes:
         input, output: any of rank 1 or more, the same
+
+    Example:
+        >>> compute(Hardmax(), [[1.0, 3.0, 3.0], [2.0, 1.0, 0.0]]).tolist()
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+        >>> compute(Hardmax(axis=0), [[1.0, 3.0, 3.0], [2.0, 1.0, 0.0]]).tolist()
+        [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
 
     Source:
         ONNX Hardmax-13.

@@ -73,6 +73,15 @@ class Attention(Op):
         present_key, present_value: (B, G, P + K, D) and (B, G, P + K, E)
         score: (B, H, Q, P + K)
 
+    Example:
+        >>> query, key, value = [[[[1.0], [1.0]]]], [[[[5.0], [5.0]]]], [[[[1.0], [3.0]]]]
+        >>> compute(Attention(), query, key, value).tolist()
+        [[[[2.0], [2.0]]]]
+        >>> compute(Attention(is_causal=True), query, key, value).tolist()
+        [[[[1.0], [2.0]]]]
+        >>> compute(Attention(), query, key, value, mask=[False, True]).tolist()
+        [[[[3.0], [3.0]]]]
+
     Source:
         ONNX Attention-25, which computes the softmax in ``softmax_precision`` (here in float32 or better).
     """
@@ -195,6 +204,13 @@ class RotaryEmbedding(Op):
         cos_cache, sin_cache: (B, S, R / 2); with ``position_ids`` (P, R / 2)
         position_ids: (B, S), rows of the caches
         output: the input's
+
+    Example:
+        >>> quarter = {"cos_cache": [[[0.0]]], "sin_cache": [[[1.0]]]}
+        >>> compute(RotaryEmbedding(), [[[[3.0, 4.0]]]], **quarter).tolist()
+        [[[[-4.0, 3.0]]]]
+        >>> compute(RotaryEmbedding(rotary_embedding_dim=2), [[[[3.0, 4.0, 5.0]]]], **quarter).tolist()
+        [[[[-4.0, 3.0, 5.0]]]]
 
     Source:
         ONNX RotaryEmbedding-23.

@@ -50,6 +50,11 @@ class SpaceToBatchNd(Op):
         input: (N, H, W, C) in NHWC; with one block extent (N, H, C), with three (N, D, H, W, C)
         output: (N * bh * bw, (H + pads) / bh, (W + pads) / bw, C)
 
+    Example:
+        >>> op = SpaceToBatchNd(block_shape=(2,), pad_list=((1, 1),), data_layout=DataLayout.NHWC)
+        >>> compute(op, [[[1], [2], [3], [4]]]).squeeze(-1).tolist()
+        [[0, 2, 4], [1, 3, 0]]
+
     Source:
         TFLite SPACE_TO_BATCH_ND; NNAPI SPACE_TO_BATCH_ND; Arm NN SpaceToBatchNdDescriptor.
     """
@@ -91,6 +96,11 @@ class BatchToSpaceNd(Op):
     Shapes:
         input: (N, H, W, C) in NHWC; with one block extent (N, H, C), with three (N, D, H, W, C)
         output: (N / (bh * bw), H * bh - crops, W * bw - crops, C)
+
+    Example:
+        >>> op = BatchToSpaceNd(block_shape=(2,), crops=((1, 1),), data_layout=DataLayout.NHWC)
+        >>> compute(op, [[[0], [2], [4]], [[1], [3], [0]]]).squeeze(-1).tolist()
+        [[1, 2, 3, 4]]
 
     Source:
         TFLite BATCH_TO_SPACE_ND; NNAPI BATCH_TO_SPACE_ND; Arm NN BatchToSpaceNdDescriptor.
@@ -138,6 +148,11 @@ class SpaceToDepth(Op):
         input: (N, H, W, C)
         output: (N, H / b, W / b, C * b**2), where b is ``block_size``; channels count block row, block column, C
 
+    Example:
+        >>> image = [[[[1], [2], [3], [4]], [[5], [6], [7], [8]]]]
+        >>> compute(SpaceToDepth(block_size=2), image).tolist()
+        [[[[1, 2, 5, 6], [3, 4, 7, 8]]]]
+
     Source:
         ONNX SpaceToDepth-13; TFLite SPACE_TO_DEPTH; NNAPI SPACE_TO_DEPTH; Arm NN SpaceToDepthDescriptor.
     """
@@ -172,6 +187,13 @@ class DepthToSpace(Op):
         input: (N, H, W, C)
         output: (N, H * b, W * b, C / b**2), where b is ``block_size``
 
+    Example:
+        >>> image = [[[[0, 1, 2, 3, 4, 5, 6, 7]]]]
+        >>> compute(DepthToSpace(block_size=2), image).tolist()
+        [[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]]
+        >>> compute(DepthToSpace(block_size=2, mode=DepthToSpaceMode.CRD), image).tolist()
+        [[[[0, 4], [1, 5]], [[2, 6], [3, 7]]]]
+
     Source:
         ONNX DepthToSpace-13; TFLite DEPTH_TO_SPACE; NNAPI DEPTH_TO_SPACE; Arm NN DepthToSpaceDescriptor.
     """
@@ -205,6 +227,10 @@ class ChannelShuffle(Op):
 
     Shapes:
         input, output: any of rank 1 or more, the same
+
+    Example:
+        >>> compute(ChannelShuffle(num_groups=2), [1, 2, 3, 4, 5, 6]).tolist()
+        [1, 4, 2, 5, 3, 6]
 
     Source:
         NNAPI CHANNEL_SHUFFLE; Arm NN ChannelShuffleDescriptor.

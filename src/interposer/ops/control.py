@@ -118,6 +118,10 @@ class Merge(Op):
     Shapes:
         a, b, output: any, the same
 
+    Example:
+        >>> compute(Merge(), [1, 2], [3, 4]).tolist()
+        [1, 2]
+
     Source:
         Arm NN MergeLayer.
     """
@@ -138,6 +142,11 @@ class Switch(Op):
     Shapes:
         data, output_false, output_true: any, the same
         condition: any
+
+    Example:
+        >>> output_false, output_true = compute(Switch(), [1, 2], True)
+        >>> output_false.tolist(), output_true.tolist()
+        ([1, 2], [1, 2])
 
     Source:
         Arm NN SwitchLayer.

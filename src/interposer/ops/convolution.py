@@ -71,6 +71,14 @@ class Convolution2d(_Windowed):
         bias: (O,)
         output: (N, OH, OW, O) [(N, O, OH, OW)], where OH = (H + pads - (KH - 1) * dilation - 1) // stride + 1, OW alike
 
+    Example:
+        >>> image = [[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]]]
+        >>> weights = [[[[1.0, 0.0], [0.0, 10.0]]]]
+        >>> compute(Convolution2d(), image, weights, bias=[100.0]).tolist()
+        [[[[151.0, 162.0], [184.0, 195.0]]]]
+        >>> compute(Convolution2d(stride_x=2, pad_right=1), image, weights).tolist()
+        [[[[51.0, 3.0], [84.0, 6.0]]]]
+
     Source:
         ONNX Conv-22; TFLite CONV_2D; NNAPI CONV_2D, GROUPED_CONV_2D; Arm NN Convolution2dDescriptor.
     """
@@ -111,6 +119,12 @@ class DepthwiseConvolution2d(_Windowed):
         weights: (1, KH, KW, I * M), in both layouts
         bias: (I * M,)
         output: (N, OH, OW, I * M) [(N, I * M, OH, OW)], with OH and OW as in Convolution2d
+
+    Example:
+        >>> image = [[[[1.0, 2.0], [3.0, 4.0]]]]
+        >>> weights = [[[[1.0, 10.0, 1.0, -1.0]]]]
+        >>> compute(DepthwiseConvolution2d(data_layout=DataLayout.NHWC), image, weights).tolist()
+        [[[[1.0, 10.0, 2.0, -2.0], [3.0, 30.0, 4.0, -4.0]]]]
 
     Source:
         ONNX Conv-22 with as many groups as channels; TFLite DEPTHWISE_CONV_2D; NNAPI DEPTHWISE_CONV_2D;
@@ -155,6 +169,13 @@ class TransposeConvolution2d(_Windowed):
         bias: (O,)
         output: ``output_shape``, or (N, OH, OW, O) [(N, O, OH, OW)],
             where OH = (H - 1) * stride + (KH - 1) * dilation + 1 - pads, OW alike
+
+    Example:
+        >>> row, weights = [[[[1.0, 2.0]]]], [[[[1.0, 1.0, 10.0]]]]
+        >>> compute(TransposeConvolution2d(stride_x=2), row, weights).tolist()
+        [[[[1.0, 1.0, 12.0, 2.0, 20.0]]]]
+        >>> compute(TransposeConvolution2d(stride_x=2, pad_left=1, pad_right=1), row, weights).tolist()
+        [[[[1.0, 12.0, 2.0]]]]
 
     Source:
         ONNX ConvTranspose-22; TFLite TRANSPOSE_CONV; NNAPI TRANSPOSE_CONV_2D; Arm NN TransposeConvolution2dDescriptor.

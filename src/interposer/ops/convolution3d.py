@@ -23,6 +23,13 @@ class Convolution3d(Op):
         output: (N, OD, OH, OW, O) [(N, O, OD, OH, OW)],
             where OD = (D + pads - (KD - 1) * dilation - 1) // stride + 1, OH and OW alike
 
+    Example:
+        >>> volume = np.arange(12.0).reshape(1, 2, 2, 3, 1)
+        >>> compute(Convolution3d(), volume, np.ones((2, 2, 2, 1, 1))).tolist()
+        [[[[[40.0], [48.0]]]]]
+        >>> compute(Convolution3d(stride_x=2, pad_right=1), volume, np.ones((1, 1, 2, 1, 1))).shape
+        (1, 2, 2, 2, 1)
+
     Source:
         ONNX Conv-22 of rank 5 (weights transposed); TFLite CONV_3D; Arm NN Convolution3dDescriptor.
     """

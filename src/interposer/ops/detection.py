@@ -91,6 +91,16 @@ class DetectionPostProcess(Op):
         box_scores: (B, D)
         num_detections: (B,)
 
+    Example:
+        >>> anchors = [[0.5, 0.5, 1.0, 1.0], [0.5, 0.5, 1.0, 0.75], [2.0, 2.0, 1.0, 1.0]]
+        >>> encodings, scores = [[[0.0] * 4] * 3], [[[0.0, 0.25, 0.5], [0.0, 0.5, 0.75], [0.0, 0.5, 0.25]]]
+        >>> op = DetectionPostProcess(max_detections=3, num_classes=2)
+        >>> boxes, classes, box_scores, num_detections = compute(op, encodings, scores, anchors)
+        >>> boxes.tolist()
+        [[[0.0, 0.125, 1.0, 0.875], [1.5, 1.5, 2.5, 2.5], [0.0, 0.0, 0.0, 0.0]]]
+        >>> classes.tolist(), box_scores.tolist(), num_detections.tolist()
+        ([[1.0, 0.0, 0.0]], [[0.75, 0.5, 0.0]], [2.0])
+
     Source:
         TFLite custom operator TFLite_Detection_PostProcess; NNAPI DETECTION_POSTPROCESSING (which gives scores first);
         Arm NN DetectionPostProcessDescriptor.
@@ -157,6 +167,12 @@ class NonMaxSuppression(Op):
         scores: (B, C, N)
         selected_indices: (K, 3), each (image, class, box); grouped by image and class, best boxes first
 
+    Example:
+        >>> boxes = [[[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.75], [0.0, 2.0, 1.0, 3.0]]]
+        >>> op = NonMaxSuppression(max_output_boxes_per_class=3, iou_threshold=0.5)
+        >>> compute(op, boxes, scores=[[[0.5, 0.75, 0.25]]]).tolist()
+        [[0, 0, 1], [0, 0, 2]]
+
     Source:
         ONNX NonMaxSuppression-11.
     """
@@ -201,6 +217,14 @@ class BoxWithNmsLimit(Op):
         kept_boxes: (K, 4)
         classes: (K,)
         kept_batches: (K,)
+
+    Example:
+        >>> scores = [[0.5, 0.5], [0.25, 0.75], [0.75, 0.25]]
+        >>> boxes = [[0.0, 0.0, 1.0, 1.0] * 2, [0.0, 0.0, 1.0, 0.75] * 2, [2.0, 0.0, 3.0, 1.0] * 2]
+        >>> op = BoxWithNmsLimit(score_threshold=0.125, nms_score_threshold=0.125)
+        >>> box_scores, kept_boxes, classes, kept_batches = compute(op, scores, boxes, batches=[0, 0, 0])
+        >>> box_scores.tolist(), kept_boxes.tolist(), classes.tolist()
+        ([0.75, 0.25], [[0.0, 0.0, 1.0, 0.75], [2.0, 0.0, 3.0, 1.0]], [1, 1])
 
     Source:
         NNAPI BOX_WITH_NMS_LIMIT.
@@ -253,6 +277,12 @@ class AxisAlignedBboxTransform(Op):
         image_info: (B, 2), height and width of each image
         output: (N, C * 4)
 
+    Example:
+        >>> boxes, image_info = [[0.0, 0.0, 4.0, 2.0], [2.0, 2.0, 4.0, 4.0]], [[5.0, 5.0]]
+        >>> deltas = [[0.5, 0.0, 0.0, 0.0], [0.0, 0.0, np.log(2.0), 0.0]]
+        >>> compute(AxisAlignedBboxTransform(), boxes, deltas, [0, 0], image_info).round(3).tolist()
+        [[2.0, 0.0, 5.0, 2.0], [1.0, 2.0, 5.0, 4.0]]
+
     Source:
         NNAPI AXIS_ALIGNED_BBOX_TRANSFORM.
     """
@@ -295,6 +325,13 @@ class GenerateProposals(Op):
         box_scores: (K,)
         boxes: (K, 4)
         batches: (K,), the image that each box belongs to
+
+    Example:
+        >>> op = GenerateProposals(width_stride=8.0, data_layout=DataLayout.NHWC)
+        >>> scores, deltas = [[[[0.25], [0.75]]]], [[[[0.0] * 4] * 2]]
+        >>> found = compute(op, scores, deltas, anchors=[[0.0, 0.0, 4.0, 4.0]], image_info=[[16.0, 16.0]])
+        >>> [result.tolist() for result in found]
+        [[0.75, 0.25], [[8.0, 0.0, 12.0, 4.0], [0.0, 0.0, 4.0, 4.0]], [0, 0]]
 
     Source:
         NNAPI GENERATE_PROPOSALS.

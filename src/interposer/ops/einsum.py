@@ -28,6 +28,16 @@ class Einsum(Op):
         inputs: an axis for every letter; axes of one letter agree in their extents, or have the extent 1
         output: the extents of its letters
 
+    Example:
+        >>> compute(Einsum(equation="ij,jk->ik"), [[1, 2], [3, 4]], [[0, 1], [1, 0]]).tolist()
+        [[2, 1], [4, 3]]
+        >>> compute(Einsum(equation="ii->i"), [[1, 2], [3, 4]]).tolist()
+        [1, 4]
+        >>> compute(Einsum(equation="i,i"), [1, 2, 3], [10, 100, 1000]).tolist()
+        3210
+        >>> compute(Einsum(equation="...i,i->..."), [[1, 2], [3, 4]], [1, 10]).tolist()
+        [21, 43]
+
     Source:
         ONNX Einsum-12; numpy.einsum.
     """

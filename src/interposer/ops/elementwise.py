@@ -159,6 +159,16 @@ class ElementwiseBinary(Op):
         a, b: any that broadcast as in NumPy
         output: the common shape
 
+    Example:
+        >>> compute(ElementwiseBinary(operation=BinaryOperation.FLOOR_DIV), [7, -7], [2, 2]).tolist()
+        [3, -4]
+        >>> compute(ElementwiseBinary(operation=BinaryOperation.MOD), [7, -7], [3, 3]).tolist()
+        [1, 2]
+        >>> compute(ElementwiseBinary(operation=BinaryOperation.FMOD), [7, -7], [3, 3]).tolist()
+        [1, -1]
+        >>> compute(ElementwiseBinary(operation=BinaryOperation.SQ_DIFF), [[1.0], [5.0]], [2.0, 3.0]).tolist()
+        [[1.0, 4.0], [9.0, 4.0]]
+
     Source:
         ONNX Add-14, Sub-14, Mul-14, Div-14, Max-13, Min-13, Pow-15, Mod-13, BitShift-11, BitwiseAnd-18 and its kin;
         TFLite ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE, POW, FLOOR_DIV, FLOOR_MOD, ATAN2,
@@ -193,6 +203,13 @@ class Addition(ElementwiseBinary):
         a, b: any that broadcast as in NumPy
         output: the common shape
 
+    Example:
+        >>> compute(Addition(), [[1, 2], [3, 4]], [10, 20]).tolist()
+        [[11, 22], [13, 24]]
+        >>> quantization = {"a": Quantization(0.5), "b": Quantization(0.5), "output": Quantization(1.0, 100)}
+        >>> compute(Addition(), np.uint8([2, 255]), np.uint8([4, 255]), quantization=quantization).tolist()
+        [103, 255]
+
     Source:
         ONNX Add-14; TFLite ADD; NNAPI ADD; Arm NN AdditionLayer.
     """
@@ -209,6 +226,10 @@ class Subtraction(ElementwiseBinary):
     Shapes:
         a, b: any that broadcast as in NumPy
         output: the common shape
+
+    Example:
+        >>> compute(Subtraction(), [[5], [7]], [1, 2, 3]).tolist()
+        [[4, 3, 2], [6, 5, 4]]
 
     Source:
         ONNX Sub-14; TFLite SUB; NNAPI SUB; Arm NN SubtractionLayer.
@@ -227,6 +248,12 @@ class Multiplication(ElementwiseBinary):
         a, b: any that broadcast as in NumPy
         output: the common shape
 
+    Example:
+        >>> compute(Multiplication(), [1.5, 2.0], 4.0).tolist()
+        [6.0, 8.0]
+        >>> compute(Multiplication(), np.uint8([100, 200]), np.uint8([2])).tolist()
+        [200, 144]
+
     Source:
         ONNX Mul-14; TFLite MUL; NNAPI MUL; Arm NN MultiplicationLayer.
     """
@@ -243,6 +270,12 @@ class Division(ElementwiseBinary):
     Shapes:
         a, b: any that broadcast as in NumPy
         output: the common shape
+
+    Example:
+        >>> compute(Division(), [7.0, -7.0, 1.0], [2.0, 2.0, 0.0]).tolist()
+        [3.5, -3.5, inf]
+        >>> compute(Division(), [7, -7, 1], [2, 2, 0]).tolist()
+        [3, -3, 0]
 
     Source:
         ONNX Div-14; TFLite DIV; NNAPI DIV; Arm NN DivisionLayer.
@@ -261,6 +294,12 @@ class Maximum(ElementwiseBinary):
         a, b: any that broadcast as in NumPy
         output: the common shape
 
+    Example:
+        >>> compute(Maximum(), [[1, 5], [7, 2]], [4, 4]).tolist()
+        [[4, 5], [7, 4]]
+        >>> compute(Maximum(), [1.0, np.nan], 2.0).tolist()
+        [2.0, nan]
+
     Source:
         ONNX Max-13; TFLite MAXIMUM; NNAPI MAXIMUM; Arm NN MaximumLayer.
     """
@@ -277,6 +316,12 @@ class Minimum(ElementwiseBinary):
     Shapes:
         a, b: any that broadcast as in NumPy
         output: the common shape
+
+    Example:
+        >>> compute(Minimum(), [[1, 5], [7, 2]], [4, 4]).tolist()
+        [[1, 4], [4, 2]]
+        >>> compute(Minimum(), [1.0, np.nan], 2.0).tolist()
+        [1.0, nan]
 
     Source:
         ONNX Min-13; TFLite MINIMUM; NNAPI MINIMUM; Arm NN MinimumLayer.
@@ -307,6 +352,14 @@ class ElementwiseUnary(Op):
     Shapes:
         input, output: any, the same; bool for LOGICAL_NOT and the IS_... predicates
 
+    Example:
+        >>> compute(ElementwiseUnary(operation=UnaryOperation.ROUND), [0.5, 1.5, -2.6]).tolist()
+        [0.0, 2.0, -3.0]
+        >>> compute(ElementwiseUnary(operation=UnaryOperation.RSQRT), [4.0, 0.25]).tolist()
+        [0.5, 2.0]
+        >>> compute(ElementwiseUnary(operation=UnaryOperation.IS_NAN), [1.0, np.nan]).tolist()
+        [False, True]
+
     Source:
         ONNX Abs-13, Exp-13, Sqrt-13, Neg-13, Not-1, Log-13, Sin-22, Ceil-13, Floor-13, Round-22, Sign-13,
         Reciprocal-13, Erf-13, IsNaN-20, IsInf-20, BitwiseNot-18 and the trigonometric ones; TFLite ABS, EXP, SQRT,
@@ -335,6 +388,10 @@ class Floor(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> compute(Floor(), [1.7, -1.2, 3.0]).tolist()
+        [1.0, -2.0, 3.0]
+
     Source:
         ONNX Floor-13; TFLite FLOOR; NNAPI FLOOR; Arm NN FloorLayer.
     """
@@ -350,6 +407,13 @@ class Comparison(Op):
     Shapes:
         a, b: any that broadcast as in NumPy
         output: the common shape, bool
+
+    Example:
+        >>> compute(Comparison(operation=ComparisonOperation.GREATER), [[1, 5], [3, 2]], [2, 2]).tolist()
+        [[False, True], [True, False]]
+        >>> quantization = {"a": Quantization(0.5), "b": Quantization(1.0, 128)}
+        >>> compute(Comparison(), np.uint8([2, 4]), np.uint8([129, 129]), quantization=quantization).tolist()
+        [True, False]
 
     Source:
         ONNX Equal-19, Greater-13, GreaterOrEqual-16, Less-13, LessOrEqual-16; TFLite and NNAPI EQUAL, NOT_EQUAL,
@@ -376,6 +440,11 @@ class LogicalBinary(Op):
     Shapes:
         a, b: any that broadcast as in NumPy, bool
         output: the common shape, bool
+
+    Example:
+        >>> xor = LogicalBinary(operation=LogicalBinaryOperation.LOGICAL_XOR)
+        >>> compute(xor, [True, True, False], [True, False, False]).tolist()
+        [False, True, False]
 
     Source:
         ONNX And-7, Or-7, Xor-7; TFLite and NNAPI LOGICAL_AND, LOGICAL_OR; Arm NN LogicalBinaryDescriptor.
@@ -404,6 +473,12 @@ class Where(Op):
         condition, a, b: any that broadcast as in NumPy
         output: the common shape
 
+    Example:
+        >>> compute(Where(), [True, False, True], [1, 2, 3], [10, 20, 30]).tolist()
+        [1, 20, 3]
+        >>> compute(Where(), [[True], [False]], [1, 2], 0).tolist()
+        [[1, 2], [0, 0]]
+
     Source:
         ONNX Where-16; TFLite SELECT_V2, SELECT; NNAPI SELECT.
     """
@@ -427,6 +502,10 @@ class Prelu(Op):
     Shapes:
         input, alpha: any that broadcast as in NumPy
         output: the common shape
+
+    Example:
+        >>> compute(Prelu(), [[-2.0, -2.0], [3.0, -4.0]], [0.5, 0.25]).tolist()
+        [[-1.0, -0.5], [3.0, -1.0]]
 
     Source:
         ONNX PRelu-16; TFLite PRELU; NNAPI PRELU; Arm NN PreluLayer.

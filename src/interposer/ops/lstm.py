@@ -187,6 +187,14 @@ class Lstm(LstmOperands):
         projection_bias: (O,)
         scratch: (B, 4 * U), the gates input, cell, forget and output; (B, 3 * U) without the first of them with CIFG
 
+    Example:
+        >>> needed = [one for one in Lstm.operands[1:] if not one.optional]
+        >>> weights = {one.name: np.zeros((1,) * one.rank, np.float32) for one in needed}
+        >>> weights["input_to_cell_weights"] = [[4.0]]
+        >>> scratch, *results = compute(Lstm(), [[1.0]], cell_state_in=[[2.0]], **weights)  # the gates are half open
+        >>> [found.tolist() for found in results]
+        [[[1.5]], [[3.0]], [[1.5]]]
+
     Source:
         TFLite LSTM; NNAPI LSTM; Arm NN LstmDescriptor, LstmInputParams.
     """
@@ -219,6 +227,14 @@ class UnidirectionalSequenceLstm(LstmOperands):
         input: (B, T, I), with ``time_major`` (T, B, I)
         output: (B, T, O), with ``time_major`` (T, B, O)
         the others: as for `Lstm`
+
+    Example:
+        >>> needed = [one for one in UnidirectionalSequenceLstm.operands[1:] if not one.optional]
+        >>> weights = {one.name: np.zeros((1,) * one.rank, np.float32) for one in needed}
+        >>> weights["input_to_cell_weights"] = [[4.0]]
+        >>> results = compute(UnidirectionalSequenceLstm(), [[[1.0], [0.0]]], **weights)  # the gates are half open
+        >>> [found.tolist() for found in results]
+        [[[[1.0], [0.5]]], [[0.5]], [[1.0]]]
 
     Source:
         TFLite UNIDIRECTIONAL_SEQUENCE_LSTM; NNAPI UNIDIRECTIONAL_SEQUENCE_LSTM; Arm NN
@@ -275,6 +291,17 @@ class BidirectionalSequenceLstm(Op):
         backward_output, absent with ``merge_outputs``: (B, T, O), with ``time_major`` (T, B, O)
         ..._output_state_out: (B, O)
         ..._cell_state_out: (B, U)
+
+    Example:
+        >>> op = BidirectionalSequenceLstm(activation_func=FusedActivation.RELU, merge_outputs=True)
+        >>> needed = [one for one in op.operands[1:] if not one.optional]
+        >>> weights = {one.name: np.zeros((1,) * one.rank, np.float32) for one in needed}
+        >>> weights |= {f"{direction}_input_to_cell_weights": [[4.0]] for direction in ("forward", "backward")}
+        >>> output, *states = compute(op, [[[1.0], [0.0]]], **weights)  # the gates are half open
+        >>> output.tolist()
+        [[[1.0, 1.0], [0.5, 0.0]]]
+        >>> [state.tolist() for state in states]
+        [[[0.5]], [[1.0]], [[1.0]], [[2.0]]]
 
     Source:
         TFLite BIDIRECTIONAL_SEQUENCE_LSTM; NNAPI BIDIRECTIONAL_SEQUENCE_LSTM, whose second output is the last one here.

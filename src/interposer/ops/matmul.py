@@ -22,6 +22,15 @@ class FullyConnected(Op):
         bias: (O,)
         output: (rows, O), with ``keep_dims`` (..., O)
 
+    Example:
+        >>> weights = [[3.0, 4.0, 5.0], [10.0, 20.0, 30.0]]
+        >>> compute(FullyConnected(), [[1.0, 2.0]], weights, bias=[0.0, 0.0, 100.0]).tolist()
+        [[23.0, 44.0, 165.0]]
+        >>> q, weights = Quantization(0.5, 128), np.uint8([[129], [132]])
+        >>> quantization = {"input": q, "weights": q, "output": Quantization(0.25)}
+        >>> compute(FullyConnected(), np.uint8([[130, 129]]), weights, quantization=quantization).tolist()
+        [[6]]
+
     Source:
         ONNX Gemm-13; TFLite FULLY_CONNECTED; NNAPI FULLY_CONNECTED; Arm NN FullyConnectedDescriptor.
     """
@@ -81,6 +90,13 @@ class BatchMatMul(Op):
 
     Adjoint means the adjugate of a square matrix, the transpose of its cofactors, as in Arm NN; TFLite's adjoint is the
     transpose, as all numbers are real.
+
+    Example:
+        >>> a = [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
+        >>> compute(BatchMatMul(), a, [[0, 1], [1, 0]]).tolist()
+        [[[2, 1], [4, 3]], [[6, 5], [8, 7]]]
+        >>> compute(BatchMatMul(transpose_x=True), a, [10, 1]).tolist()
+        [[13, 24], [57, 68]]
 
     Source:
         ONNX MatMul-13; TFLite BATCH_MATMUL; NNAPI BATCH_MATMUL; Arm NN BatchMatMulDescriptor.

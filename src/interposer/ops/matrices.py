@@ -20,6 +20,12 @@ class Trilu(Op):
     Shapes:
         input, output: any of rank 2 or more, the same
 
+    Example:
+        >>> compute(Trilu(), [[1, 2, 3], [4, 5, 6], [7, 8, 9]]).tolist()
+        [[1, 2, 3], [0, 5, 6], [0, 0, 9]]
+        >>> compute(Trilu(upper=False, k=1), [[1, 2, 3], [4, 5, 6], [7, 8, 9]]).tolist()
+        [[1, 2, 0], [4, 5, 6], [7, 8, 9]]
+
     Source:
         ONNX Trilu-14, whose second input is ``k`` here.
     """
@@ -42,6 +48,12 @@ class EyeLike(Op):
     Shapes:
         input: (M, N)
         output: (M, N), 1 where j - i = k
+
+    Example:
+        >>> compute(EyeLike(), [[7, 7, 7], [7, 7, 7]]).tolist()
+        [[1, 0, 0], [0, 1, 0]]
+        >>> compute(EyeLike(k=1, dtype=DataType.FLOAT32), [[7, 7, 7], [7, 7, 7]]).tolist()
+        [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 
     Source:
         ONNX EyeLike-22.
@@ -69,6 +81,10 @@ class MatrixDiag(Op):
         input: (..., N)
         output: (..., N, N)
 
+    Example:
+        >>> compute(MatrixDiag(), [[1, 2], [3, 4]]).tolist()
+        [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]
+
     Source:
         TFLite MATRIX_DIAG.
     """
@@ -92,6 +108,10 @@ class MatrixSetDiag(Op):
     Shapes:
         input, output: (..., M, N), the same
         diagonal: (..., min(M, N))
+
+    Example:
+        >>> compute(MatrixSetDiag(), [[1, 2, 3], [4, 5, 6]], [10, 20]).tolist()
+        [[10, 2, 3], [4, 20, 6]]
 
     Source:
         TFLite MATRIX_SET_DIAG.
@@ -117,6 +137,10 @@ class Det(Op):
     Shapes:
         input: (..., N, N)
         output: (...)
+
+    Example:
+        >>> compute(Det(), [[[2.0, 0.0], [5.0, 3.0]], [[0.0, 1.0], [1.0, 0.0]]]).tolist()
+        [6.0, -1.0]
 
     Source:
         ONNX Det-22.

@@ -57,6 +57,12 @@ class BatchNormalization(Op):
         input, output: rank 2 or more, the same
         mean, variance, beta, gamma: C elements
 
+    Example:
+        >>> statistics = {"mean": [1.0, 0.0], "variance": [4.0, 1.0]}
+        >>> op = BatchNormalization(eps=0.0)
+        >>> compute(op, [[5.0, 3.0]], beta=[0.0, 1.0], gamma=[1.0, 10.0], **statistics).tolist()
+        [[2.0, 31.0]]
+
     Source:
         ONNX BatchNormalization-15; Arm NN BatchNormalizationDescriptor.
     """
@@ -89,6 +95,12 @@ class InstanceNormalization(Op):
         input, output: rank 3 or more, the same
         gamma, beta: C elements, or a single one
 
+    Example:
+        >>> compute(InstanceNormalization(), [[[1.0, 3.0], [20.0, 60.0]]]).tolist()
+        [[[-1.0, 1.0], [-1.0, 1.0]]]
+        >>> compute(InstanceNormalization(), [[[1.0, 3.0], [20.0, 60.0]]], gamma=[1.0, 5.0], beta=[10.0, 0.0]).tolist()
+        [[[9.0, 11.0], [-5.0, 5.0]]]
+
     Source:
         ONNX InstanceNormalization-22; NNAPI INSTANCE_NORMALIZATION; Arm NN InstanceNormalizationDescriptor.
     """
@@ -113,6 +125,10 @@ class L2Normalization(Op):
 
     Shapes:
         input, output: rank 1 or more, the same
+
+    Example:
+        >>> compute(L2Normalization(axis=-1), np.float64([[3, 4], [0, -7]])).round(6).tolist()
+        [[0.6, 0.8], [0.0, -1.0]]
 
     Source:
         ONNX LpNormalization-22 with p = 2; TFLite L2_NORMALIZATION; NNAPI L2_NORMALIZATION;
@@ -143,6 +159,11 @@ class Normalization(Op):
 
     Shapes:
         input, output: rank 1 or more for ACROSS, 4 for WITHIN, the same
+
+    Example:
+        >>> op = Normalization(norm_size=3, alpha=1.0, beta=1.0, axis=0)
+        >>> compute(op, [1.0, 1.0, 0.0, 0.0, 4.0]).tolist()
+        [0.5, 0.5, 0.0, 0.0, 0.25]
 
     Source:
         ONNX LRN-13 (whose alpha is divided by the size); TFLite LOCAL_RESPONSE_NORMALIZATION;
@@ -188,6 +209,10 @@ class LayerNormalization(Op):
         input, output: rank 1 or more, the same
         gamma, beta: any that broadcast to the input as in NumPy
 
+    Example:
+        >>> compute(LayerNormalization(eps=0.0), [[1.0, 3.0], [20.0, 60.0]], gamma=[1.0, 5.0]).tolist()
+        [[-1.0, 5.0], [-1.0, 5.0]]
+
     Source:
         ONNX LayerNormalization-17.
     """
@@ -222,6 +247,10 @@ class RmsNormalization(Op):
         input, output: rank 1 or more, the same
         gamma: any that broadcasts to the input as in NumPy
 
+    Example:
+        >>> compute(RmsNormalization(eps=0.0), [[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 4.0]]).tolist()
+        [[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 2.0]]
+
     Source:
         ONNX RMSNormalization-23.
     """
@@ -247,6 +276,10 @@ class GroupNormalization(Op):
     Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
         input, output: rank 2 or more, the same
         gamma, beta: C elements, or a single one
+
+    Example:
+        >>> compute(GroupNormalization(num_groups=2, eps=0.0), [[1.0, 3.0, 20.0, 60.0]]).tolist()
+        [[-1.0, 1.0, -1.0, 1.0]]
 
     Source:
         ONNX GroupNormalization-21.
@@ -275,6 +308,10 @@ class MeanVarianceNormalization(Op):
 
     Shapes:
         input, output: any, the same
+
+    Example:
+        >>> compute(MeanVarianceNormalization(axis=(0,)), [[1.0, 20.0], [3.0, 60.0]]).tolist()
+        [[-1.0, -1.0], [1.0, 1.0]]
 
     Source:
         ONNX MeanVarianceNormalization-13.

@@ -47,6 +47,19 @@ class Pooling2d(Op):
             where OH = round((H + pads - (pool_height - 1) * dilation - 1) / stride) + 1, OW alike;
             with CEILING, a last window that would begin behind the image and its leading padding is dropped
 
+    Example:
+        >>> image = [[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]]
+        >>> compute(Pooling2d(pool_width=2, pool_height=2, stride_x=1, stride_y=1), image).tolist()
+        [[[[5.0, 6.0]]]]
+        >>> compute(Pooling2d(pool_type=PoolingAlgorithm.AVERAGE), image).tolist()
+        [[[[3.5]]]]
+        >>> pairs = {"pool_width": 2, "pool_height": 1, "stride_x": 2, "stride_y": 1, "pad_left": 1}
+        >>> mean = Pooling2d(pool_type=PoolingAlgorithm.AVERAGE, **pairs)
+        >>> compute(mean, image).tolist()
+        [[[[1.0, 2.5], [4.0, 5.5]]]]
+        >>> compute(mean.replace(padding_method=PaddingMethod.IGNORE_VALUE), image).tolist()
+        [[[[0.5, 2.5], [2.0, 5.5]]]]
+
     Source:
         ONNX MaxPool-22, AveragePool-22, GlobalMaxPool-22, GlobalAveragePool-22, LpPool-22; TFLite AVERAGE_POOL_2D,
         MAX_POOL_2D, L2_POOL_2D; NNAPI AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D; Arm NN Pooling2dDescriptor.

@@ -26,6 +26,14 @@ class Pooling3d(Op):
             where OD = round((D + pads - (pool_depth - 1) * dilation - 1) / stride) + 1, OH and OW alike;
             with CEILING, a last window that would begin behind the volume and its leading padding is dropped
 
+    Example:
+        >>> volume = np.arange(12.0).reshape(1, 1, 2, 2, 3)
+        >>> compute(Pooling3d(pool_type=PoolingAlgorithm.AVERAGE), volume).tolist()
+        [[[[[5.5]]]]]
+        >>> op = Pooling3d(pool_width=2, pool_height=2, pool_depth=2, stride_x=1, stride_y=1, stride_z=1)
+        >>> compute(op, volume).tolist()
+        [[[[[10.0, 11.0]]]]]
+
     Source:
         ONNX MaxPool-22, AveragePool-22, GlobalMaxPool-22, GlobalAveragePool-22, LpPool-22 of rank 5;
         Arm NN Pooling3dDescriptor.

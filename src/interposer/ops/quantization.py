@@ -39,6 +39,16 @@ class Quantize(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> numbers, quantization = [0.5, 1.5, -2.5, 999.0], {"output": Quantization(1.0, 10)}
+        >>> compute(Quantize(), numbers, quantization=quantization).tolist()
+        [11, 12, 7, 255]
+        >>> compute(Quantize(rounding=RoundingMethod.HALF_TO_EVEN), numbers, quantization=quantization).tolist()
+        [10, 12, 8, 255]
+        >>> quantization = {"input": Quantization(0.5), "output": Quantization(1.0, 10)}
+        >>> compute(Quantize(dtype=DataType.INT8), np.uint8([4, 255]), quantization=quantization).tolist()
+        [12, 127]
+
     Source:
         ONNX QuantizeLinear-23 (which rounds half to even); TFLite QUANTIZE; NNAPI QUANTIZE; Arm NN QuantizeLayer.
     """
@@ -65,6 +75,13 @@ class Dequantize(Op):
 
     Shapes:
         input, output: any, the same
+
+    Example:
+        >>> compute(Dequantize(), np.uint8([0, 128, 255]), quantization={"input": Quantization(0.5, 128)}).tolist()
+        [-64.0, 0.0, 63.5]
+        >>> per_row = Quantization([1.0, 10.0], axis=0)
+        >>> compute(Dequantize(), np.int8([[1, 2], [1, 2]]), quantization={"input": per_row}).tolist()
+        [[1.0, 2.0], [10.0, 20.0]]
 
     Source:
         ONNX DequantizeLinear-23; TFLite DEQUANTIZE; NNAPI DEQUANTIZE; Arm NN DequantizeLayer.
@@ -93,6 +110,10 @@ class FakeQuantization(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> compute(FakeQuantization(min=0.0, max=3.0, num_bits=2), [-1.0, 0.4, 1.6, 9.0]).tolist()
+        [0.0, 0.0, 2.0, 3.0]
+
     Source:
         TFLite FAKE_QUANT; Arm NN FakeQuantizationDescriptor (whose reference kernel gives the numbers of the steps).
     """
@@ -120,6 +141,14 @@ class Cast(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> compute(Cast(dtype=DataType.UINT8), [1.9, -1.9, 300.0]).tolist()
+        [1, 0, 255]
+        >>> compute(Cast(dtype=DataType.UINT8), [257, -1]).tolist()
+        [1, 255]
+        >>> compute(Cast(dtype=DataType.BOOL), [0.5, 0.0]).tolist()
+        [True, False]
+
     Source:
         ONNX Cast-23; TFLite CAST; NNAPI CAST; Arm NN CastLayer.
     """
@@ -140,6 +169,10 @@ class ConvertFp16ToFp32(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> compute(ConvertFp16ToFp32(), np.float16([0.1, -2.0])).tolist()
+        [0.0999755859375, -2.0]
+
     Source:
         Arm NN ConvertFp16ToFp32Layer.
     """
@@ -157,6 +190,10 @@ class ConvertFp32ToFp16(Op):
 
     Shapes:
         input, output: any, the same
+
+    Example:
+        >>> compute(ConvertFp32ToFp16(), [2049.0, 2051.0, 1e6]).tolist()
+        [2048.0, 2052.0, inf]
 
     Source:
         Arm NN ConvertFp32ToFp16Layer.
@@ -176,6 +213,11 @@ class ConvertBf16ToFp32(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> narrow = compute(ConvertFp32ToBf16(), [1.0, 257.0])
+        >>> compute(ConvertBf16ToFp32(), narrow).tolist()
+        [1.0, 256.0]
+
     Source:
         Arm NN ConvertBf16ToFp32Layer (to 22.08).
     """
@@ -194,6 +236,10 @@ class ConvertFp32ToBf16(Op):
     Shapes:
         input, output: any, the same
 
+    Example:
+        >>> compute(ConvertFp32ToBf16(), [1.0, 257.0, 259.0]).astype(np.float32).tolist()
+        [1.0, 256.0, 260.0]
+
     Source:
         Arm NN ConvertFp32ToBf16Layer (to 22.08).
     """
@@ -211,6 +257,12 @@ class Bitcast(Op):
 
     Shapes:
         input, output: any, the same
+
+    Example:
+        >>> compute(Bitcast(dtype=DataType.UINT8), np.int8([-1, 127, -128])).tolist()
+        [255, 127, 128]
+        >>> compute(Bitcast(dtype=DataType.INT32), [1.0, -0.0]).tolist()
+        [1065353216, -2147483648]
 
     Source:
         ONNX BitCast-26; TFLite BITCAST between types of one width.

@@ -33,6 +33,15 @@ class QLstm(LstmOperands):
         projection_weights: (O, U)
         projection_bias: (O,)
 
+    Example:
+        >>> needed = [one for one in QLstm.operands if not one.optional]
+        >>> operands = {one.name: np.int8([[0]]) if one.rank == 2 else np.int32([0]) for one in needed}
+        >>> quantization = {one.name: Quantization(2**-7) for one in needed if one.rank == 2}
+        >>> operands["cell_state_in"], quantization["cell_state_in"] = np.int16([[8192]]), Quantization(2**-12)
+        >>> results = compute(QLstm(), **operands, quantization=quantization)  # the gates are half open
+        >>> [found.tolist() for found in results]
+        [[[49]], [[4096]], [[49]]]
+
     Source:
         TFLite LSTM with int8 input; NNAPI QUANTIZED_LSTM, which leaves the biases out where there is no layer
         normalization; Arm NN QLstmDescriptor.
@@ -80,6 +89,15 @@ class QuantizedLstm(Op):
         input_to_..._weights: (U, I)
         recurrent_to_..._weights: (U, U)
         ..._bias: (U,)
+
+    Example:
+        >>> declared = QuantizedLstm.operands
+        >>> operands = {one.name: np.uint8([[128]]) if one.rank == 2 else np.int32([0]) for one in declared}
+        >>> quantization = {one.name: Quantization(2**-7, 128) for one in declared if one.rank == 2}
+        >>> operands["cell_state_in"], quantization["cell_state_in"] = np.int16([[4096]]), Quantization(2**-11)
+        >>> results = compute(QuantizedLstm(), **operands, quantization=quantization)  # the gates are half open
+        >>> [found.tolist() for found in results]
+        [[[2048]], [[177]]]
 
     Source:
         TFLite LSTM of kernel type BASIC with uint8 input; NNAPI QUANTIZED_16BIT_LSTM; Arm NN QuantizedLstmLayer.

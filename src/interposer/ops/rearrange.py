@@ -53,6 +53,12 @@ class Transpose(Op):
         input: any
         output: ``input.shape[permutation[i]]`` for each i
 
+    Example:
+        >>> compute(Transpose(permutation=(2, 0, 1)), np.zeros((5, 6, 7))).shape
+        (7, 5, 6)
+        >>> compute(Transpose(permutation=(1, 0)), [[1, 2, 3], [4, 5, 6]]).tolist()
+        [[1, 4], [2, 5], [3, 6]]
+
     Source:
         ONNX Transpose-21; TFLite TRANSPOSE; NNAPI TRANSPOSE; Arm NN TransposeDescriptor.
     """
@@ -76,6 +82,12 @@ class Permute(Op):
     Shapes:
         input: any
         output: ``output.shape[dim_mappings[i]] = input.shape[i]``
+
+    Example:
+        >>> compute(Permute(dim_mappings=(2, 0, 1)), np.zeros((5, 6, 7))).shape
+        (6, 7, 5)
+        >>> compute(Permute(dim_mappings=(1, 0)), [[1, 2, 3], [4, 5, 6]]).tolist()
+        [[1, 4], [2, 5], [3, 6]]
 
     Source:
         Arm NN PermuteDescriptor. `Transpose` by the inverse permutation does the same.
@@ -105,6 +117,12 @@ class Concat(Op):
     Shapes:
         inputs: one rank and the same extents but for ``axis``
         output: the sum of the extents along ``axis``
+
+    Example:
+        >>> compute(Concat(axis=0), [[1, 2]], [[3, 4], [5, 6]]).tolist()
+        [[1, 2], [3, 4], [5, 6]]
+        >>> compute(Concat(), [[1, 2]], [[3]]).tolist()
+        [[1, 2, 3]]
 
     Source:
         ONNX Concat-13; TFLite CONCATENATION; NNAPI CONCATENATION; Arm NN ConcatDescriptor.
@@ -144,6 +162,10 @@ class Splitter(Op):
         input: any of rank 1 or more
         outputs: the input's shape with ``sizes[i]`` along ``axis``
 
+    Example:
+        >>> [piece.tolist() for piece in compute(Splitter(axis=1, sizes=(1, 2)), [[1, 2, 3], [4, 5, 6]])]
+        [[[1], [4]], [[2, 3], [5, 6]]]
+
     Source:
         ONNX Split-18; TFLite SPLIT, SPLIT_V, UNPACK; NNAPI SPLIT; Arm NN ViewsDescriptor.
     """
@@ -180,6 +202,12 @@ class Stack(Op):
         inputs: all the same
         output: the number of inputs inserted as extent number ``axis``
 
+    Example:
+        >>> compute(Stack(), [1, 2], [3, 4]).tolist()
+        [[1, 2], [3, 4]]
+        >>> compute(Stack(axis=-1), [1, 2], [3, 4]).tolist()
+        [[1, 3], [2, 4]]
+
     Source:
         TFLite PACK; NNAPI PACK; Arm NN StackDescriptor; ONNX ConcatFromSequence-11 with a new axis.
     """
@@ -211,6 +239,10 @@ class Slice(Op):
     Shapes:
         input: any
         output: ``size``, where -1 stands for all that is left from ``begin`` on
+
+    Example:
+        >>> compute(Slice(begin=(0, 1), size=(2, -1)), [[1, 2, 3], [4, 5, 6], [7, 8, 9]]).tolist()
+        [[2, 3], [5, 6]]
 
     Source:
         ONNX Slice-13 with steps of 1; TFLite SLICE; NNAPI SLICE; Arm NN SliceDescriptor.
@@ -255,6 +287,14 @@ class StridedSlice(Op):
     Shapes:
         input: any
         output: what indexing gives; shrunk axes are dropped, new axes of extent 1 added
+
+    Example:
+        >>> numbers = [[1, 2, 3], [4, 5, 6]]
+        >>> compute(StridedSlice(begin=(0, 2), end=(2, 0), stride=(1, -1)), numbers).tolist()
+        [[3, 2], [6, 5]]
+        >>> every_second = StridedSlice(begin=(1, 0), end=(0, 0), stride=(1, 2), shrink_axis_mask=0b01, end_mask=0b10)
+        >>> compute(every_second, numbers).tolist()
+        [4, 6]
 
     Source:
         TFLite STRIDED_SLICE; NNAPI STRIDED_SLICE; Arm NN StridedSliceDescriptor; ONNX Slice-13. Where bits of several
@@ -353,6 +393,14 @@ class Pad(Op):
         input: any
         output: each extent with both of its pads added
 
+    Example:
+        >>> compute(Pad(pad_list=((0, 1), (2, 0)), pad_value=9.0), [[1, 2], [3, 4]]).tolist()
+        [[9, 9, 1, 2], [9, 9, 3, 4], [9, 9, 9, 9]]
+        >>> compute(Pad(pad_list=((2, 2),), padding_mode=PaddingMode.REFLECT), [1, 2, 3]).tolist()
+        [3, 2, 1, 2, 3, 2, 1]
+        >>> compute(Pad(pad_list=((2, 2),), padding_mode=PaddingMode.SYMMETRIC), [1, 2, 3]).tolist()
+        [2, 1, 1, 2, 3, 3, 2]
+
     Source:
         ONNX Pad-21 (pads of 0 and more); TFLite PAD, PADV2, MIRROR_PAD; NNAPI PAD, PAD_V2, MIRROR_PAD;
         Arm NN PadDescriptor.
@@ -398,6 +446,10 @@ class Tile(Op):
         input: any
         output: each extent times its multiple
 
+    Example:
+        >>> compute(Tile(multiples=(2, 3)), [[1, 2]]).tolist()
+        [[1, 2, 1, 2, 1, 2], [1, 2, 1, 2, 1, 2]]
+
     Source:
         ONNX Tile-13; TFLite TILE; NNAPI TILE; Arm NN TileDescriptor.
     """
@@ -423,6 +475,12 @@ class ReverseV2(Op):
 
     Shapes:
         input, output: any, the same
+
+    Example:
+        >>> compute(ReverseV2(axis=(1,)), [[1, 2, 3], [4, 5, 6]]).tolist()
+        [[3, 2, 1], [6, 5, 4]]
+        >>> compute(ReverseV2(axis=(0, 1)), [[1, 2, 3], [4, 5, 6]]).tolist()
+        [[6, 5, 4], [3, 2, 1]]
 
     Source:
         TFLite REVERSE_V2; NNAPI REVERSE; Arm NN ReverseV2Layer, whose second input is ``axis`` here.

@@ -118,6 +118,13 @@ class Rnn(_OneDirection):
         bias: (U,)
         hidden_state_in, hidden_state_out, output: (B, U)
 
+    Example:
+        >>> op = Rnn(activation_func=FusedActivation.RELU)
+        >>> weights = {"weights": [[2.0], [-2.0]], "recurrent_weights": [[1.0, 1.0], [0.0, 1.0]], "bias": [0.0, 0.5]}
+        >>> hidden_state_out, output = compute(op, [[1.0]], hidden_state_in=[[3.0, 4.0]], **weights)
+        >>> output.tolist(), hidden_state_out.tolist()
+        ([[9.0, 2.5]], [[9.0, 2.5]])
+
     Source:
         TFLite RNN; NNAPI RNN.
     """
@@ -142,6 +149,13 @@ class UnidirectionalSequenceRnn(_OneDirection):
         bias: (U,)
         hidden_state_in, hidden_state_out: (B, U)
         output: (B, T, U), with ``time_major`` (T, B, U)
+
+    Example:
+        >>> op = UnidirectionalSequenceRnn(activation_func=FusedActivation.RELU)
+        >>> weights = {"weights": [[1.0]], "recurrent_weights": [[0.5]], "bias": [0.0]}
+        >>> output, hidden_state_out = compute(op, [[[8.0], [0.0], [1.0]]], **weights)
+        >>> output.tolist(), hidden_state_out.tolist()
+        ([[[8.0], [4.0], [3.0]]], [[3.0]])
 
     Source:
         TFLite UNIDIRECTIONAL_SEQUENCE_RNN; NNAPI UNIDIRECTIONAL_SEQUENCE_RNN.
@@ -179,6 +193,16 @@ class BidirectionalSequenceRnn(Op):
         backward_aux_weights: (V, A)
         output: (B, T, U), with ``merge_outputs`` (B, T, U + V); with ``time_major`` (T, B, ...)
         backward_output, absent with ``merge_outputs``: (B, T, V), with ``time_major`` (T, B, V)
+
+    Example:
+        >>> op = BidirectionalSequenceRnn(activation_func=FusedActivation.RELU, merge_outputs=True)
+        >>> forward = {"forward_weights": [[1.0]], "forward_recurrent_weights": [[0.5]], "forward_bias": [0.0]}
+        >>> backward = {"backward_weights": [[1.0]], "backward_recurrent_weights": [[0.5]], "backward_bias": [0.0]}
+        >>> output, *states = compute(op, [[[8.0], [0.0], [1.0]]], **forward, **backward)
+        >>> output.tolist()
+        [[[8.0, 8.25], [4.0, 0.5], [3.0, 1.0]]]
+        >>> [state.tolist() for state in states]
+        [[[3.0]], [[8.25]]]
 
     Source:
         TFLite BIDIRECTIONAL_SEQUENCE_RNN; NNAPI BIDIRECTIONAL_SEQUENCE_RNN, whose second output is the last one here.
@@ -260,6 +284,11 @@ class Svdf(Op):
         state_in, state_out: (B, F * M), the numbers of each filter, oldest first; the last place is free for the next
             step: it is not read, and zero in ``state_out``
         output: (B, U)
+
+    Example:
+        >>> state_out, output = compute(Svdf(), [[3.0]], [[2.0]], [[1.0, 10.0, 100.0]], state_in=[[4.0, 5.0, 0.0]])
+        >>> output.tolist(), state_out.tolist()
+        ([[654.0]], [[5.0, 6.0, 0.0]])
 
     Source:
         TFLite SVDF, whose state is moved on before a step, not after it; NNAPI SVDF.

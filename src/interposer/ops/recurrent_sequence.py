@@ -124,6 +124,13 @@ class RnnSequence(_Sequence):
         output: (T, D, B, H)
         Without ``time_major``, input (B, T, I), output (B, T, D, H) and the states (B, D, H).
 
+    Example:
+        >>> op = RnnSequence(activations=(ActivationFunction.RELU,))
+        >>> weights = {"weights": [[[1.0]]], "recurrent_weights": [[[0.5]]]}
+        >>> output, state = compute(op, [[[8.0]], [[0.0]], [[1.0]]], sequence_lengths=[2], **weights)
+        >>> output.tolist(), state.tolist()
+        ([[[[8.0]]], [[[4.0]]], [[[0.0]]]], [[[4.0]]])
+
     Source:
         ONNX RNN-22.
     """
@@ -152,6 +159,12 @@ class GruSequence(_Sequence):
         hidden_state_in, hidden_state_out: (D, B, H)
         output: (T, D, B, H)
         Without ``time_major``, input (B, T, I), output (B, T, D, H) and the states (B, D, H).
+
+    Example:
+        >>> weights = {"weights": [[[0.0]] * 3], "recurrent_weights": [[[0.0]] * 3]}  # the gates are half open
+        >>> output, state = compute(GruSequence(), [[[0.0]], [[0.0]]], hidden_state_in=[[[8.0]]], **weights)
+        >>> output.tolist(), state.tolist()
+        ([[[[4.0]]], [[[2.0]]]], [[[2.0]]])
 
     Source:
         ONNX GRU-22.
@@ -185,6 +198,14 @@ class LstmSequence(_Sequence):
         peephole_weights: (D, 3 * H), for i, o, f
         output: (T, D, B, H)
         Without ``time_major``, input (B, T, I), output (B, T, D, H) and the states (B, D, H).
+
+    Example:
+        >>> sigmoid, relu = ActivationFunction.SIGMOID, ActivationFunction.RELU
+        >>> op = LstmSequence(activations=(sigmoid, relu, relu))
+        >>> weights = {"weights": [[[0.0], [0.0], [0.0], [4.0]]], "recurrent_weights": [[[0.0]] * 4]}
+        >>> output, hidden_state, cell_state = compute(op, [[[1.0]], [[0.0]]], **weights)  # the gates are half open
+        >>> output.tolist(), cell_state.tolist()
+        ([[[[1.0]]], [[[0.5]]]], [[[1.0]]])
 
     Source:
         ONNX LSTM-22.

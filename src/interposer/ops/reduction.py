@@ -75,6 +75,12 @@ class Mean(_Reduction):
         input: any
         output: the input's shape without the reduced axes, or with 1 in their place where ``keep_dims``
 
+    Example:
+        >>> compute(Mean(axis=(1,)), [[1.0, 3.0], [10.0, 30.0]]).tolist()
+        [2.0, 20.0]
+        >>> compute(Mean(keep_dims=True), [[1.0, 3.0], [10.0, 30.0]]).tolist()
+        [[11.0]]
+
     Source:
         ONNX ReduceMean-18, GlobalAveragePool-22; TFLite MEAN; NNAPI MEAN; Arm NN MeanDescriptor.
     """
@@ -105,6 +111,14 @@ class Reduce(_Reduction):
         input: any
         output: the input's shape without the reduced axes, or with 1 in their place where ``keep_dims``
 
+    Example:
+        >>> compute(Reduce(operation=ReduceOperation.MAX, axis=(0,)), [[1, 5], [7, 2]]).tolist()
+        [7, 5]
+        >>> compute(Reduce(operation=ReduceOperation.SUM_SQUARE), [[1, 5], [7, 2]]).tolist()
+        79
+        >>> compute(Reduce(operation=ReduceOperation.PROD, axis=(-1,), keep_dims=True), [[1, 5], [7, 2]]).tolist()
+        [[5], [14]]
+
     Source:
         ONNX ReduceSum-13, ReduceMax-20, ReduceMean-18, ReduceMin-20, ReduceProd-18, ReduceL1-18, ReduceL2-18,
         ReduceLogSum-18, ReduceLogSumExp-18, ReduceSumSquare-18; TFLite and NNAPI SUM / REDUCE_SUM, REDUCE_MAX,
@@ -128,6 +142,12 @@ class ArgMinMax(Op):
     Shapes:
         input: any of rank 1 or more
         output: the input's shape without ``axis``, or with 1 in its place where ``keep_dims``
+
+    Example:
+        >>> compute(ArgMinMax(function=ArgMinMaxFunction.MAX), [[1, 9, 9], [4, 2, 3]]).tolist()
+        [1, 0]
+        >>> compute(ArgMinMax(axis=0), [[1, 9, 9], [4, 2, 3]]).tolist()
+        [0, 1, 1]
 
     Source:
         ONNX ArgMax-13, ArgMin-13; TFLite ARG_MAX, ARG_MIN; NNAPI ARGMAX, ARGMIN; Arm NN ArgMinMaxDescriptor.

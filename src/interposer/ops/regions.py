@@ -69,6 +69,14 @@ class RoiAlign(_OfRegions):
         batches: (R,), the image that each region belongs to
         output: (R, output_height, output_width, C) [(R, C, output_height, output_width)]
 
+    Example:
+        >>> image = [[[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 10.0, 11.0, 12.0]]]]
+        >>> op = RoiAlign(output_height=1, output_width=2, height_sampling_ratio=1, width_sampling_ratio=1)
+        >>> compute(op, image, [[0.0, 0.0, 2.0, 2.0]], batches=[0]).tolist()
+        [[[[5.5, 6.5]]]]
+        >>> compute(op.replace(half_pixel=True), image, [[0.0, 0.0, 2.0, 2.0]], batches=[0]).tolist()
+        [[[[3.0, 4.0]]]]
+
     Source:
         ONNX RoiAlign-22 (one stride for both axes: 1 / spatial_scale); NNAPI ROI_ALIGN.
     """
@@ -100,6 +108,12 @@ class RoiPooling(_OfRegions):
         batches: (R,), the image that each region belongs to
         output: (R, output_height, output_width, C) [(R, C, output_height, output_width)]
 
+    Example:
+        >>> image = [[[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 10.0, 11.0, 12.0]]]]
+        >>> op = RoiPooling(output_height=1, output_width=2)
+        >>> compute(op, image, regions=[[0.0, 0.0, 3.0, 1.0], [2.0, 2.0, 3.0, 2.0]], batches=[0, 0]).tolist()
+        [[[[6.0, 8.0]]], [[[11.0, 12.0]]]]
+
     Source:
         ONNX MaxRoiPool-22 (batches are the first column of its regions); NNAPI ROI_POOLING.
     """
@@ -117,6 +131,12 @@ class HeatmapMaxKeypoint(Op):
         boxes: (N, 4), the place of each heatmap in the image, (x1, y1, x2, y2)
         scores: (N, K)
         keypoints: (N, K, 2), (x, y)
+
+    Example:
+        >>> heatmap = [[[[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]]]
+        >>> scores, keypoints = compute(HeatmapMaxKeypoint(), heatmap, boxes=[[0.0, 0.0, 3.0, 3.0]])
+        >>> scores.tolist(), keypoints.tolist()
+        ([[1.0]], [[[2.5, 1.5]]])
 
     Source:
         NNAPI HEATMAP_MAX_KEYPOINT.

@@ -24,6 +24,12 @@ class Reshape(Op):
         input: any
         output: ``target_shape``, where one extent of -1 stands for what is left over
 
+    Example:
+        >>> compute(Reshape(target_shape=(3, -1)), [[1, 2, 3], [4, 5, 6]]).tolist()
+        [[1, 2], [3, 4], [5, 6]]
+        >>> compute(Reshape(target_shape=(0, 1, -1), copy_zeros=True), [[1, 2, 3], [4, 5, 6]]).shape
+        (2, 1, 3)
+
     Source:
         ONNX Reshape-21, Flatten-21, Squeeze-21, Unsqueeze-21; TFLite RESHAPE, SQUEEZE, EXPAND_DIMS; NNAPI RESHAPE;
         Arm NN ReshapeDescriptor.
@@ -108,6 +114,12 @@ class BroadcastTo(Op):
         input: any that broadcasts to ``shape`` by NumPy's rule
         output: ``shape``
 
+    Example:
+        >>> compute(BroadcastTo(shape=(2, 3)), [[1], [2]]).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        >>> compute(BroadcastTo(shape=(2, 2)), [1, 2]).tolist()
+        [[1, 2], [1, 2]]
+
     Source:
         ONNX Expand-13; TFLite BROADCAST_TO; Arm NN BroadcastToDescriptor.
     """
@@ -138,6 +150,10 @@ class Shape(Op):
         input: any of rank R
         output: (R,)
 
+    Example:
+        >>> compute(Shape(), [[1, 2, 3], [4, 5, 6]]).tolist()
+        [2, 3]
+
     Source:
         ONNX Shape-21; TFLite SHAPE; Arm NN ShapeLayer.
     """
@@ -160,6 +176,10 @@ class Rank(Op):
         input: any
         output: ()
 
+    Example:
+        >>> compute(Rank(), [[1, 2, 3], [4, 5, 6]]).tolist()
+        2
+
     Source:
         TFLite RANK; NNAPI RANK; Arm NN RankLayer.
     """
@@ -178,6 +198,12 @@ class Fill(Op):
     Shapes:
         dims: (R,)
         output: the extents in ``dims``
+
+    Example:
+        >>> compute(Fill(value=7.0), [2, 3]).tolist()
+        [[7.0, 7.0, 7.0], [7.0, 7.0, 7.0]]
+        >>> compute(Fill(value=1.5, dtype=DataType.UINT8), [3], quantization={"output": Quantization(0.5)}).tolist()
+        [3, 3, 3]
 
     Source:
         ONNX ConstantOfShape-21; TFLite FILL; NNAPI FILL; Arm NN FillDescriptor.

@@ -33,6 +33,16 @@ class Resize(Op):
         input: (N, H, W, C)
         output: (N, target_height, target_width, C)
 
+    Example:
+        >>> image = [[[[0.0, 4.0]]]]
+        >>> compute(Resize(target_width=4, target_height=1), image).tolist()
+        [[[[0.0, 0.0, 4.0, 4.0]]]]
+        >>> compute(Resize(target_width=4, target_height=1, method=ResizeMethod.BILINEAR), image).tolist()
+        [[[[0.0, 2.0, 4.0, 4.0]]]]
+        >>> centred = Resize(target_width=4, target_height=1, method=ResizeMethod.BILINEAR, half_pixel_centers=True)
+        >>> compute(centred, image).tolist()
+        [[[[0.0, 1.0, 3.0, 4.0]]]]
+
     Source:
         TFLite RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR; NNAPI RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR;
         Arm NN ResizeDescriptor; ONNX Resize-19, modes linear and nearest with the same places.

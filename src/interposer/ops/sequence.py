@@ -36,6 +36,14 @@ class CumSum(_Accumulation):
     Shapes:
         input, output: any of rank 1 or more, the same
 
+    Example:
+        >>> compute(CumSum(), [[1, 2, 3], [10, 20, 30]]).tolist()
+        [[1, 3, 6], [10, 30, 60]]
+        >>> compute(CumSum(axis=0), [[1, 2, 3], [10, 20, 30]]).tolist()
+        [[1, 2, 3], [11, 22, 33]]
+        >>> compute(CumSum(exclusive=True, reverse=True), [1, 2, 3]).tolist()
+        [5, 3, 0]
+
     Source:
         ONNX CumSum-14; TFLite CUMSUM.
     """
@@ -51,6 +59,12 @@ class CumProd(_Accumulation):
 
     Shapes:
         input, output: any of rank 1 or more, the same
+
+    Example:
+        >>> compute(CumProd(), [1, 2, 3, 4]).tolist()
+        [1, 2, 6, 24]
+        >>> compute(CumProd(exclusive=True), [1, 2, 3, 4]).tolist()
+        [1, 1, 2, 6]
 
     Source:
         ONNX CumProd-26.
@@ -68,6 +82,11 @@ class ReverseSequence(Op):
     Shapes:
         input, output: any of rank 2 or more, the same
         lengths: the extent of ``batch_axis``
+
+    Example:
+        >>> op = ReverseSequence(time_axis=1, batch_axis=0)
+        >>> compute(op, [[1, 2, 3, 4], [5, 6, 7, 8]], lengths=[3, 2]).tolist()
+        [[3, 2, 1, 4], [6, 5, 7, 8]]
 
     Source:
         ONNX ReverseSequence-10; TFLite REVERSE_SEQUENCE.
@@ -98,6 +117,12 @@ class Range(Op):
     Shapes:
         start, limit, delta: one element each
         output: (N,), where N = max(0, ceil((limit - start) / delta))
+
+    Example:
+        >>> compute(Range(), 2, 11, 3).tolist()
+        [2, 5, 8]
+        >>> compute(Range(), 1.0, 0.0, -0.25).tolist()
+        [1.0, 0.75, 0.5, 0.25]
 
     Source:
         ONNX Range-11; TFLite RANGE.

@@ -1,0 +1,330 @@
+"""The reference pages: operators, exceptions and environment variables."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import doctest
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import Enum
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import interposer
+from interposer import config, errors, ops
+from interposer.kernels import KernelInfo, reference
+from interposer.schema import Attribute, Op, Operand, Result, annotation
+from interposer.testing.sample import Sample, samples_of
+from interposer.types import DataLayout, DataType, TensorInfo
+from tools.declarations import BY_HAND, WIDTH, docstring_sections, first_line, import_key, snake_case, type_text
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+NOTE: Final = "<!-- Written by tools/generate.py; do not edit. -->\n"
+
+
+def operators_index(families: dict[str, list[type[Op]]]) -> str:
+    """The list of all operators."""
+    lines = ["# Operators", "", NOTE, "One page for each family, which is one module of `interposer.ops`.", ""]
+    for family, group in families.items():
+        lines += [f"## [{family}]({family}.md)", "", module_line(group[0]), ""]
+        lines += [f"- [{op.op_name()}]({family}.md#{op.op_name().lower()}): {first_line(op)}" for op in group]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def family_page(family: str, group: list[type[Op]]) -> str:
+    """The reference page of one family of operators."""
+    head = [f"# Operators: {family}", "", NOTE, module_line(group[0]), "", _files(family), ""]
+    imports = list(_example_imports("\n".join(docstring_sections(op).get("Example", "") for op in group)))
+    if imports:
+        head += ["The examples begin with", "", *_python(imports), ""]
+    lines = [line for op in group for line in _operator(op)]
+    return "\n".join([*head, *lines, *(line for found in _enumerations(family) for line in _enumeration(found))])
+
+
+def _files(family: str) -> str:
+    places = {"Declarations": "ops", "reference kernels": "kernels", "samples": "testing/samples"}
+    paths = {title: f"src/interposer/{place}/{family}.py" for title, place in places.items()}
+    links = [f"[{title}](../../../{path})" for title, path in paths.items() if (ROOT / path).exists()]
+    return f"{' · '.join(links)}"
+
+
+def _operator(op: type[Op]) -> Iterator[str]:
+    sections = docstring_sections(op)
+    yield from (f"## {op.op_name()}", "", prose(sections[""]), "")
+    if "Example" in sections:
+        yield from (*_python(sections["Example"].splitlines()), "")
+    if op.op_name() not in BY_HAND:
+        yield from (f"Added by `Network.add_{snake_case(op.op_name())}_layer`.", "")
+    yield from _table(("Operand", "Rank", "Types", "", "Meaning"), map(_operand_row, op.operands))
+    yield from _table(("Result", "Rank", "Types", "", "Meaning"), map(_result_row, op.results))
+    yield from _table(("Attribute", "Type", "Default", "Allowed", "Meaning"), _attribute_rows(op))
+    for title, text in sections.items():
+        if title.startswith("Shapes"):
+            yield from (f"**{title}**", "", "```text", text, "```", "")
+    yield from _data_types(op)
+    if "Source" in sections:
+        yield from ("**Source**", "", prose(sections["Source"]), "")
+
+
+def _python(lines: Iterable[str]) -> list[str]:
+    """A block of examples; the empty line tells a doctest where the last result ends."""
+    return ["```python", *lines, "", "```"]
+
+
+def _example_imports(text: str) -> Iterator[str]:
+    """The imports that examples need, a line for each module."""
+    trees = [ast.parse(example.source) for example in doctest.DocTestParser().get_examples(text)]
+    names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    used = {node.id for node in names} - {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    if "np" in used:
+        yield ">>> import numpy as np"
+    used -= {"np", *dir(builtins)}
+    for module in (interposer, ops):
+        exported = {name for name in dir(module) if not inspect.ismodule(getattr(module, name))}
+        found = sorted(used & exported, key=import_key)
+        used -= set(found)
+        for line in textwrap.wrap(", ".join(found), WIDTH - 40):
+            yield f">>> from {module.__name__} import {line.rstrip(',')}"
+    for name in sorted(used):
+        raise SystemExit(f"an example uses {name}, which neither interposer nor interposer.ops exports")
+
+
+def prose(text: str) -> str:
+    """A docstring's text as Markdown: its tables, without their rulers, and its literal blocks stand as they are."""
+    blocks = text.replace("::\n", ":\n").split("\n\n")
+    return "\n\n".join(_table_block(block) if block.startswith("==") else block for block in blocks)
+
+
+def _table_block(block: str) -> str:
+    return "\n".join(["```text", *(line for line in block.splitlines() if not line.startswith("==")), "```"])
+
+
+def module_line(op: type[Op]) -> str:
+    """The first line of the docstring of an operator's module."""
+    return (sys.modules[op.__module__].__doc__ or "").strip().partition("\n")[0]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    rows = list(rows)
+    if not rows:
+        return
+    filled = [index for index in range(len(head)) if any(row[index] for row in rows)]
+    for row in (head, ("---",) * len(head), *rows):
+        cells = [row[index].replace("|", "\\|") for index in filled]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _operand_row(operand: Operand) -> tuple[str, ...]:
+    types = f"that of `{operand.same_dtype_as}`" if operand.same_dtype_as else _types_cell(operand.dtypes)
+    return (f"`{operand.name}`", _rank(operand.rank), types, _count(operand), operand.doc)
+
+
+def _result_row(result: Result) -> tuple[str, ...]:
+    types = _types_cell(result.dtypes)
+    if result.dtypes is None and result.dtype_of:
+        types = f"that of `{result.dtype_of}`"
+    notes = ["any number"] * result.variadic + ["shape may depend on data"] * result.dynamic
+    return (f"`{result.name}`", _rank(result.rank), types, ", ".join(notes), result.doc)
+
+
+def _types_cell(types: Iterable[DataType] | None) -> str:
+    return "" if types is None else types_text(types)
+
+
+def _count(operand: Operand) -> str:
+    if operand.variadic:
+        return "any number" if operand.optional else "one or more"
+    return "optional" if operand.optional else ""
+
+
+def _rank(rank: Any) -> str:
+    return "any" if rank is None else f"{rank[0]} to {rank[1]}" if isinstance(rank, tuple) else str(rank)
+
+
+def _attribute_rows(op: type[Op]) -> Iterator[tuple[str, ...]]:
+    for attribute in op.attributes.values():
+        default = "required" if attribute.required else f"`{_plain(attribute.default)}`"
+        hint = annotation(op, attribute.name)
+        yield (f"`{attribute.name}`", _type_cell(hint, op.family), default, _allowed(attribute, hint), attribute.doc)
+
+
+def _type_cell(hint: Any, family: str) -> str:
+    home = _family_of(hint)
+    if home is None:
+        return f"`{type_text(hint)}`"
+    return f"[`{type_text(hint)}`]({'' if home == family else f'{home}.md'}#{hint.__name__.lower()})"
+
+
+def _family_of(hint: Any) -> str | None:
+    """The family that an enumeration of an operator's belongs to."""
+    found = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
+    return hint.__module__.rpartition(".")[2] if found else None
+
+
+def _plain(value: Any) -> str:
+    return str(value) if isinstance(value, DataType) else value.name if isinstance(value, Enum) else repr(value)
+
+
+def _allowed(attribute: Attribute, hint: Any) -> str:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    bounds = [f"{signs[name]} {bound:g}" for name, bound in attribute.bounds.items()]
+    choices = attribute.choices or (hint if hint is DataLayout else ())
+    if hint is DataType:
+        return types_text(choices) if choices else ""
+    return ", ".join([*bounds, *(f"`{_plain(choice)}`" for choice in choices)])
+
+
+INDEX_TYPES: Final = frozenset({DataType.INT32, DataType.INT64})
+RUNS: Final = (
+    (DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64),
+    (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64),
+    (DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64),
+)
+
+
+def types_text(types: Iterable[DataType] | None) -> str:
+    """A set of types in words, in the order of their declaration."""
+    chosen = frozenset(DataType if types is None else types)
+    if chosen == frozenset(DataType):
+        return "any"
+    text = _listed(one for one in DataType if one in chosen)
+    for run in RUNS:
+        text = text.replace(_listed(run), f"{run[0]} to {run[-1]}")
+    return text.replace(_listed(one for one in DataType if str(one).startswith("float8")), "float8 of all kinds")
+
+
+def _listed(types: Iterable[DataType]) -> str:
+    return ", ".join(map(str, types))
+
+
+def _data_types(op: type[Op]) -> Iterator[str]:
+    if not op.executable:
+        yield from ("No kernel runs it.", "")
+    elif not reference().kernels(op):
+        yield from ("There is no reference kernel yet.", "")
+    else:
+        yield from ("**Data types that CpuRef takes**", "")
+        yield from _table(("", "Types", "Quantized types"), _type_rows(op))
+
+
+def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
+    """A row for all operands and results that take the same; the longest row, where it is long, calls its `others`."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, found in _types_of_samples(op).items():
+        cells = tuple(
+            types_text(dtype for dtype, quantized in found if quantized is wanted) for wanted in (False, True)
+        )
+        groups.setdefault(cells, []).append(f"`{name}`")
+    *rows, (cells, longest) = sorted(groups.items(), key=lambda group: len(group[1]))
+    last = ["all"] if not rows else ["the others"] if len(longest) > 4 else longest
+    return [(", ".join(names), *cells) for cells, names in [*rows, (cells, last)]]
+
+
+@cache
+def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
+    """The types, and whether they are quantized, of all operands and results in the samples that CpuRef takes.
+
+    Where there are optional operands, of which not every sample has all, each sample counts in all types; and indices
+    may have every type that the operator allows.
+    """
+    calls = [call for call in map(_call, samples_of(op)) if reference().find(*call)]
+    if any(declared.optional for declared in op.operands):
+        plain = {info.input.dtype for _, info in calls if not info.quantized}
+        others = [(made, _retyped(info, dtype)) for made, info in calls if not info.quantized for dtype in plain]
+        calls += [call for call in others if reference().find(*call)]
+    found: dict[str, set[tuple[DataType, bool]]] = {declared.name: set() for declared in (*op.operands, *op.results)}
+    for _, info in calls:
+        for declared, given in ((op.operands, info.inputs), (op.results, info.outputs)):
+            for index, one in enumerate(given):
+                if one is not None:
+                    name = declared[min(index, len(declared) - 1)].name
+                    found[name].add((one.dtype, one.is_quantized))
+    for declared in op.operands:
+        if declared.dtypes and declared.dtypes <= INDEX_TYPES:
+            found[declared.name] = {(dtype, False) for dtype in declared.dtypes}
+    return {name: types for name, types in found.items() if types}
+
+
+def _call(sample: Sample) -> tuple[Op, KernelInfo]:
+    layer = sample.network()[0].graph.layer("layer")
+    return layer.op, KernelInfo.of(layer.op, layer.input_infos, [value.known for value in layer.outputs])
+
+
+def _retyped(info: KernelInfo, dtype: DataType) -> KernelInfo:
+    """The same tensors, those of the first one's type with another type."""
+
+    def other(one: TensorInfo | None) -> TensorInfo | None:
+        same = one is not None and one.dtype is info.input.dtype and not one.is_quantized
+        return one.with_dtype(dtype) if same else one
+
+    return replace(info, inputs=tuple(map(other, info.inputs)), outputs=tuple(map(other, info.outputs)))
+
+
+def _enumerations(family: str) -> list[type[Enum]]:
+    module = sys.modules[f"{ops.__name__}.{family}"]
+    return [found for name in sorted(module.__all__) if _family_of(found := getattr(module, name)) == family]
+
+
+def _enumeration(found: type[Enum]) -> Iterator[str]:
+    meanings = member_docs(inspect.getsource(found))
+    yield from (f"## {found.__name__}", "", inspect.getdoc(found) or "", "")
+    if meanings:
+        yield from _table(("Value", "Meaning"), ((f"`{one.name}`", meanings.get(one.name, "")) for one in found))
+    else:
+        yield from (", ".join(f"`{one.name}`" for one in found), "")
+
+
+def member_docs(source: str) -> dict[str, str]:
+    """The docstrings behind the members of an enumeration."""
+    found = {}
+    [declared] = ast.parse(source).body
+    for first, second in pairwise(declared.body):
+        match first, second:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(meaning))):
+                found[name] = " ".join(meaning.split())
+    return found
+
+
+def errors_page() -> str:
+    """The reference page of exceptions."""
+    lines = ["# Exceptions", "", NOTE, "All in `interposer.errors`.", "", "```text", _tree(), "```", ""]
+    for name in errors.__all__:
+        found = getattr(errors, name)
+        if isinstance(found, type):
+            bases = ", ".join(f"`{base.__name__}`" for base in found.__bases__)
+            lines += [f"## {name}", "", f"Derives from {bases}.", "", inspect.getdoc(found) or "", ""]
+    return "\n".join(lines)
+
+
+def environment_page() -> str:
+    """The reference page of the environment variables, which are the constants of `interposer.config`."""
+    lines = ["# Environment variables", "", NOTE, "| Variable | Meaning |", "| --- | --- |"]
+    for name, meaning in environment_variables(inspect.getsource(config)):
+        lines.append(f"| `{name}` | {meaning} |")
+    return "\n".join(lines)
+
+
+def environment_variables(source: str) -> list[tuple[str, str]]:
+    """The texts that a module's constants hold, with the docstrings behind them."""
+    found = []
+    for first, second in pairwise(ast.parse(source).body):
+        match first, second:
+            case (
+                ast.AnnAssign(value=ast.Constant(value=str(name))),
+                ast.Expr(value=ast.Constant(value=str(meaning))),
+            ) if name.startswith("INTERPOSER_"):
+                found.append((name, meaning.removeprefix("Environment variable: ")))
+    return found
+
+
+def _tree() -> str:
+    lines = (errors.__doc__ or "").splitlines()
+    return inspect.cleandoc("\n".join(["", *(line for line in lines if line.startswith("    "))]))
