@@ -49,6 +49,11 @@ def test_picking_what_is_not_there_is_refused(op, which, text):
     assert op.violations(TensorInfo((2, 3, 4)), which) == [text]
 
 
+@pytest.mark.parametrize(("op", "which"), [(Gather(0), np.array([5])), (GatherNd(), np.array([[5, 0]]))])
+def test_nothing_is_outside_of_an_axis_of_unknown_extent(op, which):
+    assert op.violations(TensorInfo((None, 3, 4)), TensorInfo.of(which)) == []
+
+
 def test_indices_are_integers():
     [found] = Gather().violations(TensorInfo((2, 3)), TensorInfo((1,), "float32"))
     assert found == "indices is float32; expected one of int32, int64"

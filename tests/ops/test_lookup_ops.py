@@ -99,6 +99,11 @@ def test_scattering_keeps_the_shape_of_the_input():
     assert ScatterNd().infer_infos(x, info(3, 2, dtype=I32), updates) == (x,)
 
 
+def test_nothing_is_outside_of_an_axis_of_unknown_extent():
+    assert ScatterNd().violations(info(None, 5), constant([[7]]), info(1, 5)) == []
+    assert EmbeddingLookup().violations(constant([7]), info(None, 5)) == []
+
+
 def test_scattering_on_zeros_has_the_shape_that_it_is_told():
     op, indices, updates = ScatterNd(ScatterFunction.ADD, input_enabled=False), info(3, 1, dtype=I32), info(3, 5)
     assert op.infer_infos(constant([4, 5]), indices, updates) == (info(4, 5),)

@@ -171,7 +171,7 @@ def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
         return
     columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
     for column, dim in zip(columns, dims, strict=False):
-        for found in (column.min(), column.max()):
+        for found in (int(column.min()), int(column.max())):
             if found >= dim or found < -dim:
                 yield f"index {found} is outside of an axis of extent {dim}"
                 break

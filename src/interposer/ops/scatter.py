@@ -46,6 +46,15 @@ class ScatterNd(Op):
         updates: indices.shape[:-1] + input.shape[K:]
         output: the shape of the input, or the shape that it is
 
+    Example:
+        >>> compute(ScatterNd(), [1, 2, 3, 4], [[3], [0]], [40, 10]).tolist()
+        [10, 2, 3, 40]
+        >>> add = ScatterNd(function=ScatterFunction.ADD)
+        >>> compute(add, [[1, 2], [3, 4]], [[0], [0]], [[10, 20], [100, 200]]).tolist()
+        [[111, 222], [3, 4]]
+        >>> compute(ScatterNd(input_enabled=False), [2, 3], [[1, 2]], [7.0]).tolist()
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 7.0]]
+
     Source:
         ONNX ScatterND-18; TFLite SCATTER_ND (ADD on zeros); Arm NN ScatterNdDescriptor.
     """
@@ -104,7 +113,7 @@ def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     if indices.constant is None or indices.constant.size == 0:
         return
     for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
-        for found in (column.min(), column.max()):
+        for found in (int(column.min()), int(column.max())):
             if found >= dim or found < -dim:
                 yield f"index {found} is outside of an axis of extent {dim}"
                 break

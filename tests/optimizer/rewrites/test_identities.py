@@ -133,3 +133,16 @@ def test_a_dropped_layer_is_remembered_by_what_stands_in_for_it():
     )
     run_passes(graph, [RewritePass("test", IDENTITIES)])
     assert graph.layer("f").replaced == ("f", "a", "b")
+
+
+def test_a_splitter_that_tells_an_extent_stays():
+    assert_stays(
+        """
+        graph {
+          %x = Input : float32[?, 2]
+          %a = Splitter(axis=0, sizes=(3,)) %x
+          Output %a as "y"
+        }
+        """,
+        *IDENTITIES,
+    )

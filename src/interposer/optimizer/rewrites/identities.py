@@ -83,8 +83,10 @@ def _reaches(stop: int | None, dim: int) -> bool:
 
 @rewrite(Concat, Splitter)
 def drop_lone_part(op: Concat | Splitter, layer: Layer) -> Replacement:
-    """A Concat of one tensor; a Splitter into one piece."""
-    return _input(layer) if len(layer.inputs) == len(layer.outputs) == 1 else None
+    """A Concat of one tensor; a Splitter into one piece, unless only its sizes tell the tensor's extent."""
+    if len(layer.inputs) > 1 or len(layer.outputs) > 1:
+        return None
+    return _input(layer) if layer.values[0].known.shape == layer.output.known.shape else None
 
 
 @rewrite(Cast, Quantize)
