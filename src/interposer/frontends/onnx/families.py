@@ -3,6 +3,7 @@
 from interposer.frontends.onnx import (  # noqa: F401
     activation,
     attention,
+    choice,
     convolution,
     elementwise,
     grid,
@@ -12,6 +13,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     pooling,
     quantization,
     rearrange,
+    recurrent,
     reduction,
     reshape,
     resize,

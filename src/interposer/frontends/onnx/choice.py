@@ -1,0 +1,107 @@
+"""Operators that choose: the largest elements, the place of an index, boxes and regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.choice import TopK
+from interposer.ops.detection import NonMaxSuppression
+from interposer.ops.embedding import OneHot
+from interposer.ops.quantization import Cast
+from interposer.ops.regions import RoiAlign, RoiAlignMode
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_ROI_MODES: Final = {"avg": RoiAlignMode.AVERAGE, "max": RoiAlignMode.MAX}
+_ROI_COORDINATES: Final = {"half_pixel": True, "output_half_pixel": False}
+
+
+@operator("TopK")
+def top_k_by_attribute(node: Node) -> Sequence[Value]:
+    """The count was an attribute."""
+    return _top_k(node, node.integer("k"))
+
+
+@operator("TopK", since=10)
+def top_k(node: Node) -> Sequence[Value]:
+    """Best first, whether that is asked for or not."""
+    return _top_k(node, int(node.array_scalar(1, "k")))
+
+
+def _top_k(node: Node, k: int) -> Sequence[Value]:
+    op = TopK(k, node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
+    return node.add_many(op, node.value(0))
+
+
+@operator("OneHot", since=9)
+def one_hot(node: Node) -> Value:
+    """Negative indices count from the end since 11."""
+    indices, values = node.value(0), node.array(2, "values").reshape(-1)
+    if values.size != 2 or values.dtype.kind == "O":
+        node.unsupported(f"its values are {values.dtype}{list(values.shape)}; two numbers are supported")
+    if indices.known.dtype.is_float:
+        indices = node.step(Cast(DataType.INT64), indices)
+    off, on = values.astype(float).tolist()
+    op = OneHot(
+        depth=int(node.array_scalar(1, "depth")),
+        axis=node.integer("axis", -1),
+        on_value=on,
+        off_value=off,
+        dtype=DataType.of(values.dtype),
+        from_end=node.version >= 11,
+    )
+    return node.add(op, indices)
+
+
+@operator("NonMaxSuppression", since=10)
+def non_max_suppression(node: Node) -> Value:
+    """No boxes at all where their number is not given."""
+    op = NonMaxSuppression(
+        max_output_boxes_per_class=max(0, int(_scalar(node, 2, "max_output_boxes_per_class") or 0)),
+        iou_threshold=_scalar(node, 3, "iou_threshold") or 0.0,
+        score_threshold=_scalar(node, 4, "score_threshold"),
+        center_point_box=node.flag("center_point_box"),
+    )
+    return node.add(op, node.value(0), node.value(1))
+
+
+def _scalar(node: Node, index: int, title: str) -> float | None:
+    return float(node.array_scalar(index, title)) if node.has(index) else None
+
+
+@operator("RoiAlign", since=10)
+def roi_align_of_whole_cells(node: Node) -> Value:
+    """The center of a cell was its corner."""
+    return _roi_align(node, half_pixel=False)
+
+
+@operator("RoiAlign", since=16)
+def roi_align(node: Node) -> Value:
+    """Half a cell is taken off, or not."""
+    coordinates = node.text("coordinate_transformation_mode", "half_pixel")
+    if coordinates not in _ROI_COORDINATES:
+        raise ParseError(f"its coordinate_transformation_mode is {coordinates!r}")
+    return _roi_align(node, half_pixel=_ROI_COORDINATES[coordinates])
+
+
+def _roi_align(node: Node, half_pixel: bool) -> Value:
+    mode, scale, ratio = node.text("mode", "avg"), node.number("spatial_scale", 1.0), node.integer("sampling_ratio", 0)
+    if mode not in _ROI_MODES or scale <= 0:
+        raise ParseError(f"its mode is {mode!r} and its spatial_scale {scale:g}")
+    op = RoiAlign(
+        output_height=node.integer("output_height", 1),
+        output_width=node.integer("output_width", 1),
+        height_stride=1 / scale,
+        width_stride=1 / scale,
+        height_sampling_ratio=ratio,
+        width_sampling_ratio=ratio,
+        mode=_ROI_MODES[mode],
+        half_pixel=half_pixel,
+    )
+    return node.add(op, node.value(0), node.value(1), node.value(2))

@@ -1,0 +1,142 @@
+"""Layers that stand for whole nodes, in the forms that the package onnx has no cases for."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.frontends.onnx import load
+from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
+from tests.frontends.onnx.models import agree, model, ours, single
+
+
+def real(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def recurrent(kind, gates, directions=1, outputs=2, **attributes):
+    weights = [real(directions, gates * 3, 2), real(directions, gates * 3, 3), real(directions, 2 * gates * 3)]
+    return single(kind, real(4, 2, 2), *weights, outputs=outputs, hidden_size=3, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gates", "op"), [("RNN", 1, RnnSequence), ("GRU", 3, GruSequence), ("LSTM", 4, LstmSequence)]
+)
+def test_a_recurrent_node_is_one_layer(kind, gates, op):
+    given = recurrent(kind, gates, 2, direction="bidirectional", clip=0.5)
+    [layer] = [layer for layer in load(given).graph.topological() if isinstance(layer.op, op)]
+    assert layer.op.direction is RecurrentDirection.BIDIRECTIONAL
+    assert layer.op.clip == 0.5
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_a_recurrent_layer_agrees_with_the_reference(kind, gates):
+    agree(recurrent(kind, gates), real(4, 2, 2), atol=1e-5)
+
+
+def test_backwards_is_forwards_over_the_turned_sequence():
+    x = real(4, 2, 2)
+    [forwards, last] = ours(recurrent("GRU", 3), x[::-1].copy())
+    [backwards, same] = ours(recurrent("GRU", 3, direction="reverse"), x)
+    np.testing.assert_allclose(backwards, forwards[::-1], rtol=1e-5)
+    np.testing.assert_allclose(last, same, rtol=1e-5)
+
+
+def test_functions_take_their_parameters_one_after_the_other():
+    given = recurrent(
+        "LSTM",
+        4,
+        activations=["HardSigmoid", "Tanh", "LeakyRelu"],
+        activation_alpha=[0.3, 0.2],
+        activation_beta=[0.4],
+    )
+    [layer] = [layer for layer in load(given).graph.topological() if isinstance(layer.op, LstmSequence)]
+    assert [(function.name, round(a, 3), round(b, 3)) for function, a, b in layer.op.functions()] == [
+        ("HARD_SIGMOID", 0.3, 0.4),
+        ("TANH", 1.0, 1.0),
+        ("LEAKY_RELU", 0.2, 1.0),
+    ]
+
+
+def test_a_function_or_a_direction_that_nobody_knows_is_named():
+    with pytest.raises(UnsupportedOperatorError, match="its activation 'Sine' is not known"):
+        load(recurrent("RNN", 1, activations=["Sine"]))
+    with pytest.raises(ParseError, match="its direction is 'up'; expected forward, reverse or bidirectional"):
+        load(recurrent("RNN", 1, direction="up"))
+
+
+def test_numbers_to_come_make_a_range_when_they_come():
+    given = model(
+        [helper.make_node("Range", ["start", "limit", "delta"], ["y"])],
+        {name: np.zeros((), np.int64) for name in ("start", "limit", "delta")},
+    )
+    assert ours(given, 2, 9, 3)[0].tolist() == [2, 5, 8]
+
+
+def test_the_largest_elements_were_counted_by_an_attribute():
+    x = np.float32([[3, 1, 2]])
+    [values, places] = ours(single("TopK", x, outputs=2, opset=9, k=2), x)
+    assert (values.tolist(), places.tolist()) == ([[3, 2]], [[0, 2]])
+
+
+def test_negative_indices_had_no_place_before_they_counted_from_the_end():
+    indices, values = np.array([-1, 1]), np.float32([0, 1])
+    old, new = (ours(single("OneHot", indices, np.array(3), values, opset=opset), indices)[0] for opset in (10, 11))
+    assert old.tolist() == [[0, 0, 0], [0, 1, 0]]
+    assert new.tolist() == [[0, 0, 1], [0, 1, 0]]
+
+
+def test_elements_were_scattered_under_another_name():
+    x = np.zeros(3, np.float32)
+    [found] = ours(single("Scatter", x, np.array([1]), np.float32([5]), opset=10), x)
+    assert found.tolist() == [0, 5, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            single("ScatterElements", real(2), np.array([0]), real(1), reduction="xor"),
+            "its reduction is 'xor'; expected none, add, mul, max, min",
+        ),
+        (
+            single("GridSample", real(1, 1, 2, 2), real(1, 1, 1, 2), mode="round"),
+            "its mode is 'round' and its padding_mode 'zeros'",
+        ),
+        (single("Einsum", real(2, 2), equation="ij->k"), "equation 'ij->k': no input has the letter 'k' of the result"),
+        (
+            single("RoiAlign", real(1, 1, 2, 2), real(1, 4), np.array([0]), mode="min"),
+            "its mode is 'min' and its spatial_scale 1",
+        ),
+        (
+            single("Attention", real(1, 2, 4), real(1, 2, 4), real(1, 2, 4), opset=23),
+            "it needs the attribute 'q_num_heads'",
+        ),
+        (single("Trilu", real(2, 2), np.array([1, 2])), r"its k is int64\[2\]; expected one number"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(given, text):
+    with pytest.raises(ParseError, match=text):
+        load(given)
+
+
+def test_factors_of_groups_were_one_for_each_group():
+    x, gamma, beta = real(2, 4, 3), np.float32([1, 2]), np.float32([0, 1])
+    [found] = ours(single("GroupNormalization", x, gamma, beta, opset=18, num_groups=2), x)
+    each = [np.repeat(values, 2) for values in (gamma, beta)]
+    [expected] = ours(single("GroupNormalization", x, *each, opset=21, num_groups=2), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_hard_maximum_was_one_over_all_axes_from_the_given_one_on():
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    [found] = ours(single("Hardmax", x, opset=11, axis=1), x)
+    assert found.sum() == 2
+    assert found[:, 2, 1].tolist() == [1, 1]
+
+
+def test_statistics_of_narrow_numbers_have_32_bits():
+    x = real(2, 4).astype(np.float16)
+    found = ours(single("LayerNormalization", x, np.ones(4, np.float16), outputs=3), x)
+    assert [array.dtype for array in found] == [np.float16, np.float32, np.float32]
+    np.testing.assert_allclose(found[1], x.astype(np.float32).mean(axis=1, keepdims=True), rtol=1e-6)
