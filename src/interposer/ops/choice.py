@@ -24,6 +24,14 @@ class TopK(Op):
         input: any of rank 1 or more
         values, indices: input.shape with ``k`` at ``axis``
 
+    Example:
+        >>> values, indices = compute(TopK(k=2), [[3, 9, 9, 1], [4, 2, 8, 6]])
+        >>> values.tolist(), indices.tolist()
+        ([[9, 9], [8, 6]], [[1, 2], [2, 3]])
+        >>> values, indices = compute(TopK(k=1, axis=0, largest=False), [[3, 9, 9, 1], [4, 2, 8, 6]])
+        >>> values.tolist(), indices.tolist()
+        ([[3, 2, 8, 1]], [[0, 1, 1, 0]])
+
     Source:
         ONNX TopK-24; TFLite TOPK_V2; NNAPI TOPK_V2.
     """
@@ -61,6 +69,11 @@ class RandomMultinomial(Op):
         logits: (B, C)
         seeds: (2,)
         output: (B, num_samples)
+
+    Example:
+        >>> logits = [[0.0, -np.inf], [-np.inf, 0.0]]
+        >>> compute(RandomMultinomial(num_samples=3), logits, seeds=[1, 2]).tolist()
+        [[0, 0, 0], [1, 1, 1]]
 
     Source:
         ONNX Multinomial-22; TFLite MULTINOMIAL; NNAPI RANDOM_MULTINOMIAL.

@@ -26,6 +26,10 @@ class EmbeddingLookup(Op):
         values: (N, ...)
         output: (K, ...)
 
+    Example:
+        >>> compute(EmbeddingLookup(), [2, 0, 2], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).tolist()
+        [[5.0, 6.0], [1.0, 2.0], [5.0, 6.0]]
+
     Source:
         TFLite EMBEDDING_LOOKUP; NNAPI EMBEDDING_LOOKUP.
     """
@@ -54,6 +58,11 @@ class HashtableLookup(Op):
         values: (N, ...)
         output: (K, ...)
         hits: (K,), 1 where the key was there, else 0
+
+    Example:
+        >>> output, hits = compute(HashtableLookup(), [20, 15], keys=[10, 20], values=[[1.0, 2.0], [3.0, 4.0]])
+        >>> output.tolist(), hits.tolist()
+        ([[3.0, 4.0], [0.0, 0.0]], [1, 0])
 
     Source:
         TFLite HASHTABLE_LOOKUP; NNAPI HASHTABLE_LOOKUP.
@@ -100,6 +109,13 @@ class LshProjection(Op):
         weights: (N,); 1 for each where it is absent
         output: (H,), or (H * B,) where it is DENSE
 
+    Example:
+        >>> seeds = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]
+        >>> compute(LshProjection(), seeds, [[1, 2], [3, 4]]).tolist()
+        [1, 4, 8]
+        >>> compute(LshProjection(type=LshProjectionType.DENSE), seeds, [[1, 2], [3, 4]]).tolist()
+        [0, 1, 0, 0, 0, 0]
+
     Source:
         TFLite LSH_PROJECTION; NNAPI LSH_PROJECTION.
     """
@@ -137,6 +153,12 @@ class OneHot(Op):
     Shapes:
         indices: any
         output: indices.shape with ``depth`` at ``axis``
+
+    Example:
+        >>> compute(OneHot(depth=3), [0, 2, 5]).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+        >>> compute(OneHot(depth=2, axis=0, on_value=5.0, dtype=DataType.INT8), [0, 1, 1]).tolist()
+        [[5, 0, 0], [0, 5, 5]]
 
     Source:
         ONNX OneHot-11; TFLite ONE_HOT.

@@ -30,6 +30,11 @@ class Fused(Op):
         multiplier, addend: any that broadcast to the shape of ``a + b``
         outputs: the shape of ``a + b``
 
+    Example:
+        >>> total, output = compute(Fused(), [1, 2], [10, 20], [2, 3], [100, 0])
+        >>> total.tolist(), output.tolist()
+        ([11, 22], [122, 66])
+
     Source:
         Arm NN FusedDescriptor (AddMulAdd).
     """

@@ -50,6 +50,15 @@ class GridSample(Op):
         grid: (N, OH, OW, 2)
         output: (N, C, OH, OW)
 
+    Example:
+        >>> image = [[[[1.0, 2.0, 3.0]]]]
+        >>> places = [[[[-1.0, 0.0], [0.5, 0.0], [1.0, 0.0], [2.0, 0.0]]]]
+        >>> compute(GridSample(align_corners=True), image, places).tolist()
+        [[[[1.0, 2.5, 3.0, 0.0]]]]
+        >>> nearest = GridSample(mode=GridSampleMode.NEAREST, padding_mode=GridPadding.BORDER, align_corners=True)
+        >>> compute(nearest, image, places).tolist()
+        [[[[1.0, 3.0, 3.0, 3.0]]]]
+
     Source:
         ONNX GridSample-22.
     """
@@ -90,6 +99,14 @@ class AffineGrid(Op):
     Shapes:
         theta: (N, 2, 3), or (N, 3, 4)
         output: (N, H, W, 2), or (N, D, H, W, 3)
+
+    Example:
+        >>> mirror = [[[-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
+        >>> grid = compute(AffineGrid(extents=(1, 4)), mirror)
+        >>> grid.tolist()
+        [[[[0.75, 0.0], [0.25, 0.0], [-0.25, 0.0], [-0.75, 0.0]]]]
+        >>> compute(GridSample(), [[[[1.0, 2.0, 3.0, 4.0]]]], grid).tolist()
+        [[[[4.0, 3.0, 2.0, 1.0]]]]
 
     Source:
         ONNX AffineGrid-20, whose second input ends with ``extents``.
