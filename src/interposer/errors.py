@@ -4,7 +4,6 @@
 
     InterposerError
     ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
-    │   └── ConfigError                        a setting from file or environment that cannot be meant
     ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
@@ -36,7 +35,6 @@ __all__ = [
     "BackendError",
     "BackendUnavailableError",
     "BindingError",
-    "ConfigError",
     "DuplicateBackendError",
     "ExecutionError",
     "InterposerError",
@@ -76,10 +74,6 @@ class InterposerError(Exception):
 
 class InvalidArgumentError(InterposerError, ValueError):
     """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
-
-
-class ConfigError(InvalidArgumentError):
-    """A setting from a file or from the environment that cannot be meant."""
 
 
 class InvalidNetworkError(InterposerError):

@@ -152,6 +152,11 @@ def test_a_mean_for_too_few_channels_is_refused(picture):
     assert found == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
 
 
+def test_a_mean_for_too_many_channels_is_refused(picture):
+    found = refusal(picture, TensorInfo((1, 5, 2, 1)), Preprocessing(mean=(1.0, 2.0)))
+    assert found == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
+
+
 def test_mean_and_std_mean_nothing_for_bare_integers(picture):
     found = refusal(picture, TensorInfo((1, 5, 2, 3), "uint8"), Preprocessing(std=(2.0,)))
     expected = "input 'x' uint8[1, 5, 2, 3] takes bare integers; --mean and --std are for real and quantized numbers"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -201,6 +203,15 @@ def test_arguments_of_the_wrong_kind_are_refused(arguments: dict[str, Any], mess
 def test_limits_are_numbers() -> None:
     with pytest.raises(InvalidArgumentError, match="max_bytes must be a number or None, not '16G'"):
         Limits(max_bytes="16G")  # type: ignore[arg-type]
+
+
+def test_a_path_may_be_made_of_bytes(tmp_path: Path) -> None:
+    class Place(os.PathLike[bytes]):
+        def __fspath__(self) -> bytes:
+            return os.fsencode(tmp_path / "net.onnx")
+
+    with pytest.raises(ParseError, match="net.onnx: the file cannot be read: No such file or directory"):
+        ip.load(Place())  # type: ignore[arg-type]
 
 
 def test_a_path_that_cannot_be_one_is_refused() -> None:

@@ -160,7 +160,8 @@ def _real(label: str, codes: Array, preprocessing: Preprocessing, std: float) ->
 def _each_channel(label: str, codes: Array, option: str, given: tuple[float, ...]) -> Array:
     channels = codes.shape[-1]
     if len(given) not in (1, channels):
-        raise InvalidArgumentError(f"{option} has {len(given)} numbers; {label} takes 1 or {channels}")
+        wanted = "1" if channels == 1 else f"1 or {channels}"
+        raise InvalidArgumentError(f"{option} has {len(given)} numbers; {label} takes {wanted}")
     return np.array(given, np.float64)
 
 

@@ -42,6 +42,7 @@ def read_network(source: Source, format: str | None = None, shapes: Shapes | Non
         return _built(source, format, shapes)
     if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"a model must be a path, bytes or a Network, not {type(source).__name__}")
+    source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
     return _load(format or _format_of(source), source, shapes)
 
 

@@ -143,6 +143,17 @@ def test_inputs_can_be_given_other_shapes():
     assert found["CONV_2D:0:0"].shape == (5, 7, 2, 3)
 
 
+def test_an_extent_that_is_left_open_stays_open_in_what_follows():
+    found = infos(tflite.load(dynamic_model(), shapes={"i0": (None, 9, 4, 2)}))
+    assert str(found["CONV_2D:0:0"]) == "float32[?, 7, 2, 3]"
+
+
+def test_bytes_may_lie_apart():
+    data = dynamic_model()
+    apart = memoryview(bytes(byte for one in data for byte in (one, 0)))[::2]
+    assert infos(tflite.load(apart)) == infos(tflite.load(data))
+
+
 def test_padding_that_depends_on_an_open_extent_is_refused_with_advice():
     x = T((1, 4, 4, 2), signature=(1, -1, 4, 2))
     weights = T((3, 3, 3, 2), value=np.ones((3, 3, 3, 2), np.float32))

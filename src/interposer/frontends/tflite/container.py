@@ -51,7 +51,8 @@ def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | 
         ParseError: the file is damaged, truncated, no TFLite file, or newer than what is known here.
     """
     try:
-        return _read(memoryview(data).cast("B").toreadonly())
+        view = memoryview(data)
+        return _read((view if view.c_contiguous else memoryview(bytes(view))).cast("B").toreadonly())
     except ParseError as error:
         if path is None:
             raise

@@ -19,12 +19,12 @@ from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import Array, Quantization, TensorInfo
+from interposer.types import Array, Dim, Quantization, TensorInfo
 
 __all__ = ["Importer", "load"]
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
-Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
+Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
 
 
 def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Network:
@@ -36,7 +36,7 @@ def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False)
 
     Args:
         source: a path, or the bytes of a file.
-        shapes: shapes for inputs by name, instead of those in the file.
+        shapes: shapes for inputs by name, instead of those in the file; None for an extent that stays open.
         dynamic: leave the extents open that the file lets change, instead of taking those that it was made with.
 
     Raises:
@@ -73,7 +73,7 @@ class Importer:
         self._constants = model.constants(self.subgraph)
         self.graph = Graph(file or self.subgraph.name or "tflite")
         self._file = file
-        self._dynamic = dynamic
+        self._dynamic = dynamic or any(map(_is_open, shapes.values()))
         self._shapes = shapes
         self._values: dict[int, Value] = {}
 
@@ -165,6 +165,11 @@ class Importer:
         for layer in self.graph:
             if isinstance(layer.op, Constant) and not layer.output.uses:
                 self.graph.erase(layer)
+
+
+def _is_open(shape: Sequence[int | str | None] | int) -> bool:
+    """True where an extent is left open, so that those which the file was made with say nothing of what follows."""
+    return isinstance(shape, Sequence) and any(dim is None or isinstance(dim, str | Dim) for dim in shape)
 
 
 def _title(operator: Operator) -> str:
