@@ -249,6 +249,7 @@ SECTIONS = {
     "Shapes": re.compile(r"^\s*Shapes\b.*:", re.MULTILINE),
     "Source": re.compile(r"^\s*Source:", re.MULTILINE),
 }
+EXAMPLE = re.compile(r"^\s*Example:\n\s*>>> ", re.MULTILINE)
 
 
 def shipped_operators() -> dict[str, type]:
@@ -265,6 +266,11 @@ def test_there_are_operators_to_check():
 def test_every_operator_documents_its(section):
     lacking = [name for name, op in shipped_operators().items() if not SECTIONS[section].search(op.__doc__ or "")]
     assert lacking == []
+
+
+def test_every_executable_operator_documents_an_example():
+    executable = {name: op for name, op in shipped_operators().items() if op.executable}
+    assert [name for name, op in executable.items() if not EXAMPLE.search(op.__doc__ or "")] == []
 
 
 @pytest.mark.parametrize("column", ["kernels", "testing/samples"])

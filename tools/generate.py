@@ -86,7 +86,7 @@ def complaints() -> list[str]:
 
 def _faults(op: type[Op]) -> Iterator[str]:
     titles = docstring_sections(op)
-    for wanted in ("Shapes", "Source"):
+    for wanted in ("Shapes", "Source", *(["Example"] if op.executable else [])):
         if not any(title.startswith(wanted) for title in titles):
             yield f"its docstring has no {wanted} section"
     if not first_line(op).endswith("."):

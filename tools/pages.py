@@ -198,7 +198,7 @@ def types_text(types: Iterable[DataType] | None) -> str:
     text = _listed(one for one in DataType if one in chosen)
     for run in RUNS:
         text = text.replace(_listed(run), f"{run[0]} to {run[-1]}")
-    return text.replace(_listed(one for one in DataType if str(one).startswith("float8")), "float8 of all kinds")
+    return text.replace(_listed(one for one in DataType if str(one).startswith("float8")), "float8")
 
 
 def _listed(types: Iterable[DataType]) -> str:
@@ -217,15 +217,17 @@ def _data_types(op: type[Op]) -> Iterator[str]:
 
 def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
     """A row for all operands and results that take the same; the longest row, where it is long, calls its `others`."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for name, found in _types_of_samples(op).items():
-        cells = tuple(
-            types_text(dtype for dtype, quantized in found if quantized is wanted) for wanted in (False, True)
-        )
+        cells = tuple(types_text(dtype for dtype, quantized in found if quantized is sort) for sort in (False, True))
         groups.setdefault(cells, []).append(f"`{name}`")
-    *rows, (cells, longest) = sorted(groups.items(), key=lambda group: len(group[1]))
-    last = ["all"] if not rows else ["the others"] if len(longest) > 4 else longest
-    return [(", ".join(names), *cells) for cells, names in [*rows, (cells, last)]]
+    longest = max(groups, key=lambda cells: len(groups[cells]), default=())
+    if len(groups) == 1:
+        groups = {longest: ["all"]}
+    elif len(groups.get(longest, ())) > 4:
+        del groups[longest]
+        groups[longest] = ["the others"]
+    return [(", ".join(names), *cells) for cells, names in groups.items()]
 
 
 @cache
