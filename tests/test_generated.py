@@ -224,7 +224,7 @@ def test_indices_have_the_types_that_the_operator_allows():
     ([DataType.INT8, DataType.INT64, DataType.UINT8], "int8, int64, uint8"),
     (FLOATS, "float16 to float64, bfloat16, float8"),
     ([], ""),
-], ids=str)  # fmt: skip
+], ids=["all", "bool and integers", "some integers", "floats", "none"])  # fmt: skip
 def test_a_set_of_types_is_told_in_words(types, text):
     assert pages.types_text(types) == text
 
