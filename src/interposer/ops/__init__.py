@@ -1,4 +1,8 @@
-"""The operators: one module per family, one class per operator."""
+"""The operators: one module per family, one class per operator.
+
+The examples in their docstrings begin with ``import numpy as np``, ``from interposer import *`` and
+``from interposer.ops import *``.
+"""
 
 from interposer.ops.activation import *
 from interposer.ops.attention import *
@@ -31,3 +35,4 @@ from interposer.ops.reshape import *
 from interposer.ops.resize import *
 from interposer.ops.scatter import *
 from interposer.ops.sequence import *
+from interposer.ops.windowed import *
