@@ -62,6 +62,7 @@ def test_a_near_name_is_suggested_whatever_its_case(given, known, hint):
      "unknown backend 'CpuAc'; did you mean 'CpuAcc'? (known: CpuAcc, CpuRef)"),
     (UnknownBackendError("x", []), "unknown backend 'x' (known: none)"),
     (BackendUnavailableError("CpuAcc", "not built"), "backend 'CpuAcc' is not available: not built"),
+    (BackendUnavailableError("", "CpuRef: it is disabled"), "no backend is available: CpuRef: it is disabled"),
     (UnknownNetworkError(3, [1, 2]), "no network 3 is loaded (loaded: 1, 2)"),
     (MissingDependencyError("onnx", "onnx", "the ONNX front end"),
      "the ONNX front end needs the package 'onnx': pip install 'interposer[onnx]'"),

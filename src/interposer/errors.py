@@ -176,11 +176,12 @@ class UnknownBackendError(BackendError):
 
 
 class BackendUnavailableError(BackendError):
-    """A known backend that is absent here: not built, its package missing, or disabled."""
+    """A known backend that is absent here: not built, its package missing, or disabled; or all of them."""
 
     def __init__(self, backend: str, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"backend {backend!r} is not available: {reason}", backend=backend)
+        who = f"backend {backend!r} is not" if backend else "no backend is"
+        super().__init__(f"{who} available: {reason}", backend=backend)
 
 
 class DuplicateBackendError(BackendError):

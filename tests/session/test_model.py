@@ -120,6 +120,13 @@ def test_a_closed_model_says_so() -> None:
         model(X)
 
 
+def test_a_network_of_open_shapes_may_be_changed_after_it_was_loaded() -> None:
+    network = doubled(TensorInfo((None, 3)))
+    model = ip.load(network, ["CpuRef"])
+    network.add_output_layer(1, network.add_input_layer(1, TensorInfo((2,)), name="later"))
+    np.testing.assert_array_equal(model(X), X * 2)
+
+
 def test_a_closed_model_cannot_explain_itself_either() -> None:
     model = ip.load(two_of_each(), ["CpuRef"])
     model.close()

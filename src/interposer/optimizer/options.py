@@ -60,7 +60,7 @@ def choose_backends(
     absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
     chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)
     if not chosen:
-        raise BackendUnavailableError(", ".join(ids) or "any", _none_left(absent, device_spec))
+        raise BackendUnavailableError(", ".join(ids), _none_left(absent, device_spec))
     return chosen, absent
 
 

@@ -62,7 +62,9 @@ class Model:
         network.validate()
         self.inputs: dict[str, TensorInfo] = {one.name: one.output.known for one in network.graph.inputs}
         self.outputs: dict[str, TensorInfo] = {one.name: one.values[0].known for one in network.graph.outputs}
-        if all(info.is_concrete for info in self.inputs.values()):
+        if not all(info.is_concrete for info in self.inputs.values()):
+            self.network = Network(graph=network.graph.clone())  # what becomes of theirs is the caller's affair
+        else:
             self._variant(tuple(info.shape for info in self.inputs.values()))
 
     def _variant(self, shapes: ShapeKey) -> tuple[NetworkId, OptimizedNetwork]:
