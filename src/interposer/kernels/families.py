@@ -32,4 +32,5 @@ from interposer.kernels import (  # noqa: F401
     resize,
     scatter,
     sequence,
+    windowed,
 )

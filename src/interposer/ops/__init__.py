@@ -35,3 +35,4 @@ from interposer.ops.reshape import *
 from interposer.ops.resize import *
 from interposer.ops.scatter import *
 from interposer.ops.sequence import *
+from interposer.ops.windowed import *

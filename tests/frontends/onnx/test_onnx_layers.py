@@ -140,3 +140,73 @@ def test_statistics_of_narrow_numbers_have_32_bits():
     found = ours(single("LayerNormalization", x, np.ones(4, np.float16), outputs=3), x)
     assert [array.dtype for array in found] == [np.float16, np.float32, np.float32]
     np.testing.assert_allclose(found[1], x.astype(np.float32).mean(axis=1, keepdims=True), rtol=1e-6)
+
+
+VOLUME = real(2, 4, 4, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"strides": [2, 1, 2], "pads": [1, 0, 1, 0, 1, 1]},
+        {"dilations": [1, 2, 1], "auto_pad": "SAME_UPPER"},
+        {"group": 2},
+    ],
+)
+def test_a_convolution_of_volumes(attributes):
+    weights = real(6, 4 // attributes.get("group", 1), 2, 2, 3)
+    agree(single("Conv", VOLUME, weights, real(6), **attributes), VOLUME, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool", "LpPool"])
+def test_pooling_of_volumes(kind):
+    agree(single(kind, VOLUME, kernel_shape=[2, 2, 3], strides=[2, 1, 2], opset=22), VOLUME, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"strides": [2, 1, 2], "output_padding": [1, 0, 1]},
+        {"pads": [1, 0, 1, 0, 1, 1]},
+        {"strides": [2, 2, 2], "output_shape": [8, 6, 10]},
+    ],
+)
+def test_a_transposed_convolution_of_volumes_is_that_of_their_planes(attributes):
+    """With weights of one plane and rows apart, it is the transposed convolution of images for each plane."""
+    weights = real(4, 3, 1, 2, 2)
+    flat = {
+        key: numbers[-2:] if len(numbers) == 3 else [*numbers[1:3], *numbers[4:]] for key, numbers in attributes.items()
+    }
+    planes = VOLUME.transpose(0, 2, 1, 3, 4).reshape(8, 4, 3, 5)
+    [images] = ours(single("ConvTranspose", planes, weights[:, :, 0], real(3), **flat), planes)
+    deep = {
+        key: [1 if key == "strides" else 0, *numbers[1:]] if len(numbers) == 3 else [0, *numbers[1:3], 0, *numbers[4:]]
+        for key, numbers in attributes.items()
+    }
+    deep |= {"output_shape": [4, *attributes["output_shape"][1:]]} if "output_shape" in attributes else {}
+    [found] = ours(single("ConvTranspose", VOLUME, weights, real(3), **deep), VOLUME)
+    expected = images.reshape(2, 4, *images.shape[1:]).transpose(0, 2, 1, 3, 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_transposed_convolution_of_volumes_has_groups():
+    weights = real(4, 3, 2, 2, 2)
+    parts = [
+        ours(single("ConvTranspose", VOLUME[:, i : i + 2], weights[i : i + 2]), VOLUME[:, i : i + 2])[0] for i in (0, 2)
+    ]
+    [found] = ours(single("ConvTranspose", VOLUME, weights, group=2), VOLUME)
+    np.testing.assert_allclose(found, np.concatenate(parts, axis=1), rtol=1e-4, atol=1e-5)
+
+
+def test_more_than_three_spatial_axes_are_refused():
+    with pytest.raises(UnsupportedOperatorError, match="its input has 4 spatial axes; 1 to 3 are supported"):
+        load(single("MaxPool", real(1, 1, 2, 2, 2, 2), kernel_shape=[1, 1, 1, 1]))
+
+
+def test_the_norm_of_a_channel():
+    for p in (1, 2, 3):
+        [found] = ours(single("GlobalLpPool", VOLUME, p=p), VOLUME)
+        expected = (np.abs(VOLUME) ** p).sum(axis=(2, 3, 4), keepdims=True) ** (1 / p)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

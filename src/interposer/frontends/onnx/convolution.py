@@ -1,20 +1,25 @@
-"""Convolutions; those with one spatial axis are taken for images of height 1."""
+"""Convolutions of images and volumes; those with one spatial axis are taken for images of height 1."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
 from interposer.frontends.onnx.registry import operator
-from interposer.frontends.onnx.shaping import final_reshape
+from interposer.frontends.onnx.shaping import final_reshape, reshaped
 from interposer.frontends.onnx.windows import Windows, as_image, windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.elementwise import Addition
+from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
+from interposer.ops.windowed import Col2Im
 from interposer.schema import Op
-from interposer.types import Quantization, TensorShape
+from interposer.types import DataLayout, Quantization, TensorShape
 
 __all__: list[str] = []
 
@@ -54,8 +59,12 @@ def _convolved(
     found = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups, rank = node.integer("group", 1), x.known.rank
     x, weights = as_image(node, x), as_image(node, weights)
-    if groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
-        op: Op = DepthwiseConvolution2d(**found.pads(), **found.steps())
+    op: Op
+    if rank == 5:
+        op = Convolution3d(**found.pads(), **found.steps(), groups=groups, data_layout=DataLayout.NCDHW)
+        weights = node.step(Transpose((2, 3, 4, 1, 0)), weights)
+    elif groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
+        op = DepthwiseConvolution2d(**found.pads(), **found.steps())
         weights = node.step(Transpose((1, 2, 3, 0)), weights)
     else:
         op = Convolution2d(**found.pads(), **found.steps(), groups=groups)
@@ -69,7 +78,7 @@ def _finished(
     operands: tuple[Value, Value, Value | None],
     quantization: Quantization | None = None,
 ) -> Value:
-    if rank == 4:
+    if rank != 3:
         return node.add(op, *operands, quantization=quantization)
     image = node.step(op, *operands, quantization=quantization)
     batch, channels, _, width = image.known.shape
@@ -93,6 +102,8 @@ def transpose_convolution(node: Node) -> Value:
     """Output padding makes the result larger at its end, where the pads end earlier; so does a given output shape."""
     image = node.info(0).shape[2:]
     found = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
+    if found.axes == 3:
+        return _transposed_volume(node, found)
     x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
     weights = node.step(Transpose((1, 0, 2, 3)), weights)
     pads = {name: max(0, pad) for name, pad in found.pads().items()}
@@ -100,6 +111,28 @@ def transpose_convolution(node: Node) -> Value:
     shape = None if min(found.before + found.after) >= 0 else _larger(node, found, weights.known.shape[0] * groups)
     op = TransposeConvolution2d(**pads, **found.steps(), groups=groups, output_shape=shape)
     return _finished(node, op, node.info(0).rank, (x, weights, node.optional(2)))
+
+
+def _transposed_volume(node: Node, found: Windows) -> Value:
+    """The products of all weights with every cell, put to where the window lies."""
+    x, weights, bias = node.value(0), node.value(1), node.optional(2)
+    sizes, groups = _sizes(node, found), node.integer("group", 1)
+    batch, channels, *volume = node.concrete(x.known.shape, "input")
+    if groups < 1 or channels % groups:
+        raise ParseError(f"its {channels} channels cannot be divided into {groups} groups")
+    flat = reshaped(node, x, [batch, groups, channels // groups, math.prod(volume)])
+    kernels = reshaped(node, weights, [groups, channels // groups, -1])
+    products = node.step(BatchMatMul(transpose_x=True), kernels, flat)
+    columns = reshaped(node, products, [batch, -1, math.prod(volume)])
+    covered = found._replace(before=_not_less(found.before), after=_not_less(found.after))
+    op = Col2Im(**covered.lists(), image_shape=sizes)
+    if bias is None:
+        return node.add(op, columns)
+    return node.add(Addition(), node.step(op, columns), reshaped(node, bias, [-1, 1, 1, 1]))
+
+
+def _not_less(pads: Sequence[int]) -> tuple[int, ...]:
+    return tuple(max(0, pad) for pad in pads)
 
 
 def _output_padded(node: Node, found: Windows, image: Sequence[int]) -> Windows:
@@ -132,8 +165,12 @@ def _pads_for(node: Node, found: Windows, wanted: Sequence[int], image: Sequence
 
 def _larger(node: Node, found: Windows, channels: int) -> tuple[int, ...]:
     """The result's shape where it reaches beyond what the windows cover."""
+    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, found))
+
+
+def _sizes(node: Node, found: Windows) -> tuple[int, ...]:
+    """The spatial extents of the result."""
     shape = node.concrete(node.info(0).shape, "input")
-    image = shape[2:] if len(shape) == 4 else (1, *shape[2:])
+    image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
     columns = zip(image, *found, strict=True)
-    sizes = [(n - 1) * s + (k - 1) * d + 1 - before - after for n, k, s, d, before, after in columns]
-    return (shape[0], channels, *sizes)
+    return tuple((n - 1) * s + (k - 1) * d + 1 - before - after for n, k, s, d, before, after in columns)

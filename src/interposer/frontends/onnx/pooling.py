@@ -1,23 +1,35 @@
-"""Pooling; with one spatial axis over images of height 1."""
+"""Pooling, with one spatial axis over images of height 1, and what undoes it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import final_reshape
-from interposer.frontends.onnx.windows import as_image, windows
+from interposer.frontends.onnx.windows import as_image, windows, windows_along
 from interposer.ir.graph import Value
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.pooling3d import Pooling3d
+from interposer.ops.rearrange import Pad
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
+from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
+from interposer.types import TensorShape
 
 __all__: list[str] = []
 
 
 @operator("MaxPool")
-def max_pool(node: Node) -> Value:
-    """The indices that it may give as well are not supported."""
-    return _pooled(node, PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
+def max_pool(node: Node) -> Value | Sequence[Value]:
+    """Where somebody asks for the places of the cells, by an operator that finds them."""
+    if not node.wants(1):
+        return _pooled(node, PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
+    found = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    op = MaxPoolingWithIndices(
+        **found.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
+    )
+    return node.add_many(op, node.value(0))
 
 
 @operator("AveragePool")
@@ -27,21 +39,31 @@ def average_pool(node: Node) -> Value:
     return _pooled(node, PoolingAlgorithm.AVERAGE, PaddingMethod.IGNORE_VALUE if included else PaddingMethod.EXCLUDE)
 
 
+@operator("LpPool", since=2)
+def lp_pool(node: Node) -> Value:
+    """The norm of what lies under the window."""
+    found = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    op = LpPooling(**found.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
+    return node.add(op, node.value(0))
+
+
+def _rounding(node: Node) -> OutputShapeRounding:
+    return OutputShapeRounding.CEILING if node.flag("ceil_mode") else OutputShapeRounding.FLOOR
+
+
 def _pooled(node: Node, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> Value:
-    if node.info(0).rank < 3:
-        raise ParseError(f"its input has shape {node.info(0).shape}; expected rank 3 or more")
-    found = windows(node, node.integers("kernel_shape"), node.info(0).shape[2:])
-    op = Pooling2d(
+    found = windows(node, node.integers("kernel_shape"), _spatial(node))
+    kind = Pooling3d if found.axes == 3 else Pooling2d
+    op = kind(
         algorithm,
         **found.pads(),
         **found.steps(),
-        pool_height=found.kernel[0],
-        pool_width=found.kernel[1],
-        output_shape_rounding=OutputShapeRounding.CEILING if node.flag("ceil_mode") else OutputShapeRounding.FLOOR,
+        **found.sizes(),
+        output_shape_rounding=_rounding(node),
         padding_method=padding,
     )
     x = as_image(node, node.value(0))
-    if node.info(0).rank == 4:
+    if node.info(0).rank != 3:
         return node.add(op, x)
     image = node.step(op, x)
     batch, channels, _, width = image.known.shape
@@ -53,7 +75,7 @@ def global_max_pool(node: Node) -> Value:
     """The greatest element of each channel."""
     if node.info(0).rank == 4:
         return node.add(Pooling2d(PoolingAlgorithm.MAX), node.value(0))
-    return node.add(Reduce(_spatial(node), keep_dims=True, operation=ReduceOperation.MAX), node.value(0))
+    return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=ReduceOperation.MAX), node.value(0))
 
 
 @operator("GlobalAveragePool")
@@ -61,11 +83,45 @@ def global_average_pool(node: Node) -> Value:
     """The mean of each channel."""
     if node.info(0).rank == 4:
         return node.add(Pooling2d(PoolingAlgorithm.AVERAGE), node.value(0))
-    return node.add(Mean(_spatial(node), keep_dims=True), node.value(0))
+    return node.add(Mean(_spatial_axes(node), keep_dims=True), node.value(0))
 
 
-def _spatial(node: Node) -> tuple[int, ...]:
-    rank = node.info(0).rank
-    if rank < 3:
+@operator("GlobalLpPool", since=2)
+def global_lp_pool(node: Node) -> Value:
+    """The norm of each channel."""
+    operation = {1: ReduceOperation.L1, 2: ReduceOperation.L2}.get(node.integer("p", 2))
+    if operation is not None:
+        return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=operation), node.value(0))
+    image = node.concrete(_spatial(node), "image")
+    return node.add(LpPooling(image, p=node.integer("p", 2)), node.value(0))
+
+
+@operator("MaxUnpool", since=9)
+def max_unpool(node: Node) -> Value:
+    """A larger shape that is asked for has zeros at the end."""
+    found = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    image = node.concrete(_spatial(node), "input")
+    columns = zip(image, found.kernel, found.strides, found.before, found.after, strict=True)
+    op = MaxUnpooling(tuple((n - 1) * stride + size - first - last for n, size, stride, first, last in columns))
+    if not node.has(2):
+        return node.add(op, node.value(0), node.value(1))
+    small = node.step(op, node.value(0), node.value(1))
+    more = [(0, wanted - n) for wanted, n in zip(node.array_integers(2, "output_shape")[2:], op.extents, strict=True)]
+    return node.add(Pad(((0, 0), (0, 0), *more)), small)
+
+
+@operator("Col2Im", since=18)
+def col2im(node: Node) -> Value:
+    """Image and block are operands."""
+    image, block = node.array_integers(1, "image_shape"), node.array_integers(2, "block_shape")
+    return node.add(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
+
+
+def _spatial(node: Node) -> TensorShape:
+    if node.info(0).rank < 3:
         raise ParseError(f"its input has shape {node.info(0).shape}; expected rank 3 or more")
-    return tuple(range(2, rank))
+    return TensorShape(node.info(0).shape[2:])
+
+
+def _spatial_axes(node: Node) -> tuple[int, ...]:
+    return tuple(range(2, 2 + len(_spatial(node))))

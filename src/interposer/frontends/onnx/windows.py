@@ -1,9 +1,9 @@
-"""How a window slides over an image: kernel, strides, pads and dilations, with one spatial axis or two."""
+"""How a window slides over an image or through a volume: kernel, strides, pads and dilations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
@@ -11,13 +11,17 @@ from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.types import Dim
 
-__all__ = ["Windows", "as_image", "image_shape", "windows"]
+__all__ = ["Windows", "as_image", "image_shape", "windows", "windows_along"]
 
-_LARGEST = 2**31 - 1
+_LARGEST: Final = 2**31 - 1
+_LETTERS: Final = {2: "yx", 3: "zyx"}
+_BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
+_AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
+_SIZES: Final = {2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 class Windows(NamedTuple):
-    """For each of the two axes of an image, height first: what the attributes of a node say."""
+    """What the attributes of a node say for each spatial axis in the tensor's order: those of an image or a volume."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -25,44 +29,60 @@ class Windows(NamedTuple):
     before: tuple[int, ...]
     after: tuple[int, ...]
 
+    @property
+    def axes(self) -> int:
+        """How many spatial axes there are."""
+        return len(self.kernel)
+
+    def sizes(self) -> dict[str, Any]:
+        """The extents of a pooling window as attributes of an operator."""
+        return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
+
     def pads(self) -> dict[str, Any]:
         """The pads as attributes of an operator."""
-        return {
-            "pad_top": self.before[0],
-            "pad_left": self.before[1],
-            "pad_bottom": self.after[0],
-            "pad_right": self.after[1],
-        }
+        names = (*_BEFORE[self.axes], *_AFTER[self.axes])
+        return {f"pad_{name}": pad for name, pad in zip(names, self.before + self.after, strict=True)}
 
     def steps(self) -> dict[str, Any]:
         """Strides and dilations as attributes of an operator."""
+        letters = _LETTERS[self.axes]
+        steps = {f"stride_{letter}": stride for letter, stride in zip(letters, self.strides, strict=True)}
+        return steps | {f"dilation_{letter}": gap for letter, gap in zip(letters, self.dilations, strict=True)}
+
+    def lists(self) -> dict[str, Any]:
+        """Everything as attributes of an operator for any number of axes."""
         return {
-            "stride_y": self.strides[0],
-            "stride_x": self.strides[1],
-            "dilation_y": self.dilations[0],
-            "dilation_x": self.dilations[1],
+            "window_shape": self.kernel,
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "pad_list": tuple(zip(self.before, self.after, strict=True)),
         }
 
 
 def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
-    """The windows of a node on an image whose spatial extents are `image`.
+    """The windows of a node on an image or a volume; a single spatial axis becomes an image of height 1.
 
     Raises:
         ParseError: lists of the wrong length, or numbers that cannot be meant.
-        UnsupportedFormError: other than one or two spatial axes, or pads that depend on unknown extents.
+        UnsupportedFormError: other than one to three spatial axes, or pads that depend on unknown extents.
     """
     axes = len(image)
-    if axes not in (1, 2):
-        node.unsupported(f"its input has {axes} spatial axes; 1 and 2 are supported")
+    if axes not in (1, 2, 3):
+        node.unsupported(f"its input has {axes} spatial axes; 1 to 3 are supported")
+    found = windows_along(node, kernel, image)
+    return found if axes > 1 else Windows(*((1 if i < 3 else 0, *part) for i, part in enumerate(found)))
+
+
+def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
+    """The same for any number of axes, as they are."""
+    axes = len(image)
     strides, dilations = node.integers("strides", [1] * axes), node.integers("dilations", [1] * axes)
     pads = node.integers("pads", [0] * (2 * axes))
     lists = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
     for name, numbers in lists.items():
         if len(numbers) != (2 * axes if name == "pads" else axes) or not all(0 <= n <= _LARGEST for n in numbers):
             raise ParseError(f"{name} is {list(numbers)}; its input has {axes} spatial axes")
-    found = Windows(tuple(kernel), strides, dilations, pads[:axes], pads[axes:])
-    found = _auto_padded(node, found, image)
-    return found if axes == 2 else Windows(*((1 if i < 3 else 0, *part) for i, part in enumerate(found)))
+    return _auto_padded(node, Windows(tuple(kernel), strides, dilations, pads[:axes], pads[axes:]), image)
 
 
 def _auto_padded(node: Node, given: Windows, image: Sequence[int]) -> Windows:

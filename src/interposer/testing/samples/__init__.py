@@ -32,4 +32,5 @@ from interposer.testing.samples import (  # noqa: F401
     resize,
     scatter,
     sequence,
+    windowed,
 )

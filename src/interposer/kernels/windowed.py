@@ -1,0 +1,94 @@
+"""Kernels of windows that slide along any number of axes, one cell of the window after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.elementwise import NUMBERS
+from interposer.kernels.encoding import encoded
+from interposer.kernels.real import all_quantized, real, store
+from interposer.kernels.reference import kernel
+from interposer.kernels.sliding import seen, slide
+from interposer.kernels.table import KernelInfo
+from interposer.ops.window import Window
+from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+def _cells(
+    windows: Sequence[Window], extents: Sequence[int], counts: Sequence[int]
+) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For each cell of the window: the places at which it lies within the tensor, and where in the tensor that is."""
+    ahead = (slice(None),) * 2
+    for cell in product(*(range(window.size) for window in windows)):
+        pairs = [seen(*one) for one in zip(windows, cell, extents, counts, strict=True)]
+        yield (*ahead, *(places for places, _ in pairs)), (*ahead, *(positions for _, positions in pairs))
+
+
+def _same_quantization(op: MaxPoolingWithIndices, info: KernelInfo) -> str | None:
+    same = info.input.quantization == info.output.quantization
+    return None if same else "takes tensors of one quantization"
+
+
+@kernel(MaxPoolingWithIndices, dtypes=NUMBERS, when=_same_quantization)
+def max_pooling_with_indices(
+    op: MaxPoolingWithIndices, x: Array, *, info: KernelInfo, out: tuple[Array, Array]
+) -> None:
+    """A cell that is greater than all before it takes the place; the greatest code is the greatest number."""
+    values, numbers = out
+    values[...], numbers[...] = encoded(0.0, info.output), -1
+    own = _numbers(x.shape, op.column_major)
+    for places, positions in _cells(op.windows(), x.shape[2:], values.shape[2:]):
+        best, number, cell = values[places], numbers[places], x[positions]
+        better = (number < 0) | (cell > best)
+        best[better], number[better] = cell[better], own[positions][better]
+
+
+def _numbers(shape: Sequence[int], column_major: bool) -> Array:
+    numbers = np.arange(math.prod(shape))
+    if not column_major:
+        return numbers.reshape(shape)
+    axes = range(2, len(shape))
+    return numbers.reshape(*shape[:2], *shape[:1:-1]).transpose(0, 1, *reversed(axes))
+
+
+def _of_reals(op: LpPooling, info: KernelInfo) -> str | None:
+    known = info.quantized or info.input.dtype.is_float
+    return None if known else f"input is {info.input.dtype}; takes floats and quantized tensors"
+
+
+@kernel(LpPooling, when=(all_quantized, _of_reals))
+def lp_pooling(op: LpPooling, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Sums may be taken one axis after the other."""
+    powers = np.abs(real(x, info.input).astype(np.float64)) ** op.p
+    for axis, window in enumerate(op.windows(), start=2):
+        powers = slide(powers, axis, window, out.shape[axis], np.add, 0)
+    store(powers ** (1 / op.p), info.output, out)
+
+
+@kernel(MaxUnpooling)
+def max_unpooling(op: MaxUnpooling, x: Array, indices: Array, *, info: KernelInfo, out: Array) -> None:
+    """By the numbers of the cells of the whole tensor."""
+    out[...] = encoded(0.0, info.output)
+    wrong = indices[(indices < 0) | (indices >= out.size)]
+    if wrong.size:
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of a tensor of {out.size} elements")
+    out.flat[indices.ravel()] = x.ravel()
+
+
+@kernel(Col2Im, dtypes=NUMBERS, when=all_quantized)
+def col2im(op: Col2Im, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Every row holds what one cell of the window has seen at all places."""
+    values, counts = real(x, info.input), op.places()
+    rows = values.reshape(*out.shape[:2], math.prod(op.window_shape), *counts)
+    image = np.zeros(out.shape, values.dtype)
+    for number, (places, positions) in enumerate(_cells(op.windows(), out.shape[2:], counts)):
+        image[positions] += rows[:, :, number][places]
+    store(image, info.output, out)

@@ -1,0 +1,210 @@
+"""Windows that slide along any number of axes: pooling that remembers places, its opposite, norms, and overlaying."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from interposer.ops.pooling import OutputShapeRounding
+from interposer.ops.window import Window
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, DataType, Dim, TensorInfo, differ
+
+__all__ = ["Col2Im", "LpPooling", "MaxPoolingWithIndices", "MaxUnpooling"]
+
+
+@op(register=False)
+class _Windowed(Op):
+    """What operators with a window along all axes but the first two have in common."""
+
+    window_shape: tuple[int, ...] = attribute(ge=1, doc="The window's extent along each spatial axis.")
+    strides: tuple[int, ...] = attribute(default=(), ge=1, doc="The step along each spatial axis; none means 1.")
+    dilations: tuple[int, ...] = attribute(
+        default=(), ge=1, doc="The distance of the window's cells along each spatial axis; none means 1."
+    )
+    pad_list: tuple[tuple[int, int], ...] = attribute(
+        default=(), ge=0, doc="Cells before and behind each spatial axis; none means none."
+    )
+
+    def windows(self) -> list[Window]:
+        """How the window moves along each spatial axis."""
+        axes = len(self.window_shape)
+        ones = (1,) * axes
+        pads = self.pad_list or ((0, 0),) * axes
+        columns = zip(self.window_shape, self.strides or ones, self.dilations or ones, pads, strict=True)
+        return [Window(size, stride, dilation, before, after) for size, stride, dilation, (before, after) in columns]
+
+    def _axes_faults(self, axes: int) -> Iterator[str]:
+        for name in ("window_shape", "strides", "dilations", "pad_list"):
+            given = getattr(self, name)
+            if len(given) != axes and (given or name == "window_shape"):
+                yield f"{name} is {given}; expected one for each of {axes} spatial axes"
+
+
+@op(register=False)
+class _Pooling(_Windowed):
+    """What the operators that pool have in common."""
+
+    input = operand(rank=(3, MAX_RANK))
+
+    output_shape_rounding: OutputShapeRounding = attribute(
+        default=OutputShapeRounding.FLOOR, doc="Whether a window that only begins inside has a place."
+    )
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(self._axes_faults(input.rank - 2))
+        yield from faults
+        if not faults:
+            for number, (window, extent) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
+                yield from window.faults(extent, f"axis {number + 2}")
+
+    def _shape(self, input: TensorInfo) -> tuple[int, ...]:
+        places = (self._places(*pair) for pair in zip(self.windows(), input.shape[2:], strict=True))
+        return (*input.shape[:2], *places)
+
+    def _places(self, window: Window, extent: int) -> int:
+        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
+            return window.places(extent)
+        room = extent + window.pad_before + window.pad_after - window.reach
+        places = -(-room // window.stride) + 1
+        return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return int(outputs[0].num_elements) * math.prod(self.window_shape)
+
+
+@op
+class MaxPoolingWithIndices(_Pooling):
+    """The largest cell under a window that slides over every channel, and the number of that cell; of equals the first.
+
+    Cells are numbered through the whole tensor, the last axis first; with ``column_major`` every channel counts its
+    first spatial axis first. A window over nothing but padding gives 0, and -1 as number.
+
+    Shapes:
+        input: (N, C, D1, D2, ...)
+        output, indices: (N, C, P1, P2, ...), as many places as in `Pooling2d`
+
+    Example:
+        >>> op = MaxPoolingWithIndices(window_shape=(2,), strides=(2,))
+        >>> values, places = compute(op, [[[1.0, 3.0, 7.0, 5.0]]])
+        >>> values.tolist(), places.tolist()
+        ([[[3.0, 7.0]]], [[[1, 2]]])
+
+    Source:
+        ONNX MaxPool-22 with its second output.
+    """
+
+    output = result(dtype_of="input")
+    indices = result(dtypes=[DataType.INT64])
+
+    column_major: bool = attribute(default=False, doc="Number the cells of a channel with its first axis first.")
+
+    def infer(self, input: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
+        shape = self._shape(input)
+        return input.with_shape(shape), TensorInfo(shape, DataType.INT64)
+
+
+@op
+class LpPooling(_Pooling):
+    """The norm of what lies under a window that slides over every channel: (sum of abs(x)**p)**(1 / p).
+
+    Shapes:
+        input: (N, C, D1, D2, ...)
+        output: (N, C, P1, P2, ...), as many places as in `Pooling2d`
+
+    Example:
+        >>> compute(LpPooling(window_shape=(2,)), [[[3.0, 4.0, 0.0]]]).tolist()
+        [[[5.0, 4.0]]]
+
+    Source:
+        ONNX LpPool-22. (L2 pooling in TFLite and NNAPI divides by the number of cells; see `Pooling2d`.)
+    """
+
+    output = result(dtype_of="input")
+
+    p: int = attribute(default=2, ge=1, doc="The exponent of the norm.")
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return input.with_shape(self._shape(input))
+
+
+@op
+class MaxUnpooling(Op):
+    """Put elements to the places that `MaxPoolingWithIndices` found them at, and zeros everywhere else.
+
+    Shapes:
+        input, indices: (N, C, P1, P2, ...)
+        output: (N, C, D1, D2, ...), with ``extents`` D1, D2, ...
+
+    Example:
+        >>> places = np.int64([[[1, 2]]])
+        >>> compute(MaxUnpooling(extents=(4,)), [[[3.0, 7.0]]], places).tolist()
+        [[[0.0, 3.0, 7.0, 0.0]]]
+
+    Source:
+        ONNX MaxUnpool-22, where ``extents`` follow from the window.
+    """
+
+    input = operand(rank=(3, MAX_RANK))
+    indices = operand(rank=(3, MAX_RANK), dtypes=[DataType.INT64])
+    output = result(dtype_of="input")
+
+    extents: tuple[int, ...] = attribute(ge=0, doc="The spatial extents of the result.")
+
+    def check(self, input: TensorInfo, indices: TensorInfo) -> Iterator[str]:
+        if not input.shape.accepts(indices.shape):
+            yield f"indices has shape {indices.shape}; expected {input.shape}, that of input"
+        if len(self.extents) != input.rank - 2:
+            yield f"extents is {self.extents}; expected one for each of {input.rank - 2} spatial axes"
+        if input.dtype is DataType.STRING:
+            yield "there is no zero among strings"
+
+    def infer(self, input: TensorInfo, indices: TensorInfo) -> TensorInfo:
+        return input.with_shape((*input.shape[:2], *self.extents))
+
+
+@op
+class Col2Im(_Windowed):
+    """Put the columns that a sliding window has cut out of an image back to their places; where they overlap, add them.
+
+    Shapes:
+        input: (N, C * K, L), where K is the number of cells of the window and L that of its places
+        output: (N, C, D1, D2, ...), with ``image_shape`` D1, D2, ...
+
+    Example:
+        >>> op = Col2Im(window_shape=(2,), image_shape=(3,))
+        >>> compute(op, [[[1.0, 2.0], [10.0, 20.0]]]).tolist()
+        [[[1.0, 12.0, 20.0]]]
+
+    Source:
+        ONNX Col2Im-18.
+    """
+
+    input = operand(rank=3)
+    output = result(rank=(3, MAX_RANK), dtype_of="input")
+
+    image_shape: tuple[int, ...] = attribute(default=(), ge=0, doc="The spatial extents of the image.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        axes = len(self.image_shape)
+        faults = list(self._axes_faults(axes))
+        if not 1 <= axes <= MAX_RANK - 2:
+            faults.append(f"image_shape is {self.image_shape}; expected 1 to {MAX_RANK - 2} extents")
+        yield from faults
+        if faults:
+            return
+        cells = math.prod(self.window_shape)
+        places = math.prod(max(0, places) for places in self.places())
+        if input.shape[1] % cells:
+            yield f"input has {input.shape[1]} rows; expected a multiple of the window's {cells} cells"
+        if differ(input.shape[2], places):
+            yield f"input has {input.shape[2]} columns; expected {places}, one for each place of the window"
+
+    def places(self) -> list[int]:
+        """How many places the window has along each spatial axis."""
+        return [window.places(extent) for window, extent in zip(self.windows(), self.image_shape, strict=True)]
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(
+            (input.shape[0], input.shape[1] // math.prod(self.window_shape), *self.image_shape), input.dtype
+        )
