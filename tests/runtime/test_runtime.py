@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -238,6 +238,25 @@ def test_debug_layers_print_json_where_there_is_no_callback(
         '{"layerName": "x", "outputSlot": 0, "shape": [2, 3], "min": -5.0, "max": 6.0, '
         '"data": [[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]]}'
     )
+
+
+@pytest.mark.parametrize(("call", "what"), [
+    (lambda runtime, network_id: runtime.enqueue_workload(network_id, {0: X}), "run again"),
+    (lambda runtime, network_id: runtime.unload_network(network_id), "unloaded"),
+])  # fmt: skip
+def test_a_callback_that_meddles_with_its_own_network_is_refused_and_does_not_wait_for_ever(
+    runtime: Runtime, call: Callable[[Runtime, int], object], what: str
+) -> None:
+    network_id = load(runtime, debug=True)
+    runtime.register_debug_callback(network_id, lambda *_: call(runtime, network_id))
+    with pytest.raises(ExecutionError) as caught:
+        runtime.enqueue_workload(network_id, {0: X})
+    assert str(caught.value) == (
+        "layer 'DebugLayerAfterx' (Debug) failed on backend Sums: "
+        f"the network 'three' cannot be {what} from within its own run"
+    )
+    runtime.register_debug_callback(network_id, lambda *_: None)
+    np.testing.assert_array_equal(runtime.enqueue_workload(network_id, {0: X})[0], np.maximum(X + X, 0) + X)
 
 
 def test_debug_layers_print_infinities_and_nan_as_texts(runtime: Runtime, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ class LoadedNetwork:
         self.optimized = optimized
         self.bindings = Bindings(optimized)
         self._lock = threading.Lock()
+        self._runner: int | None = None
         self._acquired: set[str] = set()
         self._released = False
         self._managers: dict[str, MemoryManager] = {}
@@ -171,18 +172,31 @@ class LoadedNetwork:
             BindingError: an output has another shape than the array that was given for it.
             ExecutionError: a backend got no memory, a workload failed, or the network was released meanwhile.
         """
+        self.refuse_in_own_run("run again")
         with self._lock, np.errstate(all="ignore"):
             if self._released:
                 raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
-            self._acquire()
-            for layer in self.optimized.inputs:
-                array = inputs[_binding(layer)]
-                _guarded_run(layer, "could not take in its data", lambda: self._handles[layer.output].copy_in(array))  # noqa: B023
-            late: LateHandles = {}
-            for step in self._steps:
-                _guarded_run(step.layer, "failed", lambda: step.execute(late))  # noqa: B023
-            for layer in self.optimized.outputs:
-                self._give_out(layer, outputs, late)
+            self._runner = threading.get_ident()
+            try:
+                self._run(inputs, outputs)
+            finally:
+                self._runner = None
+
+    def refuse_in_own_run(self, what: str) -> None:
+        """Raise `ExecutionError` where this thread runs the network already, as a callback may be called from there."""
+        if self._runner == threading.get_ident():
+            raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
+
+    def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
+        self._acquire()
+        for layer in self.optimized.inputs:
+            array = inputs[_binding(layer)]
+            _guarded_run(layer, "could not take in its data", lambda: self._handles[layer.output].copy_in(array))  # noqa: B023
+        late: LateHandles = {}
+        for step in self._steps:
+            _guarded_run(step.layer, "failed", lambda: step.execute(late))  # noqa: B023
+        for layer in self.optimized.outputs:
+            self._give_out(layer, outputs, late)
 
     def _give_out(self, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
         [value], binding = layer.values, _binding(layer)

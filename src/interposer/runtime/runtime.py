@@ -119,9 +119,11 @@ class Runtime:
         Raises:
             UnknownNetworkError: it is not loaded.
             LoadError: a context said no; the network stays loaded.
+            ExecutionError: this is called from within a run of the network; it stays loaded.
         """
         with self._lock:
             loaded = self._loaded(network_id)
+            loaded.refuse_in_own_run("unloaded")
             for backend, context in self._told[network_id].items():
                 refusal = _refusal(context.before_unload_network, network_id)
                 if refusal is not None:
@@ -191,7 +193,7 @@ class Runtime:
     def register_debug_callback(self, network_id: NetworkId, callback: DebugCallback | None) -> None:
         """Let the Debug layers of a network call ``callback(layer name, output number, array)`` instead of printing.
 
-        The array is valid during the call; None lets them print again.
+        The array is valid during the call, which must not run or unload the same network; None lets them print again.
         """
         given: object = callback
         if not (given is None or callable(given)):

@@ -16,7 +16,8 @@ class Limits:
     """The most memory and arithmetic that a network may plan for one run; None sets no bound.
 
     A damaged or hostile file can describe a valid network of absurd size, so `load` computes both before it runs
-    anything. The defaults let every ordinary network pass.
+    anything. The defaults let every ordinary network pass. Tensors whose shapes are only known while running are in no
+    plan, and so are not counted.
 
     Args:
         max_bytes: tensors that live at the same time, and constants.
