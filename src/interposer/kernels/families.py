@@ -31,6 +31,7 @@ from interposer.kernels import (  # noqa: F401
     reshape,
     resize,
     scatter,
+    selection,
     sequence,
     windowed,
 )

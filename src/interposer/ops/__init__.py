@@ -34,5 +34,6 @@ from interposer.ops.regions import *
 from interposer.ops.reshape import *
 from interposer.ops.resize import *
 from interposer.ops.scatter import *
+from interposer.ops.selection import *
 from interposer.ops.sequence import *
 from interposer.ops.windowed import *

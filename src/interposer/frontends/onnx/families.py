@@ -18,5 +18,6 @@ from interposer.frontends.onnx import (  # noqa: F401
     reshape,
     resize,
     scatter,
+    selection,
     sequence,
 )

@@ -31,6 +31,7 @@ from interposer.testing.samples import (  # noqa: F401
     reshape,
     resize,
     scatter,
+    selection,
     sequence,
     windowed,
 )

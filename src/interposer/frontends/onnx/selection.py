@@ -1,0 +1,34 @@
+"""Operators whose results are as large as the data says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.selection import Compress, NonZero, Unique
+
+__all__: list[str] = []
+
+
+@operator("NonZero", since=9)
+def non_zero(node: Node) -> Value:
+    """A row of indices for each axis."""
+    return node.add(NonZero(), node.value(0))
+
+
+@operator("Compress", since=9)
+def compress(node: Node) -> Value:
+    """Of all elements, where there is no axis."""
+    return node.add(Compress(_axis(node)), node.value(0), node.value(1))
+
+
+@operator("Unique", since=11)
+def unique(node: Node) -> Sequence[Value]:
+    """Sorted, where nothing is said."""
+    return node.add_many(Unique(_axis(node), node.flag("sorted", True)), node.value(0))
+
+
+def _axis(node: Node) -> int | None:
+    return node.integer("axis") if node.has_attribute("axis") else None

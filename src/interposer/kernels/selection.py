@@ -1,0 +1,50 @@
+"""Kernels of the operators that give as many elements as the data has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.encoding import encoded
+from interposer.kernels.real import real
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.selection import Compress, NonZero, Unique
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(NonZero)
+def non_zero(op: NonZero, x: Array, *, info: KernelInfo) -> Array:
+    """Stored integers are compared with the one that stands for zero."""
+    return np.stack(np.nonzero(np.not_equal(x, encoded(0.0, info.input))))
+
+
+@kernel(Compress)
+def compress(op: Compress, x: Array, condition: Array) -> Array:
+    """By the indices at which the condition is true."""
+    extent = x.size if op.axis is None else x.shape[op.axis]
+    if len(condition) > extent:
+        raise InvalidArgumentError(f"condition has {len(condition)} elements, but there are {extent} to choose from")
+    return x.take(np.flatnonzero(condition), op.axis)
+
+
+@kernel(Unique)
+def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
+    """Elements are compared by their rank, slices element by element."""
+    ranks = _ranks(x, info)
+    rows = ranks.reshape(-1, 1) if op.axis is None else np.moveaxis(ranks, op.axis, 0)
+    rows = rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+    same = np.zeros((len(rows), 1), rows.dtype)  # slices without elements are all the same
+    _, first, inverse, counts = np.unique(np.hstack([same, rows]), True, True, True, axis=0)
+    order = np.arange(len(first)) if op.sorted else np.argsort(first)
+    place = np.argsort(order)
+    return x.take(first[order], op.axis), first[order], place[inverse.reshape(-1)], counts[order]
+
+
+def _ranks(x: Array, info: KernelInfo) -> Array:
+    """Integers in the order of the elements: narrow floats and strings can be compared, but not all sorted as rows."""
+    values = x if info.input.is_quantized else real(x, info.input)
+    _, ranks = np.unique(values, return_inverse=True)
+    return ranks.reshape(x.shape)

@@ -1,0 +1,137 @@
+"""Operators that give as many elements as the data has: those that are chosen, not zero, or different."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, DataType, TensorInfo, TensorShape
+
+__all__ = ["Compress", "NonZero", "Unique"]
+
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+
+
+@op
+class NonZero(Op):
+    """The places of all elements that are not zero, in their order, the last axis first.
+
+    Shapes:
+        input: any of rank R, at least 1
+        output: (R, K), a row of indices for each axis
+
+    Example:
+        >>> compute(NonZero(), [[0, 5, 0], [7, 0, 8]]).tolist()
+        [[0, 1, 1], [1, 0, 2]]
+
+    Source:
+        ONNX NonZero-13; TFLite WHERE with one input (transposed).
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    output = result(rank=2, dtypes=[DataType.INT64], dynamic=True)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if input.dtype is DataType.STRING:
+            yield "there is no zero among strings"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo((input.rank, UNKNOWN), DataType.INT64)
+
+
+@op
+class Compress(Op):
+    """Keep the slices along an axis, or without one the elements, for which a condition is true.
+
+    What the condition is too short for is not kept.
+
+    Shapes:
+        input: any of rank 1 or more
+        condition: (N,), where N is at most the extent along ``axis``, or the number of all elements
+        output: the input's shape with K at ``axis``, or (K,)
+
+    Example:
+        >>> compute(Compress(axis=1), [[1, 2, 3], [4, 5, 6]], [True, False, True]).tolist()
+        [[1, 3], [4, 6]]
+        >>> compute(Compress(), [[1, 2, 3], [4, 5, 6]], [False, True, False, True]).tolist()
+        [2, 4]
+
+    Source:
+        ONNX Compress-11.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    condition = operand(rank=1, dtypes=[DataType.BOOL])
+    output = result(dtype_of="input", dynamic=True)
+
+    axis: int | None = attribute(default=None, doc="The axis along which is chosen; None takes all elements in a row.")
+
+    def check(self, input: TensorInfo, condition: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults([] if self.axis is None else [self.axis], input.rank))
+        yield from faults
+        if faults:
+            return
+        extent = input.num_elements if self.axis is None else input.shape[self.axis]
+        if condition.shape[0] > extent:
+            yield f"condition has {condition.shape[0]} elements, but there are {extent} to choose from"
+        axes = range(MAX_RANK) if self.axis is None else [normal_axis(self.axis, input.rank)]
+        yield from quantized_axis_faults(input, axes, "choose from")
+
+    def infer(self, input: TensorInfo, condition: TensorInfo) -> TensorInfo:
+        count = UNKNOWN if condition.constant is None else int(condition.constant.sum())
+        return input.with_shape(_replaced(input.shape, self.axis, count))
+
+
+@op
+class Unique(Op):
+    """The different elements, or with an axis the different slices along it, and where they are.
+
+    They are sorted, or else stand in the order in which they come first. ``indices`` are the places where each comes
+    first, ``inverse_indices`` say of everything which one it is, and ``counts`` how often each is there.
+
+    Shapes:
+        input: any of rank 1 or more
+        values: (K,), or with ``axis`` the input's shape with K there
+        indices, counts: (K,)
+        inverse_indices: (N,), where N is the number of all elements, or the extent along ``axis``
+
+    Example:
+        >>> values, indices, inverse_indices, counts = compute(Unique(), [3, 1, 1, 3, 2])
+        >>> values.tolist(), indices.tolist(), inverse_indices.tolist(), counts.tolist()
+        ([1, 2, 3], [1, 4, 0], [2, 0, 0, 2, 1], [2, 1, 2])
+        >>> compute(Unique(sorted=False), [3, 1, 1, 3, 2])[0].tolist()
+        [3, 1, 2]
+
+    Source:
+        ONNX Unique-11; TFLite UNIQUE (not sorted, values and inverse indices).
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    values = result(dtype_of="input", dynamic=True)
+    indices = result(rank=1, dtypes=_INDEX_TYPES, dynamic=True)
+    inverse_indices = result(rank=1, dtypes=_INDEX_TYPES)
+    counts = result(rank=1, dtypes=_INDEX_TYPES, dynamic=True)
+
+    axis: int | None = attribute(default=None, doc="The axis whose slices are compared; None compares elements.")
+    sorted: bool = attribute(default=True, doc="Sort them, not leave them in their order.")
+    index_dtype: DataType = attribute(default=DataType.INT64, choices=_INDEX_TYPES, doc="The type of the indices.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        yield from axes_faults([] if self.axis is None else [self.axis], input.rank)
+        yield from quantized_axis_faults(input, range(MAX_RANK), "compare")
+
+    def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
+        extent = input.num_elements if self.axis is None else input.shape[self.axis]
+        values = input.with_shape(_replaced(input.shape, self.axis, UNKNOWN))
+        some, all_of_them = (TensorInfo((count,), self.index_dtype) for count in (UNKNOWN, extent))
+        return values, some, all_of_them, some
+
+
+def _replaced(shape: TensorShape, axis: int | None, extent: int) -> list[int]:
+    """The shape with another extent there, or of that extent alone."""
+    if axis is None:
+        return [extent]
+    place = normal_axis(axis, len(shape))
+    return [*shape[:place], extent, *shape[place + 1 :]]

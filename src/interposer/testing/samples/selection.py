@@ -1,0 +1,72 @@
+"""Samples of operators that give as many elements as the data has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from interposer.ops import Compress, NonZero, Unique
+from interposer.testing.sample import Sample, given, of, samples
+from interposer.testing.samples.common import PLAIN, QUANTIZED, f32, plain, quantized, typed
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+
+@samples(NonZero)
+def places() -> Iterator[Sample]:
+    """Every type and rank, everything and nothing."""
+    for dtype in PLAIN:
+        if dtype is not DataType.STRING:
+            low = 0.0 if str(dtype).startswith("uint") else -1.0
+            yield Sample(NonZero(), [plain((3, 4), dtype, low=low, high=1.0)], name=f"type-{dtype}")
+    for dtype, q in QUANTIZED.items():
+        yield Sample(NonZero(), [given((3, 4), dtype, q, low=-q.scale, high=q.scale)], name=f"quantized-{dtype}")
+    for shape in ((5,), (2, 1, 2, 3), (0, 3)):
+        yield Sample(NonZero(), [given(shape)], name="x".join(map(str, shape)))
+    yield Sample(NonZero(), [of(np.zeros((2, 2)))], name="nothing")
+    worked = [of([[0, 5, 0], [7, 0, 8]])]
+    yield Sample(NonZero(), worked, name="worked", expected=[np.array([[0, 1, 1], [1, 0, 2]])])
+
+
+@samples(Compress)
+def chosen() -> Iterator[Sample]:
+    """Every axis and none, conditions that are short, constant and false, every type."""
+    for axis in (None, 0, 1, -1):
+        for bits in ((True, False, True), (False, True), (False,), (), (True, True)):
+            for constant in (False, True):
+                name = f"axis{axis}-{''.join(str(int(bit)) for bit in bits)}-{'known' if constant else 'given'}"
+                condition = of(bits, DataType.BOOL, constant=constant)
+                yield Sample(Compress(axis), [given((3, 3, 3)), condition], name=name)
+    for label, one in typed((3, 2)):
+        yield Sample(Compress(0), [one, of([True, False, True], DataType.BOOL)], name=f"type-{label}")
+    worked = [of([[1, 2, 3], [4, 5, 6]]), of([True, False, True], DataType.BOOL)]
+    yield Sample(Compress(1), worked, name="worked", expected=[f32([[1, 3], [4, 6]])])
+
+
+@samples(Unique)
+def different() -> Iterator[Sample]:
+    """Every type, sorted and not, elements and slices along every axis."""
+    for order in (True, False):
+        title = "sorted" if order else "first"
+        for dtype in PLAIN:
+            low = 0.0 if str(dtype).startswith("uint") else -2.0
+            yield Sample(Unique(sorted=order), [plain((3, 4), dtype, low=low, high=2.0)], name=f"{title}-{dtype}")
+            rows = plain((4, 2), dtype, low=low / 2, high=1.0)
+            yield Sample(Unique(0, order), [rows], name=f"{title}-rows-{dtype}")
+        for dtype in (DataType.INT8, DataType.UINT8):
+            yield Sample(Unique(sorted=order), [quantized((4, 4), dtype)], name=f"{title}-quantized-{dtype}")
+        for axis in (0, 1, 2, -1):
+            one = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
+            yield Sample(Unique(axis, order), [one], name=f"{title}-axis{axis}")
+        for shape in ((0,), (2, 0), (1, 1)):
+            yield Sample(Unique(0, order), [given(shape)], name=f"{title}-shape-{'x'.join(map(str, shape))}")
+    yield Sample(Unique(index_dtype=DataType.INT32), [plain((5,), DataType.INT32)], name="narrow-indices")
+    worked = of([3, 1, 1, 3, 2])
+    for order, values, numbers in (
+        (True, [1, 2, 3], ([1, 4, 0], [2, 0, 0, 2, 1], [2, 1, 2])),
+        (False, [3, 1, 2], ([0, 1, 4], [0, 1, 1, 0, 2], [2, 2, 1])),
+    ):
+        expected = [f32(values), *(np.array(row, np.int64) for row in numbers)]
+        yield Sample(Unique(sorted=order), [worked], name=f"worked-{order}", expected=expected)
