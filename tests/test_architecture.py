@@ -57,9 +57,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "flatbuffers": {"frontends.tflite", "writers.tflite"},
+    "hypothesis": {"testing.networks"},
     "ml_dtypes": {"types"},
     "onnx": {"frontends.onnx", "writers.onnx"},
     "PIL": {"cli"},
+    "pytest": {"testing.conformance"},
     "rich": {"cli"},
     "tflite": {"frontends.tflite", "writers.tflite"},
 }
@@ -285,6 +287,11 @@ def test_every_family_of_executable_operators_has_its_file_in(column):
 def reference_kernels() -> Container[type]:
     """The operators that CpuRef has a kernel for."""
     return importlib.import_module("interposer.backends.reference").ReferenceBackend.kernels
+
+
+def test_every_executable_operator_has_samples():
+    samples_of = importlib.import_module("interposer.testing").samples_of
+    assert [name for name, op in shipped_operators().items() if op.executable and not samples_of(op)] == []
 
 
 def test_every_executable_operator_has_a_reference_kernel():

@@ -25,8 +25,12 @@ COMMANDS: Final = {
     "explain": "show which backend gets which layer, and why the others do not",
     "backends": "list the backends, and why some are absent",
     "ops": "list the operators, or those that a backend has kernels for",
+    "check-backend": "check that a backend does what the plug-in interface asks for",
 }
-"""The commands, each with a line about it; the module of that name has `configure` and `execute`."""
+"""The commands, each with a line about it; the module of that name has `configure` and `execute`.
+
+`execute` gives the exit status, where that is not 0 after all has gone well.
+"""
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -58,15 +62,15 @@ def _run(words: Sequence[str]) -> int:
     with _messages(debug):
         try:
             args = _parsed(words)
-            _module(args.command).execute(args)
+            status = _module(args.command).execute(args)
             sys.stdout.flush()
+            return int(status or 0)
         except SystemExit as stop:
             return int(stop.code or 0)
         except BrokenPipeError:
             raise
         except Exception as error:
             return _failed(error, debug)
-    return 0
 
 
 def _failed(error: Exception, debug: bool) -> int:
@@ -132,7 +136,7 @@ def _sentence(line: str) -> str:
 
 
 def _module(command: str) -> ModuleType:
-    return import_module(f"interposer.cli.{command}")
+    return import_module(f"interposer.cli.{command.replace('-', '_')}")
 
 
 # --- the standard streams ---------------------------------------------------------------------------------------------

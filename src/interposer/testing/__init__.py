@@ -1,5 +1,30 @@
 """The conformance kit: samples of every operator, and checks that a backend author runs on their own backend."""
 
+from interposer.testing.bench import Settings
+from interposer.testing.conformance import Case, Conformance, check_backend, conformance_tests
+from interposer.testing.outcome import Result, Status
+from interposer.testing.replay import replay
+from interposer.testing.report import Report
 from interposer.testing.sample import Given, Sample, given, of, samples, samples_of, weights
+from interposer.testing.tolerances import Tolerance, Tolerances
 
-__all__ = ["Given", "Sample", "given", "of", "samples", "samples_of", "weights"]
+__all__ = [
+    "Case",
+    "Conformance",
+    "Given",
+    "Report",
+    "Result",
+    "Sample",
+    "Settings",
+    "Status",
+    "Tolerance",
+    "Tolerances",
+    "check_backend",
+    "conformance_tests",
+    "given",
+    "of",
+    "replay",
+    "samples",
+    "samples_of",
+    "weights",
+]

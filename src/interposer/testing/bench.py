@@ -47,7 +47,7 @@ class Settings:
 
     options: Options = field(default_factory=dict)
     tolerances: Tolerances = field(default_factory=Tolerances)
-    examples: int = 25
+    examples: int = 100
     folder: str = "conformance-failures"
     loads: int = 100
 
@@ -81,6 +81,7 @@ class Bench:
         self.backend, self.samples, self.others = backend, samples, others
         self.settings = settings or Settings()
         self.runtime = Runtime()
+        self.latest: Any = None  # the trial that was made last, at which several checks look
 
     @property
     def tolerances(self) -> Tolerances:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.testing.bench import Bench
 from interposer.testing.order import order_faults
 from interposer.testing.outcome import Refused, Skipped
+from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
 from interposer.testing.trial import Trial
 from interposer.types import Array, DataType, TensorInfo
@@ -33,8 +35,15 @@ SAMPLE_CHECKS: Final[list[Check]] = []
 
 def _on_samples(run: Callable[[Trial], Iterator[str]]) -> Callable[[Trial], Iterator[str]]:
     doc = " ".join((run.__doc__ or "").split())
-    SAMPLE_CHECKS.append(Check(run.__name__, doc, lambda bench, sample: run(bench.trial(sample))))
+    SAMPLE_CHECKS.append(Check(run.__name__, doc, lambda bench, sample: run(_trial(bench, sample))))
     return run
+
+
+def _trial(bench: Bench, sample: Sample) -> Trial:
+    if bench.latest is None or bench.latest.sample is not sample:
+        bench.latest = Trial(bench, sample)
+    made: Trial = bench.latest
+    return made
 
 
 @_on_samples

@@ -220,4 +220,5 @@ def context(bench: Bench, variant: str) -> Iterator[str]:
             one.unload()
     if not recording.things("before_load_network"):
         raise Skipped("the backend has no context")
+    yield from recording.faults
     yield from context_faults(recording)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -180,8 +180,10 @@ class Recording:
     def context(self, made: BackendContext) -> None:
         """Watch a context."""
         number = self._number(made, "the context")
+        if number is None:
+            return
         for name in ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network"):
-            self._watch_notice(made, -1 if number is None else number, name)
+            self._watch_notice(made, number, name)
 
     def _number(self, thing: object, title: str) -> int | None:
         """A number for a thing that is new; None for one that is known."""
@@ -216,14 +218,18 @@ class Recording:
             with self._inside("execute", number, ids[0], ids[1]):
                 execute(inputs, outputs)
             self.events.append(Event("executed", number, self._where(), *ids))
-            self._compare(layer, before, [self._content(one) for one in inputs])
+            for index, (handle, old) in enumerate(zip(inputs, before, strict=True)):
+                new = self._content(handle)
+                if handle is not None and old is not None and new is not None and not same(new, old):
+                    shared = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
+                    self.faults.append(f"the workload of layer {layer} wrote to its input {index}{shared}")
 
         _replace(workload, "execute", watched)
 
-    def _compare(self, layer: Layer, before: Sequence[Array | None], after: Sequence[Array | None]) -> None:
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            if old is not None and new is not None and not same(new, old):
-                self.faults.append(f"the workload of layer {layer} wrote to its input {index}")
+    def _shared(self, one: TensorHandle, others: Sequence[TensorHandle]) -> bool:
+        with self._by_the_kit(), ExitStack() as stack:
+            array = stack.enter_context(one.mapped())
+            return any(np.may_share_memory(array, stack.enter_context(other.mapped())) for other in others)
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
@@ -231,7 +237,7 @@ class Recording:
         original = getattr(thing, name)
 
         def watched(*arguments: Any, **named: Any) -> Any:
-            with self._inside(name, number):
+            with self._inside(name, number), self._noting_errors(number, name):
                 found = original(*arguments, **named)
             after()
             return found
@@ -243,9 +249,23 @@ class Recording:
 
         def watched(network_id: int) -> Any:
             self.events.append(Event(name, number, inputs=(network_id,)))
-            return original(network_id)
+            with self._noting_errors(number, name):
+                agreed = original(network_id)
+            if agreed not in (True, None):
+                self.faults.append(f"{self.titles[number]} said no in {name}")
+            return agreed
 
         _replace(thing, name, watched)
+
+    @contextmanager
+    def _noting_errors(self, number: int, name: str) -> Iterator[None]:
+        """Note what is raised; the runtime only logs what happens while a network goes."""
+        try:
+            yield
+        except Exception as error:
+            if self._where() != "kit":
+                self.faults.append(f"{self.titles[number]} raised {type(error).__name__} in {name}: {error}")
+            raise
 
     @contextmanager
     def _inside(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import numpy as np
@@ -148,6 +147,7 @@ def of(values: object, dtype: DataType = DataType.FLOAT32, *, constant: bool = F
 
 Source = Callable[[], Iterator[Sample]]
 _SOURCES: Final[dict[type[Op], list[Source]]] = {}
+_KNOWN: Final[dict[type[Op], tuple[Sample, ...]]] = {}
 
 
 def samples(*ops: type[Op]) -> Callable[[Source], Source]:
@@ -161,13 +161,18 @@ def samples(*ops: type[Op]) -> Callable[[Source], Source]:
     return add
 
 
-@cache
 def samples_of(op: type[Op]) -> tuple[Sample, ...]:
     """All samples of an operator.
 
     Raises:
         InvalidArgumentError: two of them share a name.
     """
+    if op not in _KNOWN:
+        _KNOWN[op] = _found(op)
+    return _KNOWN[op]
+
+
+def _found(op: type[Op]) -> tuple[Sample, ...]:
     import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
 
     found = tuple(one for source in _SOURCES.get(op, ()) for one in source() if type(one.op) is op)

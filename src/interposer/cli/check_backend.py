@@ -1,0 +1,162 @@
+"""``interposer check-backend``: whether a backend conforms to the plug-in interface and computes what it should."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from interposer.cli.tables import Table, counted, say, show, write_json
+from interposer.errors import InvalidArgumentError
+from interposer.testing import Conformance, Report, Result, Settings
+from interposer.testing.checks import SAMPLE_CHECKS
+from interposer.testing.conformance import all_cases
+from interposer.testing.contracts import BACKEND_CHECKS
+
+__all__ = ["configure", "execute"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("backend", nargs="?", help="the id of a backend, or MODULE:CLASS for one that is not installed")
+    parser.add_argument(
+        "--family", action="append", default=[], metavar="NAME", help="try only operators of this family"
+    )
+    parser.add_argument(
+        "--only", default="*", metavar="PATTERN", help="carry out only cases such as 'results/Softmax-*'"
+    )
+    parser.add_argument("--list", action="store_true", help="list the checks, or with --only the cases, and run none")
+    parser.add_argument(
+        "--expected-failures", type=Path, metavar="FILE", help="JSON: an object of patterns and reasons"
+    )
+    parser.add_argument("--examples", type=int, default=100, metavar="N", help="how many random networks to try")
+    parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report to a file as JUnit's XML")
+    parser.set_defaults(wrong_usage=parser.error)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check a backend; 1 where it does not conform."""
+    if args.list:
+        _print_list(args)
+        return 0
+    if args.backend is None:
+        args.wrong_usage("name a backend; 'interposer backends' lists those that are installed")
+    with nullcontext() if args.debug else _quiet():
+        report = _checked(args)
+    if args.junit is not None:
+        args.junit.write_text(report.to_junit(), encoding="utf-8")
+    if args.json:
+        write_json(report.to_dict())
+    else:
+        _print(report, refusals=args.refusals)
+    return 0 if report.ok else 1
+
+
+def _checked(args: argparse.Namespace) -> Report:
+    conformance = Conformance(
+        args.backend,
+        expected_failures=_expected(args.expected_failures),
+        families=args.family,
+        only=args.only,
+        settings=Settings(examples=args.examples),
+    )
+    if not conformance.cases:
+        raise InvalidArgumentError(f"no case matches {args.only!r}; --list --only PATTERN shows what there is")
+    progress = _Progress(len(conformance.cases))
+    try:
+        return conformance.report(progress.step)
+    finally:
+        progress.clear()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of optimizer and runtime, as everything that they are about is in the report."""
+    logger = logging.getLogger("interposer")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _expected(path: Path | None) -> Mapping[str, str]:
+    if path is None:
+        return {}
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidArgumentError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(reason, str) for reason in found.values()):
+        raise InvalidArgumentError(f"{path} must hold an object that gives a reason for every pattern of cases")
+    return found
+
+
+class _Progress:
+    """How far the checks are, on a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.failed = total, 0, 0
+        self.shown = sys.stderr.isatty()
+
+    def step(self, result: Result) -> None:
+        """Another case is done."""
+        self.done += 1
+        self.failed += not result.status.good
+        if self.shown and self.done % 100 == 0:
+            print(f"\r{self.done:,} of {self.total:,} cases, {self.failed:,} failed", end="", file=sys.stderr)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.shown:
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def _print(report: Report, *, refusals: bool) -> None:
+    titles, *rows = report.table()
+    show(Table(titles, rows, right=titles[1:]))
+    if refusals:
+        print()
+        found = [(operator, f"{count:,}", text) for operator, text, count in report.refusals()]
+        show(Table(("refused", "samples", "because"), found, right=["samples"]))
+    for one in report.failures:
+        print()
+        say(f"{one.status.value}: {one.id}")
+        for line in one.text.splitlines():
+            say(f"  {line}")
+    print()
+    say(report.summary())
+
+
+def _print_list(args: argparse.Namespace) -> None:
+    if args.only == "*" and not args.family:
+        _print_checks(args.json)
+        return
+    cases = all_cases(args.family, args.only)
+    if args.json:
+        write_json([case.id for case in cases])
+        return
+    for case in cases:
+        say(case.id)
+    say(counted(len(cases), "case"))
+
+
+def _print_checks(as_json: bool) -> None:
+    checks = [*SAMPLE_CHECKS, *BACKEND_CHECKS]
+    if as_json:
+        write_json([{"check": one.name, "about": one.doc, "variants": list(one.variants)} for one in checks])
+    else:
+        made = [f"{len(one.variants)} variants" if one.variants else "every sample" for one in checks]
+        rows = [(one.name, on, one.doc) for one, on in zip(checks, made, strict=True)]
+        show(Table(("check", "made of", "about"), rows))

@@ -1,0 +1,228 @@
+"""`check_backend`: every check on every sample, and the checks of a backend as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from typing import Any
+
+import interposer.ops  # noqa: F401 - declares the operators
+from interposer.backend import Backend
+from interposer.errors import BackendUnavailableError, InterposerError, InvalidArgumentError, did_you_mean
+from interposer.runtime import Runtime
+from interposer.schema import registered_ops
+from interposer.session import default_runtime
+from interposer.testing import fuzz, stress  # noqa: F401 - add their checks
+from interposer.testing.bench import Bench, Settings
+from interposer.testing.checks import SAMPLE_CHECKS, Check
+from interposer.testing.contracts import BACKEND_CHECKS
+from interposer.testing.outcome import Refused, Result, Skipped, Status
+from interposer.testing.replay import Factory, backend_of
+from interposer.testing.report import WHOLE, Report
+from interposer.testing.sample import Sample, samples_of
+
+__all__ = ["Case", "Conformance", "all_cases", "all_samples", "check_backend", "conformance_tests"]
+
+
+@cache
+def all_samples() -> tuple[Sample, ...]:
+    """The samples of all operators."""
+    return tuple(sample for op in registered_ops().values() for sample in samples_of(op))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One check on one thing: a sample, or a variant of a check of the backend as a whole."""
+
+    check: Check
+    subject: Sample | str
+
+    @property
+    def id(self) -> str:
+        """The check's name and the subject's, by which a case is chosen and expected to fail."""
+        return f"{self.check.name}/{self.subject if isinstance(self.subject, str) else self.subject.id}"
+
+    @property
+    def family(self) -> str:
+        """The family of the sample's operator."""
+        return WHOLE if isinstance(self.subject, str) else self.subject.op.family
+
+    @property
+    def operator(self) -> str:
+        """The sample's operator."""
+        return "" if isinstance(self.subject, str) else self.subject.op.op_name()
+
+
+def all_cases(families: Collection[str] = (), only: str = "*", samples: Sequence[Sample] | None = None) -> list[Case]:
+    """The cases of these families (all of them, where none is named) whose ids match a pattern such as "results/*".
+
+    Raises:
+        InvalidArgumentError: a family that there is not.
+    """
+    samples = all_samples() if samples is None else samples
+    known = sorted({sample.op.family for sample in samples})
+    for family in families:
+        if family not in known:
+            raise InvalidArgumentError(f"unknown family {family!r}{did_you_mean(family, known)} ({', '.join(known)})")
+    return [case for case in _every_case(families, samples) if fnmatchcase(case.id, only)]
+
+
+def _every_case(families: Collection[str], samples: Sequence[Sample]) -> Iterator[Case]:
+    for sample in samples:
+        if not families or sample.op.family in families:
+            yield from (Case(check, sample) for check in SAMPLE_CHECKS)
+    for check in () if families else BACKEND_CHECKS:
+        yield from (Case(check, variant) for variant in check.variants)
+
+
+class Conformance:
+    """The checks of one backend. The backend and what it needs are made when the first case runs.
+
+    `expected_failures` gives, for ids of cases or patterns of them, why they fail. They are strict: a case that was
+    expected to fail and does not is a failure.
+
+    Raises:
+        InvalidArgumentError: an expected failure that matches no case, or a pattern or family that there is not.
+    """
+
+    def __init__(
+        self,
+        backend: str | Factory,
+        *,
+        runtime: Runtime | None = None,
+        expected_failures: Mapping[str, str] | None = None,
+        families: Collection[str] = (),
+        only: str = "*",
+        samples: Sequence[Sample] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.given, self.runtime, self.settings = backend, runtime, settings
+        self.expected_failures = dict(expected_failures or {})
+        self.samples = all_samples() if samples is None else tuple(samples)
+        self.cases = all_cases(families, only, self.samples)
+        self._check_expectations()
+
+    def _check_expectations(self) -> None:
+        if not self.expected_failures:
+            return
+        ids = [case.id for case in all_cases(samples=self.samples)]
+        for pattern in self.expected_failures:
+            if not any(fnmatchcase(one, pattern) for one in ids):
+                near = did_you_mean(pattern, ids)
+                raise InvalidArgumentError(f"the expected failure {pattern!r} matches no case{near}")
+
+    @cached_property
+    def backend(self) -> Backend:
+        """The backend under test; raises what `backend_of` raises."""
+        return backend_of(self.given, self.runtime)
+
+    @cached_property
+    def bench(self) -> Bench:
+        """Where it is tried."""
+        registry = (self.runtime or default_runtime()).registry
+        others = [registry.get(name) for name in registry.available() if name != self.backend.id]
+        return Bench(self.backend, self.samples, self.settings, others)
+
+    def groups(self) -> dict[str, list[Case]]:
+        """The cases of each sample under its id; every other case by itself."""
+        found: dict[str, list[Case]] = {}
+        for case in self.cases:
+            found.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
+        return found
+
+    def run(self, case: Case) -> Result:
+        """Carry out one case."""
+        status, text = self._outcome(case)
+        reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)
+        if reason is not None and status is Status.FAIL:
+            status, text = Status.XFAIL, reason
+        elif reason is not None and status is Status.PASS:
+            status, text = Status.XPASS, f"it was expected to fail ({reason}), but it passes"
+        return Result(case.id, case.check.name, case.family, case.operator, status, text)
+
+    def _outcome(self, case: Case) -> tuple[Status, str]:
+        bench = self.bench
+        try:
+            faults = list(case.check.run(bench, case.subject))
+        except Skipped as skipped:
+            return Status.SKIP, str(skipped)
+        except Refused as refused:
+            return Status.REFUSED, str(refused)
+        except InterposerError as error:
+            return Status.FAIL, str(error)
+        except Exception as error:
+            return Status.FAIL, f"raised {type(error).__name__}: {error}"
+        return (Status.FAIL, "\n".join(dict.fromkeys(faults))) if faults else (Status.PASS, "")
+
+    def report(self, progress: Callable[[Result], None] = lambda _: None) -> Report:
+        """Carry out all cases; `progress` is told of each."""
+        results = []
+        for case in self.cases:
+            results.append(self.run(case))
+            progress(results[-1])
+        self.bench.close()
+        return Report(self.backend.id, self.backend.version, results)
+
+
+def check_backend(
+    backend: str | Factory,
+    *,
+    runtime: Runtime | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    families: Collection[str] = (),
+    only: str = "*",
+    samples: Sequence[Sample] | None = None,
+    settings: Settings | None = None,
+) -> Report:
+    """Check that a backend does what the plug-in interface asks for, and computes what the reference computes.
+
+    Args:
+        backend: the id of a backend, a class written as ``"module:Class"``, or a class or function that makes one.
+        runtime: whose backends `backend` names, and which others it is run beside; None means the default runtime.
+        expected_failures: for ids of cases, or patterns such as ``"results/Softmax-*"``, why they fail.
+        families: the families of operators to try; none means all of them and the backend as a whole.
+        only: a pattern for the ids of the cases to carry out.
+        samples: what to try, such as samples of operators of the backend's own; None means those of all operators.
+        settings: tolerances, options of the backend, and how much is tried.
+
+    Raises:
+        UnknownBackendError: nobody knows the id.
+        BackendUnavailableError: it is known, but cannot be used here.
+        InvalidArgumentError: an expected failure or family that there is not, or something that is no backend.
+    """
+    return Conformance(
+        backend, runtime=runtime, expected_failures=expected_failures, families=families, only=only, samples=samples,
+        settings=settings,
+    ).report()  # fmt: skip
+
+
+def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., None]:
+    """A test function for pytest, which stands for a test of every sample. Takes what `check_backend` takes::
+
+        test_conformance = conformance_tests("Custom")
+
+    What the backend refuses, saying why, passes. Where the backend is not available, all tests are skipped.
+    """
+    import pytest  # noqa: PLC0415 - only for those who have it
+
+    conformance = Conformance(backend, **options)
+    groups = conformance.groups()
+
+    @pytest.mark.parametrize("cases", groups.values(), ids=groups.keys())
+    def test_conformance(cases: list[Case]) -> None:
+        try:
+            results = [conformance.run(case) for case in cases]
+        except BackendUnavailableError as error:
+            pytest.skip(str(error))
+        bad = [f"{one.status.value}: {one.id}: {one.text}" for one in results if not one.status.good]
+        if bad:
+            pytest.fail("\n".join(bad), pytrace=False)
+        leave: dict[Status, Callable[[str], Any]] = {Status.XFAIL: pytest.xfail, Status.SKIP: pytest.skip}
+        for status, ending in leave.items():
+            texts = [one.text for one in results if one.status is status]
+            if texts:
+                ending("; ".join(dict.fromkeys(texts)))
+
+    return test_conformance
