@@ -169,13 +169,41 @@ def test_casts_to_narrow_types(to):
     assert found.dtype.name.lower() == expected.dtype.name.lower()
 
 
-def test_a_scale_that_is_computed_is_not_supported():
-    node = helper.make_node("QuantizeLinear", ["x", "scale"], ["y"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_scales_that_are_computed_are_reckoned_with(axis):
+    x = np.float32([[1, -2, 3], [40, 50, 600]])
+    shape = () if axis is None else (x.shape[axis],)
+    scale = np.float32([0.5, 0.25, 2])[: shape[0] if shape else 1].reshape(shape)
+    zero = np.full(shape, 7, np.uint8)
+    attributes = {} if axis is None else {"axis": axis}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["codes"], **attributes),
+        helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["y"], **attributes),
+    ]
+    agree(model(nodes, {"x": x, "scale": scale, "zero": zero}, ["codes", "y"]), x, scale, zero)
+
+
+def test_every_block_has_its_own_scale():
+    import ml_dtypes
+
+    codes = np.array([[1, -8, 7, 2, 3], [0, -1, 3, 4, 5]]).astype(ml_dtypes.int4)
+    scale = np.float32([[0.5, 2, 10], [1, 4, 20]])
+    given = single("DequantizeLinear", codes, scale, axis=1, block_size=2)
+    blocks = np.repeat(scale, 2, axis=1)[:, :5]
+    np.testing.assert_array_equal(ours(given, codes)[0], codes.astype(np.float32) * blocks)
+
+
+def test_scales_for_blocks_have_the_rank_of_the_tensor():
+    given = single("DequantizeLinear", np.int8([[1, 2]]), np.float32([1, 2]), axis=1, block_size=1)
+    with pytest.raises(ParseError, match=r"its scale has shape \[2\], its input \[1, 2\] and blocks of 1"):
+        load(given)
+
+
+def test_truth_cannot_be_quantized_to():
+    given = single("QuantizeLinear", np.float32([1]), np.float32(1), np.array(True))
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load(model([node], {"x": (3,), "scale": ()}))
-    assert caught.value.notes == {
-        "QuantizeLinear": "opset 21; first as node 'QuantizeLinear_0': its operand 'scale' is no constant"
-    }
+        load(given)
+    assert caught.value.notes == {"QuantizeLinear": "opset 21; first as node 'node': it quantizes to bool"}
 
 
 def test_four_bit_weights_are_unpacked():

@@ -24,9 +24,10 @@ from interposer.ops.elementwise import (
     Subtraction,
     UnaryOperation,
 )
+from interposer.ops.gather import Gather
 from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.types import QUANTIZABLE, Array, DataType, Quantization
+from interposer.types import QUANTIZABLE, Array, DataType, Quantization, integer_range
 
 __all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
 
@@ -82,35 +83,80 @@ def bitcast(node: Node) -> Value:
 @operator("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Value:
     """Rounds half to even."""
-    dtype = _quantized_type(node)
-    q = quantization(node, 1, node.info(0).rank)
-    return requantized(node, node.value(0), dtype, q)
-
-
-def _quantized_type(node: Node) -> DataType:
     asked = node.integer("output_dtype", 0)
     dtype = node.info(2).dtype if node.has(2) else data_type(asked) if asked else DataType.UINT8
-    if dtype not in QUANTIZABLE:
-        node.unsupported(f"it quantizes to {dtype}")
-    return dtype
+    if dtype in QUANTIZABLE and _is_plain(node):
+        return requantized(node, node.value(0), dtype, quantization(node, 1, node.info(0).rank))
+    return _quantized_by_arithmetic(node, dtype)
 
 
 @operator("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Value:
     """The type of the result is that of the scale."""
-    q = quantization(node, 1, node.info(0).rank)
     if node.has(2) and node.info(2).dtype is not node.info(0).dtype:
         raise ParseError(f"its zero point is {node.info(2).dtype}, but it takes {node.info(0).dtype}")
     asked = node.integer("output_dtype", 0)
-    return dequantized(node, node.value(0), q, data_type(asked) if asked else node.info(1).dtype)
+    dtype = data_type(asked) if asked else node.info(1).dtype
+    if _is_plain(node):
+        return dequantized(node, node.value(0), quantization(node, 1, node.info(0).rank), dtype)
+    return _dequantized_by_arithmetic(node, dtype)
+
+
+def _is_plain(node: Node) -> bool:
+    """True where scale and zero point are known, and are one for all or one for each channel."""
+    numbers = [node.value(1), *([node.value(2)] if node.has(2) else [])]
+    return not node.integer("block_size", 0) and all(value.constant is not None for value in numbers)
+
+
+def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
+    """Scales that come while running, scales for blocks, and narrow floats, which have no zero point."""
+    if dtype not in QUANTIZABLE and dtype not in _SATURATING:
+        node.unsupported(f"it quantizes to {dtype}")
+    x, scale, zero = _number_operands(node, node.info(1).dtype)
+    codes = node.step(Division(), x, scale)
+    if dtype in _SATURATING:
+        low, high = -_SATURATING[dtype], _SATURATING[dtype]
+    else:
+        low, high = map(float, integer_range(dtype))
+        codes = node.step(_ROUND, codes)
+    codes = codes if zero is None else node.step(Addition(), codes, zero)
+    return node.add(Cast(dtype), node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), codes))
+
+
+def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
+    x, scale, zero = _number_operands(node, dtype)
+    return node.add(Multiplication(), x if zero is None else node.step(Subtraction(), x, zero), scale)
+
+
+def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
+    """Tensor, scale and zero point as real numbers of one type, the last two so that they broadcast."""
+    x, scale = (_as(node, node.plain(node.value(i)), dtype) for i in (0, 1))
+    zero = _as(node, node.value(2), dtype) if node.has(2) else None
+    return x, _spread(node, scale), zero and _spread(node, zero)
+
+
+def _as(node: Node, value: Value, dtype: DataType) -> Value:
+    return value if value.known.dtype is dtype else node.step(Cast(dtype), value)
+
+
+def _spread(node: Node, numbers: Value) -> Value:
+    """Numbers for all, for each channel or for each block, so that they broadcast with the tensor."""
+    shape, block = node.info(0).shape, node.integer("block_size", 0)
+    if numbers.known.num_elements == 1:
+        return reshaped(node, numbers, [])
+    axis = checked_axis(node.integer("axis", 1), len(shape))
+    if numbers.known.rank == 1 and not block:
+        return reshaped(node, numbers, [-1 if i == axis else 1 for i in range(len(shape))])
+    if numbers.known.rank != len(shape) or block < 1:
+        raise ParseError(f"its scale has shape {numbers.known.shape}, its input {shape} and blocks of {block}")
+    places = np.arange(node.known(shape[axis], "input's extent along the blocks")) // block
+    return node.step(Gather(axis), numbers, node.constant(places))
 
 
 def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> Quantization:
     """What the scale at `index` and the zero point behind it, both constants, say of a tensor of this rank."""
     scale = node.array(index, "scale")
     zero_point = node.array(index + 1, "zero point") if node.has(index + 1) else np.zeros(scale.shape, np.int64)
-    if node.integer("block_size", 0):
-        node.unsupported("it has a scale for each block")
     if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
         raise ParseError(f"its scale has shape {list(scale.shape)}, its zero point {list(zero_point.shape)}")
     scales, points = scale.astype(np.float64).reshape(-1).tolist(), zero_point.astype(np.int64).reshape(-1).tolist()
