@@ -15,6 +15,7 @@ from interposer.kernels import (  # noqa: F401
     fused,
     gather,
     grid,
+    linear_attention,
     lstm,
     matmul,
     matrices,

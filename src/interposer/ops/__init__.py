@@ -18,6 +18,7 @@ from interposer.ops.embedding import *
 from interposer.ops.fused import *
 from interposer.ops.gather import *
 from interposer.ops.grid import *
+from interposer.ops.linear_attention import *
 from interposer.ops.lstm import *
 from interposer.ops.matmul import *
 from interposer.ops.matrices import *

@@ -8,9 +8,15 @@ from typing import Final
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import final_reshape, reshaped
 from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
+from interposer.ops.convolution import DepthwiseConvolution2d
+from interposer.ops.linear_attention import LinearAttention
 from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat, Pad, Slice, StridedSlice, Transpose
+from interposer.schema import Op
 
 __all__: list[str] = []
 
@@ -20,6 +26,10 @@ _SCORES: Final = (
     AttentionScores.MASKED,
     AttentionScores.PROBABILITIES,
 )
+
+
+_RULES: Final = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
+"""Whether there is a decay and a beta."""
 
 
 @operator("Attention", since=23)
@@ -65,3 +75,42 @@ def rotary_embedding(node: Node) -> Value:
         rotary_embedding_dim=node.integer("rotary_embedding_dim", 0),
     )
     return node.add(op, node.value(0), node.value(1), node.value(2), node.optional(3))
+
+
+@operator("LinearAttention", since=27)
+def linear_attention(node: Node) -> Sequence[Value]:
+    """What the update rule says, decay and beta say by being there."""
+    rule = node.text("update_rule", "gated_delta")
+    if rule not in _RULES:
+        raise ParseError(f"its update_rule is {rule!r}; expected {', '.join(_RULES)}")
+    if (node.has(4), node.has(5)) != _RULES[rule]:
+        raise ParseError(f"its update_rule is {rule!r}, which does not go with the operands decay and beta that it has")
+    op = LinearAttention(node.integer("q_num_heads"), node.integer("kv_num_heads"), node.number("scale", 0.0) or None)
+    return node.add_many(op, *(node.value(i) for i in range(3)), *(node.optional(i) for i in (3, 4, 5)))
+
+
+@operator("CausalConvWithState", since=27)
+def causal_convolution(node: Node) -> Sequence[Value]:
+    """A depthwise convolution of what was and what is; its last steps are what was for the next time."""
+    x, weights, activation = node.value(0), node.value(1), node.text("activation", "none")
+    if activation not in {"none", "silu", "swish"}:
+        raise ParseError(f"its activation is {activation!r}; expected none, silu or swish")
+    channels, size = weights.known.shape[0], node.known(weights.known.shape[2], "kernel's size")
+    before = ((0, 0), (0, 0), (size - 1, 0))
+    whole = node.step(Concat(2), node.value(3), x) if node.has(3) else node.step(Pad(before), x)
+    image = reshaped(node, whole, [whole.known.shape[0], channels, 1, whole.known.shape[2]])
+    kernels = node.step(Transpose((1, 2, 3, 0)), reshaped(node, weights, [channels, 1, 1, size]))
+    convolved = node.step(DepthwiseConvolution2d(), image, kernels, node.optional(2))
+    if activation == "none":
+        result = final_reshape(node, convolved, x.known.shape)
+    else:
+        swish = Activation(ActivationFunction.SWISH, 1.0)
+        result = node.add(swish, reshaped(node, convolved, x.known.shape))
+    return [result, node.step(_last(size - 1), whole)]
+
+
+def _last(count: int) -> Op:
+    """The last elements along the third axis."""
+    if count == 0:
+        return Slice((0, 0, 0), (-1, -1, 0))
+    return StridedSlice((0, 0, -count), (0, 0, 0), (1, 1, 1), begin_mask=0b011, end_mask=0b111)

@@ -1,0 +1,45 @@
+"""The kernel of linear attention: step by step, as it is defined."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from interposer.kernels.real import real
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.linear_attention import LinearAttention
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(LinearAttention)
+def linear_attention(
+    op: LinearAttention, query: Array, key: Array, value: Array, past_state: Array | None,
+    decay: Array | None, beta: Array | None, *, info: KernelInfo,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The state has float32 or better all the way."""
+    batch, steps, _ = query.shape
+    groups = op.kv_num_heads
+    q = _split(real(query, info.at(0)), groups, op.q_num_heads // groups)
+    k, v = _split(real(key, info.at(1)), groups), _split(real(value, info.at(2)), groups)
+    left = None if decay is None else _split(np.exp(real(decay, info.at(4))), groups)
+    written = None if beta is None else real(beta, info.at(5))[..., np.newaxis]
+    state = np.zeros((batch, groups, k.shape[3], v.shape[3]), q.dtype)
+    state = state if past_state is None else state + real(past_state, info.at(3))
+    scale = 1 / math.sqrt(q.shape[4]) if op.scale is None else op.scale
+    output = np.empty((*q.shape[:4], v.shape[3]), q.dtype)
+    for t in range(steps):
+        state = state if left is None else state * left[:, t, :, :, np.newaxis]
+        known = np.einsum("bgd,bgde->bge", k[:, t], state)
+        new = v[:, t] if written is None else written[:, t] * (v[:, t] - known)
+        state = state + k[:, t, :, :, np.newaxis] * new[:, :, np.newaxis]
+        output[:, t] = scale * np.einsum("bgrd,bgde->bgre", q[:, t], state)
+    return output.reshape(batch, steps, op.q_num_heads * v.shape[3]), state
+
+
+def _split(x: Array, *heads: int) -> Array:
+    """The heads as axes of their own."""
+    return x.reshape(*x.shape[:2], *heads, x.shape[2] // math.prod(heads))

@@ -1,0 +1,113 @@
+"""Attention whose cost grows with the length alone: a state that keys and values are written to, and queries read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from interposer.ops.attention import by_heads
+from interposer.ops.extents import Infos, by_name, extent_faults, extents, shape_of
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, TensorInfo, TensorShape, differ
+
+__all__ = ["LinearAttention"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+_WORDS: Final = {"query": "BHTD", "key": "BGTD", "value": "BGTE", "past_state": "BGDE"}
+
+
+@op
+class LinearAttention(Op):
+    """Attention by way of a state S, a matrix for each head, step by step through a sequence.
+
+    With q, k, v for the rows of query, key and value at one step, and d, b for those of decay and beta::
+
+        S = exp(d) * S, where there is a decay: of every row of S, or of all of S
+        v = b * (v - k S), where there is a beta: only what the state does not give already is written
+        S = S + k^T v
+        output = scale * q S
+
+    Each of the G heads of the state serves H / G heads of the query, one after the other.
+
+    Shapes:
+        query: (B, T, H * D), with ``q_num_heads`` H
+        key: (B, T, G * D), with ``kv_num_heads`` G
+        value: (B, T, G * E)
+        past_state, present_state: (B, G, D, E); zeros where the past one is absent
+        decay: (B, T, G), or (B, T, G * D) with one for each row of the state
+        beta: (B, T, G), or (B, T, 1)
+        output: (B, T, H * E)
+
+    Example:
+        >>> op = LinearAttention(q_num_heads=1, kv_num_heads=1, scale=1.0)
+        >>> ones, values = [[[1.0], [1.0]]], [[[2.0], [3.0]]]
+        >>> output, state = compute(op, ones, ones, values)
+        >>> output.tolist(), state.tolist()
+        ([[[2.0], [5.0]]], [[[[5.0]]]])
+        >>> compute(op, ones, ones, values, beta=ones)[0].tolist()
+        [[[2.0], [3.0]]]
+
+    Source:
+        ONNX LinearAttention-27; its ``update_rule`` says which of decay and beta there are.
+    """
+
+    query = operand(rank=3, dtypes=_FLOATS)
+    key = operand(rank=3, dtypes=_FLOATS)
+    value = operand(rank=3, dtypes=_FLOATS)
+    past_state = operand(rank=4, dtypes=_FLOATS, optional=True)
+    decay = operand(rank=3, dtypes=_FLOATS, optional=True, doc="Logarithms of what is left of the state.")
+    beta = operand(rank=3, dtypes=_FLOATS, optional=True, doc="How much of what is new is written.")
+    output = result(rank=3, dtype_of="query")
+    present_state = result(rank=4, dtypes=_FLOATS)
+
+    q_num_heads: int = attribute(ge=1, doc="Heads of the query.")
+    kv_num_heads: int = attribute(ge=1, doc="Heads of key and value.")
+    scale: float | None = attribute(default=None, doc="The factor on the output; None means 1 / sqrt(D).")
+
+    def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
+        heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
+        return {
+            name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
+            for name, info in infos.items()
+        }
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        infos = by_name(self, operands)
+        faults = list(self._head_faults(infos))
+        yield from faults
+        if not faults:
+            split = self._by_heads(infos)
+            yield from extent_faults(split, _WORDS)
+            yield from self._gate_faults(infos, extents(split, _WORDS))
+
+    def _head_faults(self, infos: Infos) -> Iterator[str]:
+        if self.q_num_heads % self.kv_num_heads:
+            yield f"q_num_heads is {self.q_num_heads}; expected a multiple of kv_num_heads, {self.kv_num_heads}"
+        for name, heads in (("query", self.q_num_heads), ("key", self.kv_num_heads), ("value", self.kv_num_heads)):
+            info = infos[name]
+            if info is not None and info.shape[2] % heads:
+                yield f"{name} has shape {info.shape}, whose last extent cannot be divided among {heads} heads"
+
+    def _gate_faults(self, infos: Infos, found: dict[str, int]) -> Iterator[str]:
+        heads, steps = self.kv_num_heads, TensorShape((found["B"], found["T"]))
+        for name, widths in (("decay", (heads, heads * found["D"])), ("beta", (heads, 1))):
+            info = infos[name]
+            if info is None:
+                continue
+            known = all(differ(info.shape[2], width) for width in widths)
+            if known or not steps.accepts(TensorShape(info.shape[:2])):
+                wanted = " or ".join(str(TensorShape((*steps, width))) for width in dict.fromkeys(widths))
+                yield f"{name} has shape {info.shape}; expected {wanted}"
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
+        infos = by_name(self, operands)
+        found = extents(self._by_heads(infos), _WORDS)
+        query, past = operands[0], infos["past_state"]
+        output = TensorShape((found["B"], found["T"], self.q_num_heads * found["E"]))
+        state = shape_of("BGDE", found | {"G": self.kv_num_heads})
+        return TensorInfo(output, query.dtype), TensorInfo(state, past.dtype if past else query.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        steps, state = outputs[0].shape[0] * outputs[0].shape[1], outputs[1].shape
+        products = 2 * state[2] * state[3]
+        return steps * products * (self.q_num_heads + 3 * self.kv_num_heads)
