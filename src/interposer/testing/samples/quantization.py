@@ -161,6 +161,8 @@ def bitcasts() -> Iterator[Sample]:
             bits = source.bits == target.bits
             if bits and not {DataType.STRING, DataType.BOOL} & {source, target} and not target.is_float:
                 yield Sample(Bitcast(target), [plain(SHAPE, source)], name=f"{source}-to-{target}")
+    for dtype, q in ALL_QUANTIZED.items():
+        yield Sample(Bitcast(dtype), [given(SHAPE, dtype, q)], name=f"quantized-{dtype}")
     for target in (FLOAT32, DataType.UINT32):
         for shape in ((), (0, 2)):
             yield Sample(Bitcast(target), [given(shape)], name=f"to-{target}-shape-{len(shape)}")
