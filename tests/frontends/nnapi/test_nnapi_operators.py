@@ -511,6 +511,20 @@ def test_detections_give_scores_first_and_leave_the_background_out():
     assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
 
 
+@pytest.mark.parametrize(
+    ("classes", "outputs", "expected"),
+    [
+        (3, 1, "it has 1 outputs; expected 4"),
+        (0, 4, "input 0 has shape [1, 2, ?]; the number of classes must be known"),
+    ],
+)
+def test_detections_have_a_known_number_of_classes_and_four_outputs(classes, outputs, expected):
+    parameters = [*[scalar(1.0)] * 4, scalar(False), *[scalar(1)] * 3, *[scalar(0.5)] * 2, scalar(False)]
+    made = [tensor([]), tensor([]), tensor([], "TENSOR_INT32"), tensor([], "TENSOR_INT32")]
+    inputs = [tensor([1, 2, classes]), tensor([1, 2, 4]), tensor([2, 4]), *parameters]
+    assert refusal("DETECTION_POSTPROCESSING", inputs, made[:outputs]) == expected
+
+
 def test_rows_are_looked_up_by_their_keys():
     keys, values = ints(5, 7), tensor([2, 1], value=[50, 70])
     outputs = [tensor([3, 1]), quant8([3], 1.0, 0)]

@@ -16,7 +16,7 @@ from interposer.ops.detection import (
     GenerateProposals,
     NmsKernel,
 )
-from interposer.types import DataType
+from interposer.types import DataType, Dim
 
 __all__: list[str] = []
 
@@ -67,6 +67,8 @@ def detection_postprocessing(node: Node) -> list[Value]:
     regular = node.flag(7, "whether to suppress by classes")
     scales = {f"scale_{letter}": node.real(3 + number, "a scale") for number, letter in enumerate("yxhw")}
     scores, encodings, anchors = node.input(0, rank=3), node.input(1), node.input(2)
+    if isinstance(scores.known.shape[2], Dim):
+        node.fail(f"input 0 has shape {scores.known.shape}; the number of classes must be known")
     op = DetectionPostProcess(
         max_detections=positive(node, 8, "the most detections"),
         num_classes=scores.known.shape[2] - 1,

@@ -204,6 +204,9 @@ class Node:
         for fault in op.violations(*infos):
             self.fail(fault)
         results = self.results
+        least = 1 + max((number for number in told if number is not None), default=-1)
+        if len(results) < least:
+            self.fail(f"it has {len(results)} outputs; expected {least}")
         told = [*told, *[None] * (op.num_results() - len(told))]
         inferred = op.infer_infos(*infos)
         declared = [
