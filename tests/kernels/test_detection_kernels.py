@@ -370,6 +370,21 @@ def test_there_may_be_no_regions_but_none_of_images_that_are_not_there(kind):
         run(kind(2, 2), IMAGE, np.zeros((1, 4)), int32(-1))
 
 
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("end", [np.nan, np.inf])
+def test_a_region_without_an_end_cannot_be_sampled(end, ratio):
+    with pytest.raises(InvalidArgumentError, match=f"regions has one from 0 to {end} cells, which cannot be sampled"):
+        run(RoiAlign(1, 1, height_sampling_ratio=ratio, width_sampling_ratio=ratio), IMAGE, [[0, 0, end, 2]], int32(0))
+
+
+def test_a_region_of_any_size_can_be_sampled_at_some_points_only():
+    region = [[0, 0, 1e30, 1]]
+    [found] = run(RoiAlign(1, 1, height_sampling_ratio=1, width_sampling_ratio=1), IMAGE, region, int32(0))
+    assert found.tolist() == [[[[0]]]]
+    with pytest.raises(InvalidArgumentError, match=r"from 0 to 1e\+30 cells, which cannot be sampled"):
+        run(RoiAlign(1, 1), IMAGE, region, int32(0))
+
+
 def paraboloid(x, y, size=6):
     """A heatmap whose quadratic function is known: its maximum, 3, is at (x, y)."""
     j, i = np.meshgrid(np.arange(size), np.arange(size))

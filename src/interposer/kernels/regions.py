@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from interposer.errors import InvalidArgumentError
 from interposer.kernels.boxes import REALS, check_boxes, check_images, reals_only, stored
 from interposer.kernels.fixedpoint import round_half_away
 from interposer.kernels.layout import from_nhwc, to_nhwc
@@ -20,6 +21,8 @@ __all__: list[str] = []
 
 FARTHEST: Final = 1.5
 """How many cells a maximum may lie away from the largest cell."""
+MOST_SAMPLES: Final = 1 << 20
+"""How many samples along an axis a bin may have where their number follows from its size."""
 
 
 class _Samples(NamedTuple):
@@ -46,6 +49,8 @@ def _samples(start: float, end: float, bins: int, ratio: int, extent: int, *, ha
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
     step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
+    if not np.isfinite(step) or (not ratio and step > MOST_SAMPLES):
+        raise InvalidArgumentError(f"regions has one from {start:g} to {end:g} cells, which cannot be sampled")
     count = ratio or max(0, int(np.ceil(step)))
     within = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
     places = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + within
