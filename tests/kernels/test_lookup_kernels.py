@@ -201,3 +201,19 @@ def test_an_index_outside_is_named():
     with pytest.raises(InvalidArgumentError) as caught:
         run(ScatterNd(), BASE, np.int32([[3]]), np.float32([[0, 0]]))
     assert str(caught.value) == "index 3 is outside of an axis of extent 3"
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ([4, -3], "input is [4, -3]; an extent must not be negative"),
+        ([4, 5], "updates has shape [2, 3]; expected [2, 5]"),
+        ([4, 2], "updates has shape [2, 3]; expected [2, 2]"),
+    ],
+)
+def test_a_shape_that_is_only_known_while_running_must_fit_the_updates(shape, expected):
+    arrays = np.int32(shape), np.int32([[0], [1]]), np.ones((2, 3), np.float32)
+    op = ScatterNd(input_enabled=False)
+    with pytest.raises(InvalidArgumentError) as caught:
+        run(op, *arrays)
+    assert str(caught.value) == expected

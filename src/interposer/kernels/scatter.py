@@ -98,6 +98,8 @@ def _write(function: ScatterFunction, target: Array, places: Any, changes: Array
 
 
 def _zeros(shape: Array, changes: Array, info: KernelInfo) -> Array:
+    if (shape < 0).any():
+        raise InvalidArgumentError(f"input is {shape.tolist()}; an extent must not be negative")
     zero = encoded(0.0, info.output) if changes.dtype == info.output.dtype.numpy else np.zeros((), changes.dtype)
     return np.full(tuple(shape.tolist()), zero)
 
@@ -105,6 +107,9 @@ def _zeros(shape: Array, changes: Array, info: KernelInfo) -> Array:
 def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Array:
     depth = indices.shape[-1]
     lead, rest = base.shape[:depth], base.shape[depth:]
+    wanted = (*indices.shape[:-1], *rest)
+    if changes.shape != wanted:
+        raise InvalidArgumentError(f"updates has shape {list(changes.shape)}; expected {list(wanted)}")
     rows = _rows(indices.reshape(math.prod(indices.shape[:-1]), depth), lead)
     flat, many = base.reshape(math.prod(lead), *rest), changes.reshape(len(rows), *rest)
     _write(op.function, flat, rows, many)
