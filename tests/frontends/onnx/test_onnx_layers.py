@@ -210,3 +210,51 @@ def test_the_norm_of_a_channel():
         [found] = ours(single("GlobalLpPool", VOLUME, p=p), VOLUME)
         expected = (np.abs(VOLUME) ** p).sum(axis=(2, 3, 4), keepdims=True) ** (1 / p)
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (3, 3), (7, 2), (4, 0)])
+def test_the_middle_is_cut_out_or_put_into_the_middle(shape):
+    x = real(4, 6)
+    agree(single("CenterCropPad", x, np.array(shape)), x)
+
+
+def test_channels_of_blocks_may_be_counted_by_channels_of_the_image():
+    x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
+    [found] = ours(single("SpaceToDepth", x, blocksize=2, mode="CRD"), x)
+    assert found.ravel().tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_loss_leaves_out_a_class_that_is_to_be_ignored(reduction, weighted):
+    scores, labels = real(2, 3, 4), np.array([[0, 2, -5, 1], [-5, 1, 1, 0]])
+    operands = [labels, np.float32([1, 2, 3])] if weighted else [labels]
+    agree(single("NegativeLogLikelihoodLoss", scores, *operands, reduction=reduction, ignore_index=-5), scores)
+    given = single("SoftmaxCrossEntropyLoss", scores, *operands, outputs=2, reduction=reduction, ignore_index=-5)
+    agree(given, scores)
+
+
+def test_a_causal_convolution_goes_on_where_it_stopped():
+    x, weights, bias = real(1, 3, 6), real(3, 1, 4), real(3)
+
+    def convolved(part, past):
+        return ours(
+            single("CausalConvWithState", part, weights, bias, past, outputs=2, opset=27, activation="silu"), part
+        )
+
+    whole, last = convolved(x, None)
+    first, state = convolved(x[:, :, :2], None)
+    second, end = convolved(x[:, :, 2:], state)
+    np.testing.assert_allclose(np.concatenate([first, second], 2), whole, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(end, last)
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+def test_a_rule_of_linear_attention_needs_its_operands(rule):
+    operands = [real(1, 2, 4)] * 3
+    heads = {"q_num_heads": 1, "kv_num_heads": 1, "update_rule": rule, "opset": 27, "outputs": 2}
+    if rule == "linear":
+        assert len(ours(single("LinearAttention", *operands, **heads), operands[0])) == 2
+    else:
+        with pytest.raises(ParseError, match="which does not go with the operands decay and beta that it has"):
+            load(single("LinearAttention", *operands, **heads))

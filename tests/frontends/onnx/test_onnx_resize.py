@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from interposer.errors import UnsupportedOperatorError
+from interposer.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import agree, single
 
@@ -71,13 +71,8 @@ def test_what_our_operator_means_becomes_our_operator():
         ),
         (
             [None, np.float32([1, 1, 0.5, 1])],
-            {"antialias": 1, "mode": "linear"},
-            "it smooths when making smaller (antialias)",
-        ),
-        (
-            [None, np.float32([1, 1, 2, 2])],
-            {"coordinate_transformation_mode": "tf_crop_and_resize"},
-            "its coordinate_transformation_mode is 'tf_crop_and_resize'",
+            {"antialias": 1, "mode": "nearest"},
+            "it smooths (antialias) in mode nearest",
         ),
     ],
 )
@@ -85,3 +80,26 @@ def test_what_cannot_be_expressed_is_refused(operands, attributes, reason):
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(single("Resize", X, *operands, **attributes))
     assert caught.value.notes == {"Resize": f"opset 21; first as node 'node': {reason}"}
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("scales", [[0.6, 0.4], [0.5, 1.5], [1.0, 0.3]])
+def test_making_smaller_smooths_where_that_is_asked_for(mode, scales):
+    agree(single("Resize", X, None, np.float32([1, 1, *scales]), mode=mode, antialias=1), X, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("part", [[0.25, 0, 0.75, 1], [-0.5, 0.25, 0.5, 1.5], [0, 0, 1, 1], [1, 0.75, 0, 0.25]])
+def test_a_part_is_resized_and_what_lies_beyond_the_input_is_one_number(mode, part):
+    options = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
+    given = single("Resize", X, np.float32(part), None, np.array([3, 5]), axes=[2, 3], mode=mode, **options)
+    agree(given, X, atol=1e-4)
+
+
+def test_a_part_has_a_start_and_an_end_along_each_axis():
+    given = single(
+        "Resize", X, np.float32([0, 1]), None, np.array([3, 5]), axes=[2, 3],
+        coordinate_transformation_mode="tf_crop_and_resize",
+    )  # fmt: skip
+    with pytest.raises(ParseError, match="its roi has 2 numbers; expected 4, a start and an end for each axis"):
+        load(given)

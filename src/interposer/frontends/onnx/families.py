@@ -7,6 +7,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     convolution,
     elementwise,
     grid,
+    loss,
     matmul,
     matrices,
     normalization,

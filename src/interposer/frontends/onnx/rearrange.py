@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
@@ -187,7 +189,31 @@ def depth_to_space(node: Node) -> Value:
 
 @operator("SpaceToDepth")
 def space_to_depth(node: Node) -> Value:
-    """Blocks of the image into channels."""
-    if node.text("mode", "DCR") != "DCR":
-        node.unsupported(f"its mode is {node.text('mode')}")
-    return node.add(SpaceToDepth(node.integer("blocksize"), DataLayout.NCHW), node.value(0))
+    """Blocks of the image into channels, which since 28 may be counted by channels of the image first."""
+    mode, block = node.text("mode", "DCR"), node.integer("blocksize")
+    op = SpaceToDepth(block, DataLayout.NCHW)
+    if mode == "DCR":
+        return node.add(op, node.value(0))
+    if mode != "CRD":
+        raise ParseError(f"its mode is {mode!r}; expected DCR or CRD")
+    channels = node.known(node.info(0).shape[1], "input's number of channels")
+    order = np.arange(block**2 * channels).reshape(block**2, channels).T.ravel()
+    return node.add(Gather(1), node.step(op, node.value(0)), node.constant(order))
+
+
+@operator("CenterCropPad", since=18)
+def center_crop_pad(node: Node) -> Value:
+    """Along every axis what is in the middle is cut out, or zeros are put around it; the odd one at the end."""
+    shape, wanted = node.info(0).shape, node.array_integers(1, "shape")
+    axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
+    if len(axes) != len(wanted) or min(wanted, default=0) < 0:
+        raise ParseError(f"its shape is {list(wanted)}; expected an extent of 0 or more for each of {len(axes)} axes")
+    begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
+    for axis, extent in zip(axes, wanted, strict=True):
+        more = extent - node.known(shape[axis], f"input's extent along axis {axis}")
+        if more < 0:
+            begin[axis], size[axis] = -more // 2, extent
+        else:
+            pads[axis] = (more // 2, more - more // 2)
+    cut = node.step(Slice(tuple(begin), tuple(size)), node.value(0))
+    return node.add(Pad(tuple(pads)), cut)

@@ -15,6 +15,7 @@ from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import checked_axes
 from interposer.ir.graph import Value
 from interposer.kernels.resize import nearest_places
+from interposer.ops.elementwise import Where
 from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
@@ -27,7 +28,7 @@ Floats = NDArray[np.float64]
 _MOST_WEIGHTS: Final = 1 << 24
 _FLAGS: Final = ((False, False), (True, False), (False, True))
 _COORDINATES: Final = frozenset(
-    {"align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"}
+    {"align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "tf_crop_and_resize"}
 )
 
 
@@ -39,15 +40,27 @@ class _Style(NamedTuple):
     nearest_mode: str = "floor"
     cubic: float = -0.75
     exclude_outside: bool = False
+    antialias: bool = False
+
+    @property
+    def crops(self) -> bool:
+        """True where a part of the input is resized, which may reach beyond it."""
+        return self.coordinates == "tf_crop_and_resize"
 
 
 class _Axis(NamedTuple):
-    """An axis that changes: its extents before and after, and the factor between them."""
+    """An axis that changes: its extents before and after, the factor between them, and the part of it that counts."""
 
     number: int
     size: int
     target: int
     scale: float
+    part: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def changes(self) -> bool:
+        """True unless every pixel stays."""
+        return self.scale != 1 or self.size != self.target or self.part != (0.0, 1.0)
 
 
 # --- what the versions of the operator say ----------------------------------------------------------------------------
@@ -93,6 +106,7 @@ def resize(node: Node) -> Value:
         node.text("nearest_mode", "round_prefer_floor"),
         node.number("cubic_coeff_a", -0.75),
         node.flag("exclude_outside"),
+        node.flag("antialias"),
     )
     if style.coordinates not in _COORDINATES:
         node.unsupported(f"its coordinate_transformation_mode is {style.coordinates!r}")
@@ -100,8 +114,26 @@ def resize(node: Node) -> Value:
     numbers = checked_axes(node.integers("axes", range(rank)), rank)
     if node.has(2) and node.array(2, "scales").size:
         given = dict(zip(numbers, node.array(2, "scales").reshape(-1).tolist(), strict=False))
-        return _resized(node, [given.get(axis, 1.0) for axis in range(rank)], style)
-    return _applied(node, _axes_by_sizes(node, numbers), style)
+        axes = _axes_by_scales(node, [given.get(axis, 1.0) for axis in range(rank)])
+    else:
+        axes = _axes_by_sizes(node, numbers)
+    return _applied(node, _cropped(node, axes, numbers) if style.crops else axes, style)
+
+
+def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[_Axis]:
+    """The axes with the parts that an operand names: all starts, then all ends."""
+    parts = node.array(1, "roi").reshape(-1).tolist()
+    if len(parts) != 2 * len(numbers):
+        raise ParseError(
+            f"its roi has {len(parts)} numbers; expected {2 * len(numbers)}, a start and an end for each axis"
+        )
+    known, found = {axis.number: axis for axis in axes}, []
+    for number, start, end in zip(numbers, parts, parts[len(numbers) :], strict=False):
+        if number in known or (start, end) != (0, 1):
+            size = node.known(node.info(0).shape[number], f"input's extent along axis {number}")
+            axis = known.get(number, _Axis(number, size, size, 1.0))
+            found.append(axis._replace(part=(start, end)))
+    return found
 
 
 def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
@@ -123,6 +155,10 @@ def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
 
 
 def _resized(node: Node, scales: Sequence[float], style: _Style) -> Value:
+    return _applied(node, _axes_by_scales(node, scales), style)
+
+
+def _axes_by_scales(node: Node, scales: Sequence[float]) -> list[_Axis]:
     shape = node.info(0).shape
     if len(scales) != len(shape) or not all(0 < scale < 2**31 for scale in scales):
         raise ParseError(f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank")
@@ -131,14 +167,14 @@ def _resized(node: Node, scales: Sequence[float], style: _Style) -> Value:
         if scale != 1:
             size = node.known(shape[axis], f"input's extent along axis {axis}")
             axes.append(_Axis(axis, size, math.floor(size * scale), scale))
-    return _applied(node, axes, style)
+    return axes
 
 
 # --- what they become -------------------------------------------------------------------------------------------------
 
 
 def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
-    axes = [axis for axis in axes if axis.scale != 1 or axis.size != axis.target]
+    axes = [axis for axis in axes if axis.changes]
     if not axes:
         return node.value(0)
     for axis in axes:
@@ -146,22 +182,37 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
             node.unsupported(f"it makes {axis.target} out of {axis.size} along axis {axis.number}")
     if style.mode != "nearest" and not node.info(0).dtype.is_float:
         node.unsupported(f"it mixes elements of type {node.info(0).dtype}")
-    if node.flag("antialias") and any(axis.scale < 1 for axis in axes):
-        node.unsupported("it smooths when making smaller (antialias)")
+    if style.antialias and style.mode == "nearest":
+        node.unsupported("it smooths (antialias) in mode nearest")
     op = _same_operator(node, axes, style)
     if op is not None:
         return node.add(op, node.value(0))
+    outside = _outside(node, axes) if style.crops else None
     *first, last = axes
     value = node.value(0)
     for axis in first:
         value = _along(node, value, axis, style, last=False)
-    return _along(node, value, last, style, last=True)
+    value = _along(node, value, last, style, last=outside is None)
+    if outside is None:
+        return value
+    beyond = node.scalar_like(node.number("extrapolation_value", 0.0), value)
+    return node.add(Where(), node.constant(outside), beyond, value)
+
+
+def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
+    """Which pixels of the result lie beyond the input; None where there are none."""
+    outside = np.zeros((1,) * node.info(0).rank, bool)
+    for axis in axes:
+        places = _places(axis, "tf_crop_and_resize")
+        beyond = (places < 0) | (places > axis.size - 1)
+        outside = outside | np.expand_dims(beyond, [i for i in range(outside.ndim) if i != axis.number])
+    return outside if outside.any() else None
 
 
 def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize | None:
     """Our own operator, if with some of its flags every pixel comes from the same place."""
     shape = node.info(0).shape
-    if len(shape) != 4 or style.mode == "cubic" or any(axis.number < 2 for axis in axes):
+    if len(shape) != 4 or style.mode == "cubic" or style.crops or any(axis.number < 2 for axis in axes):
         return None
     targets = {axis.number: axis.target for axis in axes}
     height, width = (targets.get(i, shape[i]) for i in (2, 3))
@@ -178,7 +229,7 @@ def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize |
 def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
     if style.mode == "nearest":
         return np.array_equal(nearest_places(op, axis.size, axis.target), _nearest(axis, style))
-    if style.exclude_outside:
+    if style.exclude_outside or (style.antialias and axis.scale < 1):
         return False
     mode = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel_centers else "asymmetric"
     exact = axis._replace(scale=axis.target / axis.size)
@@ -215,6 +266,10 @@ def _places(axis: _Axis, coordinates: str) -> Floats:
         return x * ((axis.size - 1) / (length - 1)) if length != 1 else x * 0
     if coordinates == "asymmetric":
         return x / axis.scale
+    if coordinates == "tf_crop_and_resize":
+        start, end = axis.part
+        way = x / (axis.target - 1) if axis.target > 1 else x + 0.5
+        return (start + way * (end - start)) * (axis.size - 1)
     if coordinates == "pytorch_half_pixel" and axis.target == 1:
         return x - 0.5
     places = (x + 0.5) / axis.scale - 0.5
@@ -238,23 +293,23 @@ def _weights(axis: _Axis, style: _Style) -> Floats:
     """A row for each pixel of the result, with the weights of the input's pixels; beyond the edge lies the edge."""
     places = _places(axis, style.coordinates)
     left = np.ceil(places) - 1
-    parts = _linear(places - left) if style.mode == "linear" else _cubic(places - left, style.cubic)
-    neighbours = left[:, None].astype(np.int64) + np.arange(parts.shape[1]) - (parts.shape[1] // 2 - 1)
+    scale = min(1.0, axis.scale) if style.antialias else 1.0
+    first = math.floor(-(1 if style.mode == "linear" else 2) / scale) + 1
+    offsets = np.arange(first, 2 - first)
+    distances = np.abs(offsets - (places - left)[:, None]) * scale
+    parts = np.maximum(1 - distances, 0) if style.mode == "linear" else _cubic(distances, style.cubic)
+    neighbours = left[:, None].astype(np.int64) + offsets
     if style.exclude_outside:
         parts = np.where((neighbours < 0) | (neighbours >= axis.size), 0, parts)
+    if style.exclude_outside or scale < 1:
         parts = parts / parts.sum(axis=1, keepdims=True)
     weights = np.zeros((axis.target, axis.size))
     np.add.at(weights, (np.arange(axis.target)[:, None], np.clip(neighbours, 0, axis.size - 1)), parts)
     return weights
 
 
-def _linear(ratio: Floats) -> Floats:
-    return np.stack([1 - ratio, ratio], axis=1)
-
-
-def _cubic(ratio: Floats, a: float) -> Floats:
-    """Keys' cubic convolution of the distances to four neighbours."""
-    near, far = np.stack([ratio, 1 - ratio], axis=1), np.stack([ratio + 1, 2 - ratio], axis=1)
-    inner = ((a + 2) * near - (a + 3)) * near**2 + 1
-    outer = ((far - 5) * far + 8) * far * a - 4 * a
-    return np.stack([outer[:, 0], inner[:, 0], inner[:, 1], outer[:, 1]], axis=1)
+def _cubic(distance: Floats, a: float) -> Floats:
+    """Keys' cubic convolution."""
+    inner = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    outer = ((distance - 5) * distance + 8) * distance * a - 4 * a
+    return np.where(distance <= 1, inner, np.where(distance < 2, outer, 0))

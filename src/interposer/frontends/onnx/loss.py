@@ -1,0 +1,76 @@
+"""Losses, as a trained network may still give them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import LogSoftmax
+from interposer.ops.elementwise import (
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseUnary,
+    Multiplication,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.gather import Gather, GatherElements
+from interposer.ops.reduction import Mean, Reduce
+
+__all__: list[str] = []
+
+
+@operator("NegativeLogLikelihoodLoss", since=12)
+def negative_log_likelihood(node: Node) -> Value:
+    """Of the classes that are meant."""
+    return _loss(node, node.value(0))
+
+
+@operator("SoftmaxCrossEntropyLoss", since=12)
+def softmax_cross_entropy(node: Node) -> Sequence[Value]:
+    """Of the logarithms of what softmax makes of the scores, which may be asked for as well."""
+    logarithms = node.step(LogSoftmax(axis=1), node.value(0))
+    return [_loss(node, logarithms), logarithms]
+
+
+def _loss(node: Node, logarithms: Value) -> Value:
+    """The logarithms at the places of the classes, each with its class's weight; a class may be left out."""
+    reduction, target = node.text("reduction", "mean"), node.value(1)
+    if reduction not in {"none", "sum", "mean"} or logarithms.known.rank < 2:
+        raise ParseError(f"its reduction is {reduction!r} and its input has shape {logarithms.known.shape}")
+    ignored = None
+    if node.has_attribute("ignore_index"):
+        unwanted = node.scalar_like(node.integer("ignore_index"), target)
+        ignored = node.step(Comparison(ComparisonOperation.EQUAL), target, unwanted)
+        target = node.step(Where(), ignored, node.scalar_like(0, target), target)
+    losses = _losses(node, logarithms, target)
+    weights = _weights(node, logarithms, target, ignored)
+    losses = losses if weights is None else node.step(Multiplication(), losses, weights)
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return node.add(Reduce(), losses)
+    if weights is None:
+        return node.add(Mean(), losses)
+    return node.add(Division(), node.step(Reduce(), losses), node.step(Reduce(), weights))
+
+
+def _losses(node: Node, logarithms: Value, target: Value) -> Value:
+    shape = target.known.shape
+    places = reshaped(node, target, [*shape[:1], 1, *shape[1:]])
+    picked = reshaped(node, node.step(GatherElements(1), logarithms, places), shape)
+    return node.step(ElementwiseUnary(UnaryOperation.NEG), picked)
+
+
+def _weights(node: Node, logarithms: Value, target: Value, ignored: Value | None) -> Value | None:
+    """What each loss counts; None where all count the same."""
+    if not node.has(2) and ignored is None:
+        return None
+    one, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)
+    weights = node.step(Gather(), node.value(2), target) if node.has(2) else one
+    return weights if ignored is None else node.step(Where(), ignored, zero, weights)
