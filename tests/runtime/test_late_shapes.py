@@ -187,6 +187,11 @@ def test_a_kernel_that_returns_its_results_finds_their_shape() -> None:
     assert found.flags.writeable
 
 
+def test_nothing_is_filled_whose_extent_turns_out_negative() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"dims is \[-1, 2\]; an extent must not be negative"):
+        evaluate(Fill(), [dims(-1, 2)], [DIMS], [TensorInfo((None, None))])
+
+
 def test_a_kernel_that_fills_arrays_takes_no_results_of_unknown_shape() -> None:
     table = KernelTable()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.errors import InvalidArgumentError
 from interposer.kernels.encoding import encoded
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -40,4 +41,6 @@ def rank(op: Rank, x: Array) -> Array:
 @kernel(Fill)
 def fill(op: Fill, dims: Array, *, info: KernelInfo) -> Array:
     """The value is quantized as the output is."""
+    if (dims < 0).any():
+        raise InvalidArgumentError(f"dims is {dims.tolist()}; an extent must not be negative")
     return np.broadcast_to(encoded(op.value, info.output), tuple(dims.tolist()))
