@@ -53,6 +53,7 @@ from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjec
 from interposer.ops.fused import Fused, FusedKernelType
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
+from interposer.ops.linear_attention import LinearAttention
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
@@ -103,7 +104,9 @@ from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, R
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 from interposer.ops.resize import Resize, ResizeMethod
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
+from interposer.ops.selection import Compress, NonZero, Unique
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
+from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
 from interposer.types import DataLayout, DataType
 
 if TYPE_CHECKING:
@@ -986,6 +989,25 @@ class Builders(ABC):
         """Sample images at the places that a grid names."""
         op = GridSample(mode=mode, padding_mode=padding_mode, align_corners=align_corners)
         return self.add_layer(op, input, grid, name=name, outputs=outputs)
+
+    def add_linear_attention_layer(
+        self,
+        query: Value | Layer | None,
+        key: Value | Layer | None,
+        value: Value | Layer | None,
+        past_state: Value | Layer | None = None,
+        decay: Value | Layer | None = None,
+        beta: Value | Layer | None = None,
+        *,
+        q_num_heads: int,
+        kv_num_heads: int,
+        scale: float | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Attention by way of a state S, a matrix for each head, step by step through a sequence."""
+        op = LinearAttention(q_num_heads=q_num_heads, kv_num_heads=kv_num_heads, scale=scale)
+        return self.add_layer(op, query, key, value, past_state, decay, beta, name=name, outputs=outputs)
 
     def add_bidirectional_sequence_lstm_layer(
         self,
@@ -2431,6 +2453,43 @@ class Builders(ABC):
         op = TensorScatter(axis=axis, circular=circular)
         return self.add_layer(op, input, updates, start, name=name, outputs=outputs)
 
+    def add_compress_layer(
+        self,
+        input: Value | Layer | None,
+        condition: Value | Layer | None,
+        *,
+        axis: int | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Keep the slices along an axis, or without one the elements, for which a condition is true."""
+        op = Compress(axis=axis)
+        return self.add_layer(op, input, condition, name=name, outputs=outputs)
+
+    def add_non_zero_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The places of all elements that are not zero, in their order, the last axis first."""
+        return self.add_layer(NonZero(), input, name=name, outputs=outputs)
+
+    def add_unique_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: int | None = None,
+        sorted: bool = True,
+        index_dtype: DataType = DataType.INT64,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The different elements, or with an axis the different slices along it, and where they are."""
+        op = Unique(axis=axis, sorted=sorted, index_dtype=index_dtype)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
     def add_cum_prod_layer(
         self,
         input: Value | Layer | None,
@@ -2484,3 +2543,82 @@ class Builders(ABC):
         """Turn round the first elements along an axis, as many for each sample as its length says; the others stay."""
         op = ReverseSequence(time_axis=time_axis, batch_axis=batch_axis)
         return self.add_layer(op, input, lengths, name=name, outputs=outputs)
+
+    def add_col2_im_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        window_shape: tuple[int, ...],
+        strides: tuple[int, ...] = (),
+        dilations: tuple[int, ...] = (),
+        pad_list: tuple[tuple[int, int], ...] = (),
+        image_shape: tuple[int, ...] = (),
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Put the columns that a sliding window has cut out of an image back to their places; where they overlap."""
+        op = Col2Im(
+            window_shape=window_shape, strides=strides, dilations=dilations, pad_list=pad_list, image_shape=image_shape
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_lp_pooling_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        window_shape: tuple[int, ...],
+        strides: tuple[int, ...] = (),
+        dilations: tuple[int, ...] = (),
+        pad_list: tuple[tuple[int, int], ...] = (),
+        output_shape_rounding: OutputShapeRounding = OutputShapeRounding.FLOOR,
+        p: int = 2,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The norm of what lies under a window that slides over every channel: (sum of abs(x)**p)**(1 / p)."""
+        op = LpPooling(
+            window_shape=window_shape,
+            strides=strides,
+            dilations=dilations,
+            pad_list=pad_list,
+            output_shape_rounding=output_shape_rounding,
+            p=p,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_max_pooling_with_indices_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        window_shape: tuple[int, ...],
+        strides: tuple[int, ...] = (),
+        dilations: tuple[int, ...] = (),
+        pad_list: tuple[tuple[int, int], ...] = (),
+        output_shape_rounding: OutputShapeRounding = OutputShapeRounding.FLOOR,
+        column_major: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The largest cell under a window that slides over every channel, and the number of that cell."""
+        op = MaxPoolingWithIndices(
+            window_shape=window_shape,
+            strides=strides,
+            dilations=dilations,
+            pad_list=pad_list,
+            output_shape_rounding=output_shape_rounding,
+            column_major=column_major,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_max_unpooling_layer(
+        self,
+        input: Value | Layer | None,
+        indices: Value | Layer | None,
+        *,
+        extents: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Put elements to the places that `MaxPoolingWithIndices` found them at, and zeros everywhere else."""
+        op = MaxUnpooling(extents=extents)
+        return self.add_layer(op, input, indices, name=name, outputs=outputs)
