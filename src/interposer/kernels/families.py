@@ -34,5 +34,6 @@ from interposer.kernels import (  # noqa: F401
     scatter,
     selection,
     sequence,
+    signal,
     windowed,
 )

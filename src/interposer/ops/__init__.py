@@ -37,4 +37,5 @@ from interposer.ops.resize import *
 from interposer.ops.scatter import *
 from interposer.ops.selection import *
 from interposer.ops.sequence import *
+from interposer.ops.signal import *
 from interposer.ops.windowed import *

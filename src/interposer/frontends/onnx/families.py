@@ -21,4 +21,5 @@ from interposer.frontends.onnx import (  # noqa: F401
     scatter,
     selection,
     sequence,
+    signal,
 )

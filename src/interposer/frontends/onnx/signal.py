@@ -1,0 +1,68 @@
+"""Operators on signals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.tensors import data_type
+from interposer.ir.graph import Value
+from interposer.ops.signal import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+
+__all__: list[str] = []
+
+_WINDOWS: Final = {
+    "HannWindow": WindowFunction.HANN,
+    "HammingWindow": WindowFunction.HAMMING,
+    "BlackmanWindow": WindowFunction.BLACKMAN,
+}
+
+
+@operator("DFT", since=17)
+def dft_along_attribute(node: Node) -> Value:
+    """The axis was an attribute."""
+    return _dft(node, node.integer("axis", 1))
+
+
+@operator("DFT", since=20)
+def dft(node: Node) -> Value:
+    """The axis is an operand."""
+    return _dft(node, int(node.array_scalar(2, "axis")) if node.has(2) else -2)
+
+
+def _dft(node: Node, axis: int) -> Value:
+    length = int(node.array_scalar(1, "dft_length")) if node.has(1) else None
+    return node.add(Dft(axis, length, node.flag("inverse"), node.flag("onesided")), node.value(0))
+
+
+@operator("STFT", since=17)
+def stft(node: Node) -> Value:
+    """A frame is as long as the window, or as the signal, where nothing is said."""
+    window = node.optional(2)
+    if node.has(3):
+        length = int(node.array_scalar(3, "frame_length"))
+    else:
+        shape = node.info(0).shape[1:] if window is None else window.known.shape
+        length = node.known(shape[0], "frame's length")
+    op = Stft(int(node.array_scalar(1, "frame_step")), length, node.flag("onesided", True))
+    return node.add(op, node.value(0), window)
+
+
+def _window(function: WindowFunction) -> Converter:
+    def convert(node: Node) -> Value:
+        op = SignalWindow(function, node.flag("periodic", True), data_type(node.integer("output_datatype", 1)))
+        return node.add(op, node.value(0))
+
+    return convert
+
+
+for _name, _function in _WINDOWS.items():
+    operator(_name, since=17)(_window(_function))
+
+
+@operator("MelWeightMatrix", since=17)
+def mel_weight_matrix(node: Node) -> Value:
+    """All numbers are operands."""
+    op = MelWeightMatrix(data_type(node.integer("output_datatype", 1)))
+    return node.add(op, *(node.value(i) for i in range(5)))

@@ -1,0 +1,81 @@
+"""Kernels of the operators on signals, in float64 and rounded once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.reference import kernel
+from interposer.ops.signal import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+from interposer.types import Array
+
+__all__: list[str] = []
+
+_COEFFICIENTS: Final = {
+    WindowFunction.HANN: (0.5, -0.5, 0.0),
+    WindowFunction.HAMMING: (25 / 46, -21 / 46, 0.0),
+    WindowFunction.BLACKMAN: (0.42, -0.5, 0.08),
+}
+
+
+def _numbers(x: Array) -> Array:
+    """The numbers whose parts lie along the last axis."""
+    wide = x.astype(np.float64)
+    return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
+
+
+def _parts(x: Array) -> Array:
+    return np.stack([x.real, x.imag], -1)
+
+
+@kernel(Dft)
+def dft(op: Dft, x: Array) -> Array:
+    """Without the axis of the parts, the signal's axis counts from the front."""
+    axis, numbers = op.axis % x.ndim, _numbers(x)
+    length = op.signal_length(x.shape[axis])
+    if not op.inverse:
+        return _parts((np.fft.rfft if op.onesided else np.fft.fft)(numbers, length, axis))
+    if op.onesided:
+        signal: Array = np.fft.irfft(numbers, length, axis)
+        return signal[..., np.newaxis]
+    return _parts(np.fft.ifft(numbers, length, axis))
+
+
+@kernel(Stft)
+def stft(op: Stft, signal: Array, window: Array | None) -> Array:
+    """A view of the signal has all frames."""
+    frames = np.lib.stride_tricks.sliding_window_view(_numbers(signal), op.frame_length, axis=1)[:, :: op.frame_step]
+    weighted = frames if window is None else frames * window.astype(np.float64)
+    return _parts((np.fft.rfft if op.onesided else np.fft.fft)(weighted, axis=-1))
+
+
+@kernel(SignalWindow)
+def signal_window(op: SignalWindow, size: Array) -> Array:
+    """A single element of a symmetric window is its middle."""
+    count = int(size.item())
+    if count < 0:
+        raise InvalidArgumentError(f"size is {count}; expected 0 or more")
+    angle = 2 * np.pi * np.arange(count) / max(1, count if op.periodic else count - 1)
+    angle = angle + np.pi if count == 1 and not op.periodic else angle
+    mean, first, second = _COEFFICIENTS[op.function]
+    return np.asarray(mean + first * np.cos(angle) + second * np.cos(2 * angle))
+
+
+@kernel(MelWeightMatrix)
+def mel_weight_matrix(
+    op: MelWeightMatrix, bins: Array, length: Array, rate: Array, lower: Array, upper: Array
+) -> Array:
+    """A triangle rises from one frequency to the next and falls to the one behind that."""
+    count, size = int(bins.item()), int(length.item())
+    if count < 0 or size < 0 or rate.item() <= 0:
+        raise InvalidArgumentError(f"{count} bands, {size} elements and a rate of {rate.item()} cannot be meant")
+    low, high = (2595 * np.log10(1 + edge.astype(np.float64).item() / 700) for edge in (lower, upper))
+    mel = low + np.arange(count + 2) * (high - low) / (count + 2)
+    places = np.floor((size + 1) * 700 * (10 ** (mel / 2595) - 1) / float(rate.item()))
+    left, middle, right = places[:-2], places[1:-1], places[2:]
+    frequency = np.arange(size // 2 + 1)[:, np.newaxis]
+    rising = np.where(middle > left, (frequency - left) / np.maximum(middle - left, 1), frequency >= middle)
+    falling = (right - frequency) / np.maximum(right - middle, 1)
+    return np.asarray(np.where(frequency <= middle, rising, falling).clip(0, 1))

@@ -1,0 +1,209 @@
+"""Operators on signals: Fourier transforms, windows, and what leads from frequencies to the mel scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from interposer.ops.axes import axes_faults, normal_axis
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import INTEGERS, MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
+
+__all__ = ["Dft", "MelWeightMatrix", "SignalWindow", "Stft", "WindowFunction"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+
+
+class WindowFunction(Enum):
+    """The form of a window of N elements, with n from 0 and M = N for a periodic one, N - 1 for a symmetric one."""
+
+    HANN = "hann"
+    """0.5 - 0.5 * cos(2 * pi * n / M)"""
+    HAMMING = "hamming"
+    """25 / 46 - 21 / 46 * cos(2 * pi * n / M)"""
+    BLACKMAN = "blackman"
+    """0.42 - 0.5 * cos(2 * pi * n / M) + 0.08 * cos(4 * pi * n / M)"""
+
+
+def _complex_faults(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
+    """What is wrong with the last axis: one element for a real number, two for a complex one."""
+    parts = info.shape[-1]
+    if isinstance(parts, Dim) or parts not in ((1,) if real else (1, 2)):
+        yield f"{name} has shape {info.shape}; expected {'1' if real else '1 or 2'} as its last extent"
+
+
+@op
+class Dft(Op):
+    """The discrete Fourier transform along an axis: y_k = sum of exp(-2 pi i k n / N) * x_n, or its inverse.
+
+    The last axis has the parts of each number, real and imaginary. A signal that is too short is filled up with zeros,
+    one that is too long is cut off. With ``onesided``, only the first N // 2 + 1 frequencies of real signals are given,
+    and the inverse takes so many and gives real numbers. The inverse divides by N.
+
+    Shapes:
+        input: (..., L, ..., 1) for real numbers, (..., L, ..., 2) for complex ones
+        output: (..., N, ..., 2), where N = ``length``; onesided N // 2 + 1, and its inverse (..., N, ..., 1)
+
+    Example:
+        >>> compute(Dft(), [[[1.0], [0.0], [0.0], [0.0]]]).tolist()
+        [[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]]
+
+    Source:
+        ONNX DFT-20, whose second and third inputs are ``length`` and ``axis`` here.
+    """
+
+    input = operand(rank=(2, MAX_RANK), dtypes=_FLOATS)
+    output = result(dtype_of="input")
+
+    axis: int = attribute(default=-2, doc="The axis of the signal, which is not the last one.")
+    length: int | None = attribute(
+        default=None, ge=1, doc="How many elements of the signal count; None means all, as they are in time."
+    )
+    inverse: bool = attribute(default=False, doc="From frequencies to the signal.")
+    onesided: bool = attribute(default=False, doc="Leave out the frequencies that follow from the others.")
+
+    def signal_length(self, extent: int) -> int:
+        """The length of a signal in time where the axis has this extent."""
+        if self.length is not None:
+            return self.length
+        return 2 * (extent - 1) if self.onesided and self.inverse else extent
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults([self.axis], input.rank))
+        if not faults and normal_axis(self.axis, input.rank) == input.rank - 1:
+            faults.append(f"axis is {self.axis}, which is that of the parts of complex numbers")
+        yield from faults
+        if not faults:
+            yield from _complex_faults("input", input, real=self.onesided and not self.inverse)
+            if self.signal_length(input.shape[self.axis]) < 1:
+                yield f"input has shape {input.shape}, whose axis {self.axis} is too short for a signal"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        shape, length = list(input.shape), self.signal_length(input.shape[self.axis])
+        shape[self.axis] = length // 2 + 1 if self.onesided and not self.inverse else length
+        shape[-1] = 1 if self.onesided and self.inverse else 2
+        return input.with_shape(shape)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _transform_operations(outputs[0].num_elements, outputs[0].shape[self.axis])
+
+
+@op
+class Stft(Op):
+    """The Fourier transforms of the frames of a signal, each multiplied with a window.
+
+    Shapes:
+        signal: (B, L, 1) for real numbers, (B, L, 2) for complex ones
+        window: (``frame_length``,); ones where it is absent
+        output: (B, F, K, 2), with F = (L - frame_length) // frame_step + 1 frames and K = frame_length frequencies, or
+            onesided frame_length // 2 + 1
+
+    Example:
+        >>> op = Stft(frame_step=2, frame_length=2)
+        >>> compute(op, [[[1.0], [3.0], [5.0], [5.0]]]).tolist()
+        [[[[4.0, 0.0], [-2.0, 0.0]], [[10.0, 0.0], [0.0, 0.0]]]]
+
+    Source:
+        ONNX STFT-17.
+    """
+
+    signal = operand(rank=3, dtypes=_FLOATS)
+    window = operand(rank=1, dtypes=_FLOATS, optional=True)
+    output = result(rank=4, dtype_of="signal")
+
+    frame_step: int = attribute(ge=1, doc="How far a frame begins behind the one before.")
+    frame_length: int = attribute(ge=1, doc="How many elements a frame has.")
+    onesided: bool = attribute(default=True, doc="Leave out the frequencies that follow from the others.")
+
+    def check(self, signal: TensorInfo, window: TensorInfo | None) -> Iterator[str]:
+        yield from _complex_faults("signal", signal, real=self.onesided)
+        if signal.shape[1] < self.frame_length:
+            yield f"signal has {signal.shape[1]} elements, but a frame has {self.frame_length}"
+        if window is not None and differ(window.shape[0], self.frame_length):
+            yield f"window has {window.shape[0]} elements; expected {self.frame_length}, the length of a frame"
+
+    def infer(self, signal: TensorInfo, window: TensorInfo | None) -> TensorInfo:
+        frames = (signal.shape[1] - self.frame_length) // self.frame_step + 1
+        frequencies = self.frame_length // 2 + 1 if self.onesided else self.frame_length
+        return signal.with_shape((signal.shape[0], frames, frequencies, 2))
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _transform_operations(outputs[0].num_elements, self.frame_length)
+
+
+def _transform_operations(elements: int, length: int) -> int:
+    return 5 * int(elements) * max(1, math.ceil(math.log2(max(1, length))))
+
+
+@op
+class SignalWindow(Op):
+    """A window that a signal can be multiplied with.
+
+    Shapes:
+        size: one element, N
+        output: (N,)
+
+    Example:
+        >>> compute(SignalWindow(), 4).tolist()
+        [0.0, 0.5, 1.0, 0.5]
+
+    Source:
+        ONNX HannWindow-17, HammingWindow-17, BlackmanWindow-17.
+    """
+
+    size = operand(rank=(0, 1), dtypes=(DataType.INT32, DataType.INT64))
+    output = result(rank=1, dtypes=_FLOATS, dynamic=True)
+
+    function: WindowFunction = attribute(default=WindowFunction.HANN, doc="The form of the window.")
+    periodic: bool = attribute(default=True, doc="The element behind the last one would be the first one again.")
+    dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")
+
+    def check(self, size: TensorInfo) -> Iterator[str]:
+        if differ(size.num_elements, 1):
+            yield f"size has shape {size.shape}; expected one element"
+        elif size.constant is not None and size.constant.item() < 0:
+            yield f"size is {size.constant.item()}; expected 0 or more"
+
+    def infer(self, size: TensorInfo) -> TensorInfo:
+        return TensorInfo((UNKNOWN if size.constant is None else int(size.constant.item()),), self.dtype)
+
+
+@op
+class MelWeightMatrix(Op):
+    """A matrix that turns the magnitudes of frequencies into those of bands on the mel scale.
+
+    Every band is a triangle, from the middle of the band before to that of the band behind, with 1 at its own. The
+    middles lie at equal distances on the scale mel(f) = 2595 * log10(1 + f / 700), from the lower edge on, at
+    frequencies (dft_length + 1) * f / sample_rate rounded down.
+
+    Shapes:
+        num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz: one element each
+        output: (dft_length // 2 + 1, num_mel_bins)
+
+    Example:
+        >>> compute(MelWeightMatrix(), 1, 4, 350, 0.0, 700.0).tolist()
+        [[0.0], [0.5], [1.0]]
+
+    Source:
+        ONNX MelWeightMatrix-17.
+    """
+
+    num_mel_bins = operand(rank=(0, 1), dtypes=INTEGERS)
+    dft_length = operand(rank=(0, 1), dtypes=INTEGERS)
+    sample_rate = operand(rank=(0, 1), dtypes=INTEGERS)
+    lower_edge_hertz = operand(rank=(0, 1), dtypes=_FLOATS)
+    upper_edge_hertz = operand(rank=(0, 1), dtypes=_FLOATS)
+    output = result(rank=2, dtypes=_FLOATS, dynamic=True)
+
+    dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")
+
+    def check(self, *operands: TensorInfo) -> Iterator[str]:
+        for declared, info in zip(self.operands, operands, strict=True):
+            if differ(info.num_elements, 1):
+                yield f"{declared.name} has shape {info.shape}; expected one element"
+
+    def infer(self, *operands: TensorInfo) -> TensorInfo:
+        bins, length = (UNKNOWN if i.constant is None else max(0, int(i.constant.item())) for i in operands[:2])
+        return TensorInfo((length // 2 + 1, bins), self.dtype)
