@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import ClassVar
+from weakref import WeakSet
 
 from custom_backend.compiler import compiled
 from custom_backend.context import CustomBackendContext
@@ -33,9 +34,9 @@ class CustomBackend(Backend):
     capabilities: ClassVar = Capabilities(NonConstWeights=False, ConstantTensorsAsInputs=True)
 
     def __init__(self) -> None:
-        # A backend needs to remember nothing; this one does so that its tests can look at what it made.
-        self.contexts: list[CustomBackendContext] = []
-        self.memory_managers: list[CustomMemoryManager] = []
+        # A backend needs to remember nothing; this one does so that its tests can look at what it made and is in use.
+        self.contexts: WeakSet[CustomBackendContext] = WeakSet()
+        self.memory_managers: WeakSet[CustomMemoryManager] = WeakSet()
 
     def layer_support(self, options: Options) -> LayerSupport:
         """Says yes to additions."""
@@ -50,8 +51,9 @@ class CustomBackend(Backend):
 
     def create_memory_manager(self) -> MemoryManager:
         """A manager for the tensors of one network."""
-        self.memory_managers.append(CustomMemoryManager())
-        return self.memory_managers[-1]
+        made = CustomMemoryManager()
+        self.memory_managers.add(made)
+        return made
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """A factory for the workloads and the handles of one network, with the manager from above."""
@@ -59,5 +61,6 @@ class CustomBackend(Backend):
 
     def create_backend_context(self, options: Options) -> BackendContext:
         """What a runtime tells of the networks that it loads."""
-        self.contexts.append(CustomBackendContext(options))
-        return self.contexts[-1]
+        made = CustomBackendContext(options)
+        self.contexts.add(made)
+        return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from interposer.errors import UnsupportedLayerError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ops import Activation, ActivationFunction, BinaryOperation, Floor, UnaryOperation
@@ -49,7 +48,7 @@ def disagreements(bench: Bench, network: Network, feeds: Mapping[int, Array], **
     known = reference_values(network.graph, feeds)
     found = bench.run(network, feeds, **how)
     if any(map(jumps, network)):
-        yield from _layers_that_disagree(bench, network, known)
+        yield from _layers_that_disagree(bench, network, known, how)
         return
     tolerances = bench.tolerances.times(len(network))
     for layer in network.graph.outputs:
@@ -58,15 +57,14 @@ def disagreements(bench: Bench, network: Network, feeds: Mapping[int, Array], **
         yield from [f"output {binding(layer)}: {fault}"] if fault else []
 
 
-def _layers_that_disagree(bench: Bench, network: Network, known: Mapping[Value, Array]) -> Iterator[str]:
+def _layers_that_disagree(
+    bench: Bench, network: Network, known: Mapping[Value, Array], how: Mapping[str, Any]
+) -> Iterator[str]:
     for layer in network.graph.topological():
         if isinstance(layer.op, Constant | Input | Output):
             continue
         alone, feeds = layer_alone(layer, known)
-        try:
-            found = bench.run(alone, feeds)
-        except UnsupportedLayerError:
-            continue
+        found = bench.run(alone, feeds, **how)
         for value in layer.outputs:
             fault = bench.tolerances.difference(found[value.index], known[value], value.known)
             yield from [f"layer {layer}, output {value.index}: {fault}"] if fault else []

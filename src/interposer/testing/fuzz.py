@@ -77,12 +77,13 @@ def _tried(bench: Bench, choose: Callable[[Any, Network], How]) -> Iterator[str]
         if fault:
             raise _Disagreement(network, seed, how, fault)
 
+    drawn = networks(favoured={type(sample.op) for sample in bench.taken})
     settings = found.settings(
         max_examples=bench.settings.examples, deadline=None, database=None, derandomize=True, print_blob=False,
         report_multiple_bugs=False, suppress_health_check=list(found.HealthCheck),
     )  # fmt: skip
     try:
-        settings(found.given(networks(), strategies.integers(0, 1 << 16), strategies.data())(agree))()
+        settings(found.given(drawn, strategies.integers(0, 1 << 16), strategies.data())(agree))()
     except _Disagreement as one:
         yield _reported(bench, one)
 

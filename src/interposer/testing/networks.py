@@ -6,7 +6,7 @@ with optional operands, with any number of operands and with several results, co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -70,11 +70,14 @@ def hypothesis() -> Any:
     return found
 
 
-def networks(max_layers: int = 8) -> SearchStrategy[Network]:
-    """A strategy for valid networks of so many layers, and some that these need; what no layer takes is an output."""
+def networks(max_layers: int = 8, favoured: Collection[type[Op]] = ()) -> SearchStrategy[Network]:
+    """A strategy for valid networks of so many layers, and some that these need; what no layer takes is an output.
+
+    Operators that are `favoured` come more often than others.
+    """
     strategies = hypothesis().strategies
     composite: Callable[..., Callable[[], SearchStrategy[Network]]] = strategies.composite
-    return composite(lambda draw: _network(_Drawing(draw, strategies), max_layers))()
+    return composite(lambda draw: _network(_Drawing(draw, strategies), max_layers, frozenset(favoured)))()
 
 
 def feeds_for(graph: Graph, seed: int = 0) -> dict[int, Array]:
@@ -110,8 +113,8 @@ class _Drawing:
 class _Growth:
     """A network that grows; `values` are all that a layer may take."""
 
-    def __init__(self, draw: _Draw) -> None:
-        self.draw = draw
+    def __init__(self, draw: _Draw, favoured: Collection[type[Op]]) -> None:
+        self.draw, self.favoured = draw, favoured
         self.network = Network(draw.one_of(["", "net"]))
         self.values: list[Value] = []
 
@@ -127,6 +130,10 @@ class _Growth:
     def add(self, op: Op, *values: Value | None, outputs: TensorInfo | None = None) -> Value:
         """A layer's only result."""
         return self.network.add_layer(op, *values, outputs=outputs).output
+
+    def one_of(self, *ops: Op) -> Op:
+        """One of these operators, of those that are favoured where any is."""
+        return self.draw.one_of([op for op in ops if type(op) in self.favoured] or ops)
 
     def real(self, value: Value) -> Value:
         """The value as float32."""
@@ -154,14 +161,15 @@ class _Growth:
         return self.add(Reshape((1, value.known.shape[0] if value.known.rank else 1, -1, 1)), value)
 
 
-def _network(draw: _Draw, max_layers: int) -> Network:
-    growth = _Growth(draw)
+def _network(draw: _Draw, max_layers: int, favoured: frozenset[type[Op]]) -> Network:
+    growth = _Growth(draw, favoured)
+    growers = [*_GROWERS, *(grow for grow, ops in _GROWERS.items() if not favoured.isdisjoint(ops) for _ in _GROWERS)]
     for number in range(draw.integer(1, 3)):
         growth.input(number)
     for number in range(max_layers):
         if number and not draw.integer(0, 9):  # asked anew for every layer, so that any layer can be left out
             break
-        value, grow = draw.one_of(growth.values), draw.one_of(_GROWERS)
+        value, grow = draw.one_of(growth.values), draw.one_of(growers)
         if value.known.num_elements <= _ROOM:
             made = grow(growth, value)
             growth.values += [made] if isinstance(made, Value) else made
@@ -215,13 +223,13 @@ def _tiled(growth: _Growth, value: Value) -> Value:
 
 
 def _activated(growth: _Growth, value: Value) -> Value:
-    choices = [*(Activation(function, 6.0) for function in _FUNCTIONS), Softmax(), ElementwiseUnary(UnaryOperation.NEG)]
-    return growth.add(growth.draw.one_of(choices), growth.real(value))
+    functions = (Activation(function, 6.0) for function in _FUNCTIONS)
+    return growth.add(growth.one_of(*functions, Softmax(), ElementwiseUnary(UnaryOperation.NEG)), growth.real(value))
 
 
 def _combined(growth: _Growth, value: Value) -> Value:
     value = growth.real(value)
-    op = growth.draw.one_of([Addition(), Subtraction(), Multiplication(), Maximum()])
+    op = growth.one_of(Addition(), Subtraction(), Multiplication(), Maximum())
     if growth.draw.integer(0, 1):
         return growth.add(op, value, growth.alike(value))
     return growth.add(op, value, growth.constant(*value.known.shape[-1:]))
@@ -262,7 +270,7 @@ def _pooled(growth: _Growth, value: Value) -> Value:
 def _reduced(growth: _Growth, value: Value) -> Value:
     axis, keep = (growth.axis(value),), True
     maximum = Reduce(axis, keep, ReduceOperation.MAX)
-    return growth.add(growth.draw.one_of([Mean(axis, keep), maximum]), growth.real(value))
+    return growth.add(growth.one_of(Mean(axis, keep), maximum), growth.real(value))
 
 
 def _quantized(growth: _Growth, value: Value) -> Value:
@@ -271,20 +279,21 @@ def _quantized(growth: _Growth, value: Value) -> Value:
     return growth.add(Quantize(DataType.INT8), value, outputs=info)
 
 
-_GROWERS: Final[Sequence[Callable[[_Growth, Value], Value | list[Value]]]] = (
-    _reshaped,
-    _transposed,
-    _split,
-    _joined,
-    _activated,
-    _combined,
-    _connected,
-    _quantized,
-    _padded,
-    _sliced,
-    _tiled,
-    _multiplied,
-    _convolved,
-    _pooled,
-    _reduced,
-)
+_GROWERS: Final[Mapping[Callable[[_Growth, Value], Value | list[Value]], Collection[type[Op]]]] = {
+    _reshaped: {Reshape},
+    _transposed: {Transpose},
+    _split: {Splitter},
+    _joined: {Concat},
+    _activated: {Activation, Softmax, ElementwiseUnary},
+    _combined: {Addition, Subtraction, Multiplication, Maximum},
+    _connected: {FullyConnected},
+    _quantized: {Quantize},
+    _padded: {Pad},
+    _sliced: {Slice},
+    _tiled: {Tile},
+    _multiplied: {BatchMatMul},
+    _convolved: {Convolution2d},
+    _pooled: {Pooling2d},
+    _reduced: {Mean, Reduce},
+}
+"""What makes a layer behind a value, and the operators that it may add."""

@@ -1,0 +1,243 @@
+"""`check_backend`, its report, and the tests that pytest sees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+from xml.etree import ElementTree
+
+import pytest
+
+from interposer import Runtime
+from interposer.backend import Backend
+from interposer.errors import BackendUnavailableError, InvalidArgumentError, UnknownBackendError
+from interposer.ops import Activation, Addition, BatchMatMul, Multiplication
+from interposer.testing import (
+    Conformance,
+    Report,
+    Result,
+    Settings,
+    Status,
+    Tolerance,
+    Tolerances,
+    check_backend,
+    samples_of,
+)
+from interposer.testing.checks import SAMPLE_CHECKS
+from interposer.testing.conformance import all_samples
+from interposer.testing.contracts import BACKEND_CHECKS
+from interposer.types import DataType
+from tests.plugins.install import ROOT
+from tests.testing import wrong
+
+SAMPLES = [*samples_of(Addition), *samples_of(Multiplication)]
+SOME_SAMPLES = [sample for op in (Addition, Multiplication, Activation, BatchMatMul) for sample in samples_of(op)]
+QUICK = Settings(examples=10, loads=20)
+
+
+class Absent(Backend):
+    """A backend whose driver is missing."""
+
+    id: ClassVar = "Absent"
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return "its driver is missing"
+
+
+# --- which backend ----------------------------------------------------------------------------------------------------
+
+
+def test_a_backend_is_named_by_its_id_in_a_runtime_or_given_as_a_class() -> None:
+    with Runtime() as runtime:
+        runtime.registry.register("Right", wrong.Right)
+        for given in ("Right", wrong.Right, wrong.Right(), "tests.testing.wrong:Right"):
+            report = check_backend(given, runtime=runtime, only="results/Addition-float32")
+            assert (report.backend, report.ok, len(report.results)) == ("Right", True, 1)
+
+
+def test_a_backend_that_is_unknown_or_absent_is_an_error() -> None:
+    with Runtime() as runtime:
+        runtime.registry.register("Absent", Absent)
+        with pytest.raises(UnknownBackendError):
+            check_backend("Nobody", runtime=runtime, samples=SAMPLES[:1])
+        with pytest.raises(BackendUnavailableError, match="its driver is missing"):
+            check_backend("Absent", runtime=runtime, samples=SAMPLES[:1])
+
+
+def test_what_is_no_backend_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="which is no Backend"):
+        check_backend(dict, samples=SAMPLES[:1])
+
+
+def test_other_backends_of_the_runtime_are_run_beside_it(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.registry.register("WrongSums", wrong.WrongSums)
+        settings = Settings(folder=str(tmp_path))
+        report = check_backend(wrong.Right, runtime=runtime, only="random/others", samples=SAMPLES, settings=settings)
+    assert [one.status for one in report.results] == [Status.FAIL]
+    assert list(tmp_path.glob("Right-*.py"))
+
+
+# --- which cases ------------------------------------------------------------------------------------------------------
+
+
+def test_every_check_has_a_name_of_its_own_and_says_what_it_is_about() -> None:
+    checks = [*SAMPLE_CHECKS, *BACKEND_CHECKS]
+    assert len({check.name for check in checks}) == len(checks)
+    assert all(check.doc.endswith(".") for check in checks)
+
+
+def test_ids_of_cases_are_unique() -> None:
+    ids = [case.id for case in Conformance(wrong.Right).cases]
+    assert len(set(ids)) == len(ids) > 25_000
+
+
+def test_an_expected_failure_is_none_and_one_that_passes_is() -> None:
+    expected = {"results/Addition-float32": "it adds one", "order/Addition-float32": "nobody knows"}
+    report = check_backend(
+        wrong.WrongSums, expected_failures=expected, only="*/Addition-float32", samples=SAMPLES, settings=QUICK
+    )
+    found = {one.check: (one.status, one.text) for one in report.results}
+    assert found["results"] == (Status.XFAIL, "it adds one")
+    assert found["order"] == (Status.XPASS, "it was expected to fail (nobody knows), but it passes")
+    assert [one.id for one in report.failures] == ["order/Addition-float32"]
+
+
+def test_an_expected_failure_that_is_refused_is_no_failure() -> None:
+    report = check_backend(
+        wrong.Right, expected_failures={"results/Addition-int8": "later"}, only="results/Addition-int8", samples=SAMPLES
+    )
+    assert [one.status for one in report.results] == [Status.REFUSED]
+
+
+def test_an_expectation_that_matches_no_case_is_an_error() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        Conformance(wrong.Right, samples=SAMPLES, expected_failures={"result/Addition-float32": "why"})
+    assert str(caught.value) == (
+        "the expected failure 'result/Addition-float32' matches no case; did you mean 'results/Addition-float32'?"
+    )
+
+
+def test_tolerances_can_be_wider() -> None:
+    wide = Settings(tolerances=Tolerances({DataType.FLOAT32: Tolerance(10, 10)}))
+    assert check_backend(wrong.WrongSums, only="results/Addition-float32", samples=SAMPLES, settings=wide).ok
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+REPORT = Report(
+    "Mine",
+    "1.2",
+    [
+        Result("results/Softmax-a", "results", "activation", "Softmax", Status.PASS),
+        Result("results/Softmax-b", "results", "activation", "Softmax", Status.FAIL, "wrong\nby \x1bmuch"),
+        Result("support/Rank-a", "support", "reshape", "Rank", Status.REFUSED, "no kernel for Rank"),
+        Result("leaks/memory", "leaks", "the whole backend", "", Status.SKIP, "no /proc"),
+    ],
+)
+
+
+def test_a_report_is_a_table_of_counts_and_the_failures() -> None:
+    assert str(REPORT).splitlines() == [
+        "backend Mine 1.2",
+        "",
+        "family             operators  samples  cases  pass  fail  skip  refused",
+        "activation                 1        2      2     1     1",
+        "reshape                    1        1      1                          1",
+        "the whole backend                          1                 1",
+        "all                        2        3      4     1     1     1        1",
+        "",
+        "fail: results/Softmax-b",
+        "  wrong",
+        "  by \x1bmuch",
+        "",
+        "Mine does not conform: 1 of 4 cases failed",
+    ]
+    assert list(REPORT.refusals()) == [("Rank", "no kernel for Rank", 1)]
+
+
+def test_a_report_is_plain_data() -> None:
+    plain = REPORT.to_dict()
+    assert (plain["backend"], plain["version"], plain["ok"]) == ("Mine", "1.2", False)
+    assert plain["counts"] == {"pass": 1, "fail": 1, "skip": 1, "refused": 1, "xfail": 0, "xpass": 0}
+    assert len(plain["results"]) == 4
+
+
+def test_a_report_is_xml_as_junit_writes_it() -> None:
+    suite = ElementTree.fromstring(REPORT.to_junit().encode())
+    assert suite.attrib == {
+        "name": "conformance of Mine", "tests": "4", "failures": "1", "skipped": "2", "errors": "0",
+    }  # fmt: skip
+    passed, failed, refused, skipped = suite
+    assert passed.attrib == {"classname": "Mine.activation", "name": "results/Softmax-a"}
+    assert failed.find("failure").attrib == {"message": "wrong"}
+    assert failed.find("failure").text == "wrong\nby much"
+    assert refused.find("skipped").attrib == {"message": "refused: no kernel for Rank"}
+    assert skipped.find("skipped").attrib == {"message": "skip: no /proc"}
+
+
+# --- under pytest -----------------------------------------------------------------------------------------------------
+
+TESTS = """
+from interposer.testing import conformance_tests
+from interposer.ops import Addition
+from interposer.testing import samples_of
+from tests.testing import wrong
+
+SOME = [one for one in samples_of(Addition) if one.name in ("float32", "int8")]
+expected = {"results/Addition-float32": "it adds one"}
+test_right = conformance_tests(wrong.Right, samples=SOME, only="*/Addition-*")
+test_wrong = conformance_tests(wrong.WrongSums, samples=SOME, only="*/Addition-*")
+test_known = conformance_tests(wrong.WrongSums, samples=SOME, only="*/Addition-*", expected_failures=expected)
+"""
+
+
+def test_pytest_shows_every_sample_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_them.py").write_text(TESTS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "test_right[Addition-float32] PASSED" in done.stdout
+    assert "test_right[Addition-int8] PASSED" in done.stdout
+    assert "test_wrong[Addition-float32] FAILED" in done.stdout
+    assert "test_known[Addition-float32] XFAIL" in done.stdout
+    assert "fail: results/Addition-float32: output 0: 24 of 24 elements are wrong" in done.stdout
+    assert done.stdout.splitlines()[-1].strip("= ").startswith("1 failed, 4 passed, 1 xfailed")
+
+
+# --- the backends that are shipped ------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("family", sorted({sample.op.family for sample in all_samples()}))
+def test_the_reference_passes_every_check_of_the_samples_of(family: str) -> None:
+    assert check_backend("CpuRef", families=[family]).failures == []
+
+
+@pytest.mark.needs_cpuref
+def test_the_reference_keeps_every_contract_of_a_backend() -> None:
+    """These are the checks that are not made of samples."""
+    conformance = Conformance("CpuRef", settings=QUICK)
+    conformance.cases = [case for case in conformance.cases if isinstance(case.subject, str)]
+    report = conformance.report()
+    assert report.failures == []
+    assert report.counts["pass"] > 300
+
+
+def test_the_example_of_a_backend_in_few_lines_conforms() -> None:
+    report = check_backend("examples.compute_backend:TinyBackend", samples=SOME_SAMPLES, settings=QUICK)
+    assert report.failures == []
+    assert report.counts["pass"] > 400
+
+
+def test_the_example_with_every_class_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples" / "custom_backend")
+    report = check_backend("custom_backend:CustomBackend", samples=SOME_SAMPLES, settings=QUICK)
+    assert report.failures == []
+    assert report.counts["pass"] > 350
+    assert report.counts["refused"] > 500
