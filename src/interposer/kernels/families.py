@@ -34,6 +34,6 @@ from interposer.kernels import (  # noqa: F401
     scatter,
     selection,
     sequence,
-    signal,
+    spectral,
     windowed,
 )

@@ -1,8 +1,4 @@
-"""The operators: one module per family, one class per operator.
-
-The examples in their docstrings begin with ``import numpy as np``, ``from interposer import *`` and
-``from interposer.ops import *``.
-"""
+"""The operators: one module per family, one class per operator."""
 
 from interposer.ops.activation import *
 from interposer.ops.attention import *
@@ -37,5 +33,5 @@ from interposer.ops.resize import *
 from interposer.ops.scatter import *
 from interposer.ops.selection import *
 from interposer.ops.sequence import *
-from interposer.ops.signal import *
+from interposer.ops.spectral import *
 from interposer.ops.windowed import *

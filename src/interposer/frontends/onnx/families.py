@@ -21,5 +21,5 @@ from interposer.frontends.onnx import (  # noqa: F401
     scatter,
     selection,
     sequence,
-    signal,
+    spectral,
 )

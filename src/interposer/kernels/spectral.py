@@ -8,7 +8,7 @@ import numpy as np
 
 from interposer.errors import InvalidArgumentError
 from interposer.kernels.reference import kernel
-from interposer.ops.signal import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 from interposer.types import Array
 
 __all__: list[str] = []

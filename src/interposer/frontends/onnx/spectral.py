@@ -8,7 +8,7 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import Converter, operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
-from interposer.ops.signal import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 
 __all__: list[str] = []
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from interposer.ops.signal import Dft, MelWeightMatrix, SignalWindow, Stft
+from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft
 from interposer.types import UNKNOWN, DataType, Dim, TensorInfo
 
 

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as arrays
 
 from interposer.errors import InvalidArgumentError
 from interposer.kernels import evaluate
-from interposer.ops.signal import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 from interposer.types import DataType, TensorInfo
 from tests.computing import compute
 
