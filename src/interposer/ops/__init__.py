@@ -1,4 +1,8 @@
-"""The operators: one module per family, one class per operator."""
+"""The operators: one module per family, one class per operator.
+
+The examples in their docstrings begin with ``import numpy as np``, ``from interposer import *`` and
+``from interposer.ops import *``.
+"""
 
 from interposer.ops.activation import *
 from interposer.ops.attention import *
