@@ -106,6 +106,7 @@ from interposer.ops.resize import Resize, ResizeMethod
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 from interposer.ops.selection import Compress, NonZero, Unique
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
+from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
 from interposer.types import DataLayout, DataType
 
@@ -2543,6 +2544,68 @@ class Builders(ABC):
         """Turn round the first elements along an axis, as many for each sample as its length says; the others stay."""
         op = ReverseSequence(time_axis=time_axis, batch_axis=batch_axis)
         return self.add_layer(op, input, lengths, name=name, outputs=outputs)
+
+    def add_dft_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        axis: int = -2,
+        length: int | None = None,
+        inverse: bool = False,
+        onesided: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The discrete Fourier transform along an axis: y_k = sum of exp(-2 pi i k n / N) * x_n, or its inverse."""
+        op = Dft(axis=axis, length=length, inverse=inverse, onesided=onesided)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_mel_weight_matrix_layer(
+        self,
+        num_mel_bins: Value | Layer | None,
+        dft_length: Value | Layer | None,
+        sample_rate: Value | Layer | None,
+        lower_edge_hertz: Value | Layer | None,
+        upper_edge_hertz: Value | Layer | None,
+        *,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A matrix that turns the magnitudes of frequencies into those of bands on the mel scale."""
+        op = MelWeightMatrix(dtype=dtype)
+        return self.add_layer(
+            op, num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz, name=name, outputs=outputs
+        )
+
+    def add_signal_window_layer(
+        self,
+        size: Value | Layer | None,
+        *,
+        function: WindowFunction = WindowFunction.HANN,
+        periodic: bool = True,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A window that a signal can be multiplied with."""
+        op = SignalWindow(function=function, periodic=periodic, dtype=dtype)
+        return self.add_layer(op, size, name=name, outputs=outputs)
+
+    def add_stft_layer(
+        self,
+        signal: Value | Layer | None,
+        window: Value | Layer | None = None,
+        *,
+        frame_step: int,
+        frame_length: int,
+        onesided: bool = True,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The Fourier transforms of the frames of a signal, each multiplied with a window."""
+        op = Stft(frame_step=frame_step, frame_length=frame_length, onesided=onesided)
+        return self.add_layer(op, signal, window, name=name, outputs=outputs)
 
     def add_col2_im_layer(
         self,
