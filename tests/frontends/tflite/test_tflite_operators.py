@@ -314,6 +314,30 @@ EXAMPLES = [
         ("LocalResponseNormalizationOptions", {"radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}),
         "Normalization(norm_size=5, alpha=0.5, beta=0.75, k=1.0, axis=-1)",
     ),
+    example(
+        "CUMSUM", [X, ints(1)], [X], ("CumsumOptions", {"exclusive": True}), "CumSum(axis=1, exclusive=True)",
+    ),
+    example(
+        "REVERSE_SEQUENCE", [X, ints([1, 2])], [X], ("ReverseSequenceOptions", {"seq_dim": 1, "batch_dim": 0}),
+        "ReverseSequence(time_axis=1, batch_axis=0)",
+    ),
+    example("MATRIX_DIAG", [T((2, 3))], [T((2, 3, 3))], None, "MatrixDiag()"),
+    example("MATRIX_SET_DIAG", [T((2, 3, 4)), T((2, 3))], [T((2, 3, 4))], None, "MatrixSetDiag()"),
+    example(
+        "SCATTER_ND", [ints([[1], [3]]), T((2, 5)), ints([4, 5])], [T((4, 5))], None,
+        "ScatterNd(function=<ScatterFunction.ADD: 'add'>, input_enabled=False)",
+    ),
+    example("DYNAMIC_UPDATE_SLICE", [T((4, 5)), T((2, 2)), ints([1, 9])], [T((4, 5))], None, "DynamicUpdateSlice()"),
+    example(
+        "WHERE", [T((2, 3), "bool")], [T((6, 2), "int64", signature=(-1, 2))], None, "NonZero()",
+        "Transpose(permutation=(1, 0))",
+    ),
+    example(
+        "UNIQUE", [T((5,))], [T((1,), signature=(-1,)), T((5,), "int32")], ("UniqueOptions", {"idx_out_type": 2}),
+        "Unique(sorted=False, index_dtype=DataType.INT32)",
+    ),
+    example("TOPK_V2", [T((2, 5)), ints(3)], [T((2, 3)), T((2, 3), "int32")], None, "TopK(k=3)"),
+    example("BITCAST", [T((2, 3))], [T((2, 3), "int32")], None, "Bitcast(dtype=DataType.INT32)"),
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     elementwise,
     gather,
     matmul,
+    matrices,
     normalization,
     pooling,
     quantization,
@@ -14,4 +15,7 @@ from interposer.frontends.tflite import (  # noqa: F401
     reduction,
     reshape,
     resize,
+    scatter,
+    selection,
+    sequence,
 )

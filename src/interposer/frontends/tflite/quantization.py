@@ -5,7 +5,7 @@ from __future__ import annotations
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.registry import operator
 from interposer.ir.graph import Value
-from interposer.ops.quantization import Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
+from interposer.ops.quantization import Bitcast, Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
 from interposer.types import DataType
 
 __all__: list[str] = []
@@ -38,3 +38,9 @@ def fake_quantization(node: Node) -> list[Value]:
 def cast(node: Node) -> list[Value]:
     """The type is that of the output."""
     return node.result(Cast(node.output_info.dtype), node.input(0))
+
+
+@operator("BITCAST")
+def bitcast(node: Node) -> list[Value]:
+    """The type is that of the output, which must be as wide."""
+    return node.result(Bitcast(node.output_info.dtype), node.input(0))

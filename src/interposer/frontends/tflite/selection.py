@@ -1,0 +1,35 @@
+"""Operators that choose elements, some of them as many as the data has."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.choice import TopK
+from interposer.ops.rearrange import Transpose
+from interposer.ops.selection import NonZero, Unique
+
+__all__: list[str] = []
+
+
+@operator("WHERE")
+def where(node: Node) -> list[Value]:
+    """A row for every element that is not zero."""
+    return node.result(Transpose((1, 0)), node.add(NonZero(), node.input(0)))
+
+
+@operator("UNIQUE")
+def unique(node: Node) -> list[Value]:
+    """In the order in which they come first."""
+    if len(node.output_infos) != 2:
+        node.fail(f"it has {len(node.output_infos)} outputs; expected 2")
+    op = Unique(sorted=False, index_dtype=node.output_infos[1].dtype)
+    values, _, inverse, _ = node.pieces(op, node.input(0))
+    return [values, inverse]
+
+
+@operator("TOPK_V2")
+def top_k(node: Node) -> list[Value]:
+    """How many is an input."""
+    dtype = node.output_infos[-1].dtype
+    return node.result(TopK(node.number(1, "how many"), index_dtype=dtype), node.input(0))

@@ -1,0 +1,24 @@
+"""Operators on sequences."""
+
+from __future__ import annotations
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.sequence import CumSum, ReverseSequence
+
+__all__: list[str] = []
+
+
+@operator("CUMSUM", options="CumsumOptions")
+def running_sum(node: Node) -> list[Value]:
+    """The axis is an input."""
+    op = CumSum(node.number(1, "the axis"), node.options["exclusive"], node.options["reverse"])
+    return node.result(op, node.input(0))
+
+
+@operator("REVERSE_SEQUENCE", options="ReverseSequenceOptions")
+def reverse_sequence(node: Node) -> list[Value]:
+    """Both axes are options."""
+    op = ReverseSequence(node.options["seq_dim"], node.options["batch_dim"])
+    return node.result(op, node.input(0), node.input(1))
