@@ -125,3 +125,12 @@ def test_quantized_columns_are_added_as_real_numbers():
     op = Col2Im((2,), image_shape=(3,))
     found = compute(op, np.uint8([[[3, 4], [5, 6]]]), quantized=[Quantization(0.5, 3)], result=Quantization(0.25, 1))
     assert found.tolist() == [[[1, 1 + 2 * (1 + 2), 1 + 2 * 3]]]
+
+
+def test_a_window_that_sees_little_of_the_tensor_costs_as_little():
+    far = 2**30
+    op = MaxPoolingWithIndices((far,), strides=(far,), pad_list=((far - 1, 0),))
+    values, places = with_places(op, F32([[[3, 4]]]))
+    assert (values.tolist(), places.tolist()) == ([[[3]]], [[[0]]])
+    nothing = compute(Col2Im((far,), image_shape=(far,)), np.empty((1, 0, 1), F32))
+    assert nothing.size == 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import TypeAlias
 
 import numpy as np
 
 from interposer.errors import InvalidArgumentError
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.encoding import encoded
+from interposer.kernels.places import visible
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.sliding import seen, slide
@@ -21,15 +23,19 @@ from interposer.types import Array
 
 __all__: list[str] = []
 
+Index: TypeAlias = tuple[slice, ...]
+
 
 def _cells(
     windows: Sequence[Window], extents: Sequence[int], counts: Sequence[int]
-) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each cell of the window: the places at which it lies within the tensor, and where in the tensor that is."""
+) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
+    """The cells of the window that see anything: the places at which they do, and where in the tensor that is."""
     ahead = (slice(None),) * 2
-    for cell in product(*(range(window.size) for window in windows)):
-        pairs = [seen(*one) for one in zip(windows, cell, extents, counts, strict=True)]
-        yield (*ahead, *(places for places, _ in pairs)), (*ahead, *(positions for _, positions in pairs))
+    axes = list(zip(windows, extents, counts, strict=True))
+    parts = [visible(*axis)[1] for axis in axes]
+    for cell in product(*(range(part.start, part.stop) for part in parts)):
+        pairs = [seen(window, at, extent, count) for (window, extent, count), at in zip(axes, cell, strict=True)]
+        yield cell, (*ahead, *(places for places, _ in pairs)), (*ahead, *(positions for _, positions in pairs))
 
 
 def _same_quantization(op: MaxPoolingWithIndices, info: KernelInfo) -> str | None:
@@ -45,7 +51,7 @@ def max_pooling_with_indices(
     values, numbers = out
     values[...], numbers[...] = encoded(0.0, info.output), -1
     own = _numbers(x.shape, op.column_major)
-    for places, positions in _cells(op.windows(), x.shape[2:], values.shape[2:]):
+    for _, places, positions in _cells(op.windows(), x.shape[2:], values.shape[2:]):
         best, number, cell = values[places], numbers[places], x[positions]
         better = (number < 0) | (cell > best)
         best[better], number[better] = cell[better], own[positions][better]
@@ -87,8 +93,9 @@ def max_unpooling(op: MaxUnpooling, x: Array, indices: Array, *, info: KernelInf
 def col2im(op: Col2Im, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Every row holds what one cell of the window has seen at all places."""
     values, counts = real(x, info.input), op.places()
-    rows = values.reshape(*out.shape[:2], math.prod(op.window_shape), *counts)
     image = np.zeros(out.shape, values.dtype)
-    for number, (places, positions) in enumerate(_cells(op.windows(), out.shape[2:], counts)):
-        image[positions] += rows[:, :, number][places]
+    if values.size:
+        rows = values.reshape(*out.shape[:2], math.prod(op.window_shape), *counts)
+        for cell, places, positions in _cells(op.windows(), out.shape[2:], counts):
+            image[positions] += rows[:, :, np.ravel_multi_index(cell, op.window_shape)][places]
     store(image, info.output, out)
