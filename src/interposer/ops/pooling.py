@@ -101,15 +101,15 @@ class Pooling2d(Op):
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
         """How the window moves over an image of this size."""
         return (
-            _window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
-            _window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
+            pool_window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
+            pool_window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
         )
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         h, w, _ = self.data_layout.axes()
         shape = list(input.shape)
         for axis, window in zip((h, w), self.windows(shape[h], shape[w]), strict=True):
-            shape[axis] = self._places(window, shape[axis])
+            shape[axis] = places_of_pool(window, shape[axis], self.output_shape_rounding, self.stride_x > 0)
         return input.with_shape(shape)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
@@ -118,17 +118,19 @@ class Pooling2d(Op):
         rows, columns = self.windows(shape[h], shape[w])
         return int(outputs[0].num_elements) * rows.size * columns.size
 
-    def _places(self, window: Window, extent: int) -> int:
-        if self.stride_x == 0:
-            return 1
-        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
-            return window.places(extent)
-        room = extent + window.pad_before + window.pad_after - window.reach
-        places = -(-room // window.stride) + 1
-        return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
+
+def places_of_pool(window: Window, extent: int, rounding: OutputShapeRounding, moves: bool) -> int:
+    """How many places a window has on an axis; one where it never moves."""
+    if not moves:
+        return 1
+    if rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
+        return window.places(extent)
+    room = extent + window.pad_before + window.pad_after - window.reach
+    places = -(-room // window.stride) + 1
+    return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
 
 
-def _window(size: int, extent: int, stride: int, dilation: int, before: int, after: int) -> Window:
+def pool_window(size: int, extent: int, stride: int, dilation: int, before: int, after: int) -> Window:
     """The window along one axis; without size it spans the whole extent, without stride it never moves."""
     if size == 0:
         return Window(extent, 1, 1, 0, 0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm
+from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm, places_of_pool, pool_window
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, window_faults
-from interposer.ops.window import Window
 from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, Dim, TensorInfo
+from interposer.types import DataLayout, TensorInfo
 
 __all__ = ["Pooling3d"]
 
@@ -69,9 +68,9 @@ class Pooling3d(Op):
     def windows(self, depth: int, height: int, width: int) -> Windows:
         """How the window moves through a volume of these extents."""
         return (
-            _window(self.pool_depth, depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
-            _window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
-            _window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
+            pool_window(self.pool_depth, depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
+            pool_window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
+            pool_window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
         )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -91,7 +90,7 @@ class Pooling3d(Op):
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape, extents = list(input.shape), self._extents(input)
         for axis, window in zip(spatial_axes(self.data_layout), self.windows(*extents), strict=True):
-            shape[axis] = self._places(window, shape[axis])
+            shape[axis] = places_of_pool(window, shape[axis], self.output_shape_rounding, self.stride_x > 0)
         return input.with_shape(shape)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
@@ -99,19 +98,3 @@ class Pooling3d(Op):
         assert first is not None
         depth, height, width = self.windows(*self._extents(first))
         return int(outputs[0].num_elements) * depth.size * height.size * width.size
-
-    def _places(self, window: Window, extent: int) -> int:
-        if self.stride_x == 0:
-            return 1
-        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
-            return window.places(extent)
-        room = extent + window.pad_before + window.pad_after - window.reach
-        places = -(-room // window.stride) + 1
-        return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
-
-
-def _window(size: int, extent: int, stride: int, dilation: int, before: int, after: int) -> Window:
-    """The window along one axis; without size it spans the whole extent, without stride it never moves."""
-    if size == 0:
-        return Window(extent, 1, 1, 0, 0)
-    return Window(size, stride or 1, dilation, before, after)
