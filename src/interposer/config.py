@@ -1,16 +1,232 @@
-"""Settings from the environment."""
+"""Settings: what the caller says, else the environment, else ``interposer.toml``.
+
+The file is looked for in the working directory, and then in the user's configuration folder, which is
+``~/.config/interposer`` or ``$XDG_CONFIG_HOME/interposer``; of a key that both have, the first counts.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["DISABLED_BACKENDS", "disabled_backends"]
+from interposer.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "BACKEND_ALLOW_LIST",
+    "BACKEND_PATH",
+    "CACHE_DIR",
+    "COUNT",
+    "DISABLED_BACKENDS",
+    "FILE_NAME",
+    "FLAG",
+    "NAMES",
+    "PATH",
+    "PROBE_SECONDS",
+    "SECONDS",
+    "UNLOAD_LIBRARIES",
+    "Kind",
+    "Setting",
+    "config_files",
+    "disabled_backends",
+    "settings",
+]
 
 DISABLED_BACKENDS: Final = "INTERPOSER_DISABLED_BACKENDS"
 """Environment variable: ids of backends to leave out, separated by commas."""
+BACKEND_PATH: Final = "INTERPOSER_BACKEND_PATH"
+"""Environment variable: absolute paths of folders with dynamic backends, separated by colons; none disables them."""
+BACKEND_ALLOW_LIST: Final = "INTERPOSER_BACKEND_ALLOW_LIST"
+"""Environment variable: a file with the SHA-256 of every dynamic backend that may be loaded, as from `sha256sum`."""
+PROBE_SECONDS: Final = "INTERPOSER_PROBE_SECONDS"
+"""Environment variable: how long a dynamic backend may take when it is tried out; 0 loads it without a trial."""
+UNLOAD_LIBRARIES: Final = "INTERPOSER_UNLOAD_LIBRARIES"
+"""Environment variable: whether the library of a dynamic backend leaves the process with its last user: yes or no."""
+CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
+"""Environment variable: the folder for what may be forgotten, `~/.cache/interposer` as a rule; empty for none."""
+
+FILE_NAME: Final = "interposer.toml"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """How the value of a setting is written: `wanted` says it in words.
+
+    `from_text` reads a variable of the environment, `from_file` a TOML value; both raise ValueError for what is none.
+    A text that is empty says nothing, unless `empty` is something.
+    """
+
+    wanted: str
+    from_text: Callable[[str], T]
+    from_file: Callable[[Any], T]
+    empty: T | None = None
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One setting: its key in the file, its variable in the environment, and how both are written.
+
+    One that is `for_user` may stand only in the file in the user's configuration folder: a file in a working directory
+    may have come from anybody.
+    """
+
+    key: str
+    variable: str
+    kind: Kind[T]
+    for_user: bool = False
+
+    def read(self, given: T | None = None) -> T | None:
+        """`given`, unless it is None; else what environment or file say; None where nobody says anything.
+
+        Raises:
+            ConfigError: what is said cannot be meant, or a file cannot be read.
+        """
+        if given is not None:
+            return given
+        said = self._from_environment()
+        return said if said is not None else self._from_files()
+
+    def _from_environment(self) -> T | None:
+        text = os.environ.get(self.variable)
+        if text is None:
+            return None
+        if not text.strip():
+            return self.kind.empty
+        return self._taken(self.kind.from_text, text, self.variable)
+
+    def _from_files(self) -> T | None:
+        for path, content in _files():
+            if self.key in content:
+                return self._taken(self.kind.from_file, content[self.key], f"{path}: {self.key}")
+        return None
+
+    def _taken(self, take: Callable[[Any], T], value: Any, source: str) -> T:
+        try:
+            return take(value)
+        except (ValueError, TypeError, OverflowError):
+            raise ConfigError(f"{source} is {value!r}; expected {self.kind.wanted}", source=source) from None
+
+
+# --- kinds of settings ------------------------------------------------------------------------------------------------
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError
+    return tuple(names)
+
+
+def _at_least_zero(value: str | float) -> float:
+    number = float(value)
+    if not 0 <= number < math.inf or isinstance(value, bool):
+        raise ValueError
+    return number
+
+
+def _whole(value: str | float) -> int:
+    number = int(value)
+    if number < 0 or isinstance(value, bool | float):
+        raise ValueError
+    return number
+
+
+def _answer(text: str) -> bool:
+    answers = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
+    if text.strip().lower() not in answers:
+        raise ValueError
+    return answers[text.strip().lower()]
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _path(value: Any) -> Path:
+    found = Path(value).expanduser()
+    if not found.is_absolute():
+        raise ValueError
+    return found
+
+
+NAMES: Final = Kind[tuple[str, ...]]("names, in a variable separated by commas", _split, _listed, empty=())
+SECONDS: Final = Kind[float]("a number of seconds that is not negative", _at_least_zero, _at_least_zero)
+COUNT: Final = Kind[int]("a whole number that is not negative", _whole, _whole)
+FLAG: Final = Kind[bool]("yes or no (true or false in a file)", _answer, _bool)
+PATH: Final = Kind[Path]("the absolute path of a file", _path, _path)
+
+
+# --- the settings -----------------------------------------------------------------------------------------------------
+
+_SETTINGS: Final[tuple[Setting[Any], ...]] = (
+    Setting("disabled_backends", DISABLED_BACKENDS, NAMES),
+    Setting("backend_allow_list", BACKEND_ALLOW_LIST, PATH, for_user=True),
+    Setting("probe_seconds", PROBE_SECONDS, SECONDS, for_user=True),
+    Setting("unload_libraries", UNLOAD_LIBRARIES, FLAG),
+)
+
+
+def settings() -> Mapping[str, Setting[Any]]:
+    """The settings that the file may hold, by their keys."""
+    return {one.key: one for one in _SETTINGS}
 
 
 def disabled_backends() -> frozenset[str]:
-    """The ids that the environment leaves out."""
-    return frozenset(name.strip() for name in os.environ.get(DISABLED_BACKENDS, "").split(",") if name.strip())
+    """The ids that environment or file leave out."""
+    return frozenset(settings()["disabled_backends"].read() or ())
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def config_files() -> tuple[Path, ...]:
+    """Where the file may be, whether it is there or not: in the working directory, and in the user's folder."""
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    home = folder if os.path.isabs(folder) else os.path.expanduser("~/.config")
+    here = Path(FILE_NAME)
+    return (here, Path(home, "interposer", FILE_NAME)) if os.path.isabs(home) else (here,)
+
+
+def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    here, *users = config_files()
+    yield here, _content(here, for_user=False)
+    for path in users:
+        yield path, _content(path, for_user=True)
+
+
+def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", source=str(path)) from error
+    import tomllib  # noqa: PLC0415 - only where there is a file
+
+    try:
+        found = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}", source=str(path)) from error
+    for key in found:
+        _check_key(path, key, for_user=for_user)
+    return found
+
+
+def _check_key(path: Path, key: str, *, for_user: bool) -> None:
+    known = settings()
+    if key not in known:
+        near = did_you_mean(key, known)
+        raise ConfigError(f"{path} has an unknown key {key!r}{near} (known: {', '.join(known)})", source=str(path))
+    if known[key].for_user and not for_user:
+        places = " or ".join([known[key].variable, *map(str, config_files()[1:])])
+        raise ConfigError(f"{path} has the key {key!r}, which only {places} may set", source=str(path))

@@ -4,6 +4,7 @@
 
     InterposerError
     ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
+    ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
     ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
@@ -35,6 +36,7 @@ __all__ = [
     "BackendError",
     "BackendUnavailableError",
     "BindingError",
+    "ConfigError",
     "DuplicateBackendError",
     "ExecutionError",
     "InterposerError",
@@ -74,6 +76,14 @@ class InterposerError(Exception):
 
 class InvalidArgumentError(InterposerError, ValueError):
     """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
+
+
+class ConfigError(InterposerError, ValueError):
+    """A setting that cannot be meant, or a settings file that cannot be read; `source` is the variable or the file."""
+
+    def __init__(self, message: str, *, source: str = "") -> None:
+        self.source = source
+        super().__init__(message)
 
 
 class InvalidNetworkError(InterposerError):

@@ -1,0 +1,129 @@
+"""Shared objects compiled for the tests, once for each source, and what is left behind by using them.
+
+Under xdist all workers share the folder; each file is put in its place whole, so that it does not matter who is first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+INCLUDE = Path(__file__).parents[1] / "src" / "interposer" / "include"
+SOURCES = Path(__file__).parent / "plugins" / "native"
+COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++"), "rust": ("rustc",)}
+LANGUAGE_OF = {".c": "c", ".cc": "c++", ".cpp": "c++", ".rs": "rust"}
+FLAGS = {
+    "c": ("-std=c11", "-O1", "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"),
+    "c++": ("-std=c++17", "-O1", "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"),
+    "rust": ("--crate-type=cdylib", "--edition=2021", "-Copt-level=1", "-Dwarnings"),
+}
+
+
+def compiler_for(language: str) -> str:
+    """The path of a compiler for "c", "c++" or "rust"; skips the test where there is none."""
+    found = next(filter(None, map(shutil.which, COMPILERS[language])), None)
+    if found is None:
+        pytest.skip(f"there is no compiler for {language} ({', '.join(COMPILERS[language])})")
+    return found
+
+
+class Natives:
+    """Compiles shared objects into a folder and remembers them; the fixture `natives` of `tests/conftest.py`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def compiled(self, source: str | Path, *flags: str, language: str = "") -> Path:
+        """The shared object made of a source: a text (in C unless `language` says otherwise), or a file.
+
+        A relative path is one in ``tests/plugins/native``. The header's folder is in the include path of C and C++.
+        Never load the file itself: `install_plugin` makes a copy that one test has for itself.
+        """
+        path = SOURCES / source if isinstance(source, Path) else None
+        language = language or (LANGUAGE_OF[path.suffix] if path else "c")
+        text = path.read_text(encoding="utf-8") if path else str(source)
+        near = [path.parent] if path else []
+        target = self.folder / f"{_digest(text, language, flags, near)}.so"
+        if not target.exists():
+            _compile(text, target, language, flags, near)
+        return target
+
+    def install(self, folder: Path, name: str, source: str | Path, *flags: str, language: str = "") -> Path:
+        """Compile a source and put a copy of the shared object into a folder under a name."""
+        return install_plugin(self.compiled(source, *flags, language=language), folder, name)
+
+
+def install_plugin(library: Path, folder: Path, name: str) -> Path:
+    """Put a copy of a shared object into a folder, which is made if need be; gives the copy's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(library, folder / name))
+
+
+def _compile(text: str, target: Path, language: str, flags: Sequence[str], near: Sequence[Path]) -> None:
+    compiler = compiler_for(language)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        source = Path(work, {"c": "plugin.c", "c++": "plugin.cpp", "rust": "plugin.rs"}[language])
+        source.write_text(text, encoding="utf-8")
+        made = Path(work, "plugin.so")
+        folders = [] if language == "rust" else [f"-I{folder}" for folder in (*near, INCLUDE)]
+        words = [compiler, *FLAGS[language], *folders, str(source), "-o", str(made), *flags]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=work, check=False)
+        assert done.returncode == 0, f"{' '.join(words)}\n{done.stderr}"
+        os.replace(made, target)
+
+
+def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]) -> str:
+    digest = hashlib.sha256(repr((text, language, flags)).encode())
+    for folder in (*near, INCLUDE):
+        for path in sorted(folder.rglob("*.h*")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+# --- what is left behind ----------------------------------------------------------------------------------------------
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that are there still, zombies included; below them, too."""
+    parents = {int(path.name): _parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    found = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except OSError:
+        return -1
+
+
+def shared_memory() -> set[str]:
+    """The names of the shared memory on this machine."""
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def open_descriptors() -> set[str]:
+    """What the descriptors of this process are open on."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(f"{path.name}: {os.readlink(path)}")
+    return found
+
+
+def mapped_files() -> set[str]:
+    """The files that this process has in its memory, libraries among them."""
+    lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    return {path for line in lines for path in line.split(maxsplit=5)[5:]}

@@ -1,0 +1,85 @@
+"""The cache folder: where it is, and that nothing about it can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interposer.cache import cache_folder, read_cached, write_cached
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_what_is_written_is_read_again_and_a_later_text_replaces_it(folder):
+    assert read_cached("some/name") is None
+    assert write_cached("some/name", b"first")
+    assert write_cached("some/name", b"second")
+    assert read_cached("some/name") == b"second"
+    assert [path.name for path in (folder / "some").iterdir()] == ["name"]
+
+
+def test_the_folder_is_for_the_user_alone(folder):
+    write_cached("some/name", b"")
+    assert (folder / "some").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"INTERPOSER_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/interposer"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/c"}, "/c/.cache/interposer"),
+        ({"HOME": "/c"}, "/c/.cache/interposer"),
+    ],
+)
+def test_the_folder_is_where_the_environment_says(environment, expected, monkeypatch):
+    for name in ("INTERPOSER_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert cache_folder() == Path(expected)
+
+
+def test_an_empty_path_means_no_cache(monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
+    assert cache_folder() is None
+    assert not write_cached("name", b"content")
+    assert read_cached("name") is None
+
+
+def test_a_file_in_the_place_of_the_folder_is_survived(folder, caplog):
+    folder.write_text("not a folder")
+    with caplog.at_level("INFO"):
+        assert not write_cached("name", b"content")
+    assert read_cached("name") is None
+    assert caplog.messages[0].startswith(f"name cannot be kept in the cache folder {folder}: ")
+
+
+def test_a_name_that_no_file_can_have_is_survived(folder):
+    assert not write_cached("n" * 1000, b"content")
+    assert not write_cached("\0", b"content")
+    assert read_cached("\0") is None
+
+
+def test_a_full_disk_is_survived_and_leaves_nothing(folder):
+    import resource
+    import signal
+
+    before, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        assert not write_cached("name", bytes(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_survived(monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "/proc/interposer")
+    assert not write_cached("name", b"content")
