@@ -9,6 +9,7 @@
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
+    ├── UnwritableError                        .layers: every layer that a format cannot express, and why
     ├── LimitExceededError                     a network larger than the limits that the caller set
     ├── MissingDependencyError (ImportError)   an optional package is not installed; says which
     ├── BackendError                           something about a backend; .backend
@@ -50,6 +51,7 @@ __all__ = [
     "UnknownNetworkError",
     "UnsupportedLayerError",
     "UnsupportedOperatorError",
+    "UnwritableError",
     "VerificationError",
     "did_you_mean",
     "expect",
@@ -145,6 +147,16 @@ class UnsupportedOperatorError(ParseError):
             if self.path
             else UnsupportedOperatorError(self.operators, path=path, where=self.where, notes=self.notes)
         )
+
+
+class UnwritableError(InterposerError):
+    """Layers that a format cannot express; `layers` maps the name of each to its operator and the reason."""
+
+    def __init__(self, format: str, layers: Mapping[str, tuple[str, str]], network: str = "") -> None:
+        self.format, self.layers = format, dict(layers)
+        title = f"network {network!r}" if network else "the network"
+        lines = [f"layer {name!r} ({kind}): {reason}" for name, (kind, reason) in self.layers.items()]
+        super().__init__("\n  - ".join([f"{title} cannot be written as {format}:", *lines]))
 
 
 class LimitExceededError(InterposerError):

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
 from interposer.frontends.onnx.proto import Message
 from interposer.types import Array, Quantization
 
-__all__ = ["claimed_quantizations"]
+__all__ = ["annotated_quantizations", "claimed_quantizations"]
 
 # Which operands are quantized; the scale comes behind each, and the zero point behind that.
 _QUANTIZED: Final = {"DequantizeLinear": (0,), "QLinearConv": (0, 3), "QLinearMatMul": (0, 3)}
+
+_ANNOTATED: Final = frozenset({"SCALE_TENSOR", "ZERO_POINT_TENSOR"})
 
 
 def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array]) -> dict[str, Quantization]:
@@ -38,3 +43,28 @@ def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: boo
     if not 0 < factor < float("inf") or (zero_point is not None and zero_point.size != 1):
         return None
     return Quantization(factor, 0 if zero_point is None else int(zero_point.reshape(-1)[0]))
+
+
+def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict[str, Quantization]:
+    """What the graph's own annotations say of tensors; those with several scales have them along one axis."""
+    found = {}
+    for note in graph.quantization_annotation:
+        named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}
+        scale, point = (named.get(key) for key in ("SCALE_TENSOR", "ZERO_POINT_TENSOR"))
+        made = None if scale is None or named.keys() - _ANNOTATED else _annotation(scale, point)
+        if made is not None:
+            found[str(note.tensor_name)] = made
+    return found
+
+
+def _annotation(scale: Array, point: Array | None) -> Quantization | None:
+    """None where the numbers cannot be meant; an annotation is no part of what the model computes."""
+    long = [axis for axis, extent in enumerate(scale.shape) if extent != 1]
+    if len(long) > 1 or (point is not None and (point.size != scale.size or point.dtype.kind == "f")):
+        return None
+    try:
+        scales = scale.astype(np.float64).reshape(-1).tolist()
+        points = 0 if point is None else point.astype(np.int64).reshape(-1).tolist()
+        return Quantization(scales, points, long[0] if long else None)
+    except (InvalidArgumentError, TypeError, ValueError):
+        return None

@@ -1,0 +1,17 @@
+"""Writers: each turns a network, a graph or a part of one into a model of a format. Imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interposer.writers import onnx
+
+__all__ = ["onnx"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'interposer.writers' has no attribute {name!r}")
+    return import_module(f"interposer.writers.{name}")

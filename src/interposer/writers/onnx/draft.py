@@ -1,0 +1,308 @@
+"""One layer of the network, as a function of the writer sees it, and the nodes that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ir.graph import Layer
+from interposer.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.writers.onnx.forms import Form, form, widened
+from interposer.writers.onnx.registry import refuse
+from interposer.writers.onnx.sheet import Sheet, Step
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["NARROW", "Draft"]
+
+NARROW: Final = frozenset(dtype for dtype in DataType if dtype.is_float and dtype.bits == 8)
+"""The floating-point types of 8 bits."""
+
+
+class Draft:
+    """The operands and results of a layer, and the nodes that are written for it.
+
+    Raises from all methods:
+        RefusedError: the format cannot express what is asked for.
+    """
+
+    def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
+        self.sheet, self.layer, self.opset, self.exact = sheet, layer, sheet.opset, sheet.exact
+        self.infos: tuple[TensorInfo | None, ...] = layer.input_infos
+        self.results: tuple[TensorInfo, ...] = layer.output_infos
+        self._operands = tuple(operands)
+        self._steps: list[Step] = []
+
+    def on_reals(self, operands: Sequence[Tensor | None], dtype: DataType) -> Draft:
+        """The same layer, where the quantized tensors are the real numbers of that type."""
+        made = Draft(self.sheet, self.layer, operands)
+        made.infos = tuple(info and _real(info, dtype) for info in self.infos)
+        made.results = tuple(_real(info, dtype) for info in self.results)
+        made._steps = self._steps
+        return made
+
+    # --- operands -----------------------------------------------------------------------------------------------------
+
+    @property
+    def operands(self) -> tuple[Tensor | None, ...]:
+        """All operands, None where one is absent."""
+        return self._operands
+
+    def optional(self, index: int) -> Tensor | None:
+        """An operand, or None where it is absent."""
+        return self._operands[index] if index < len(self._operands) else None
+
+    def operand(self, index: int) -> Tensor:
+        """An operand that must be there."""
+        found = self.optional(index)
+        assert found is not None, "violations() comes first"
+        return found
+
+    def tensors(self) -> list[Tensor]:
+        """All operands, which must be there."""
+        return [self.operand(index) for index in range(len(self._operands))]
+
+    def info(self, index: int) -> TensorInfo:
+        """The info of an operand that must be there."""
+        found = self.infos[index]
+        assert found is not None, "violations() comes first"
+        return found
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first operand."""
+        return self.info(0).rank
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of an operand, all of whose extents must be known."""
+        shape = self.info(index).shape
+        if not shape.is_concrete:
+            name = self.layer.op.operand_name(index)
+            refuse(f"{name} has the shape {shape}; its extents must be known")
+        return tuple(shape)
+
+    def known(self, extent: int, title: str) -> int:
+        """An extent that must be known."""
+        if isinstance(extent, Dim):
+            refuse(f"the {title} is not known")
+        return extent
+
+    def array(self, index: int) -> Array:
+        """The value of an operand that must be a constant."""
+        found = self.operand(index).array
+        if found is None:
+            refuse(f"{self.layer.op.operand_name(index)} is no constant")
+        return found
+
+    # --- constants ----------------------------------------------------------------------------------------------------
+
+    def constant(self, values: Any, dtype: DataType, name: str = "constant") -> Tensor:
+        """A constant with these values."""
+        return Tensor(f"{self.layer.name}/{name}", dtype, np.asarray(values).astype(dtype.numpy))
+
+    def ints(self, values: Sequence[int] | int, name: str = "constant") -> Tensor:
+        """A constant of 64-bit integers: a list, or one number."""
+        return self.constant(np.array(values, np.int64), DataType.INT64, name)
+
+    def like(self, value: float, tensor: Tensor) -> Tensor:
+        """A constant number of the type of a tensor."""
+        return self.constant(value, tensor.dtype)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def node(self, kind: str, *inputs: Tensor | None, dtype: DataType | None = None, **attributes: Any) -> Tensor:
+        """The first result of a new node; `dtype` is its type, where it does not follow from the operands."""
+        return self.nodes(kind, *inputs, dtype=dtype, **attributes)[0]
+
+    def nodes(
+        self, kind: str, *inputs: Tensor | None, count: int = 1, dtype: DataType | None = None, **attributes: Any
+    ) -> list[Tensor]:
+        """The results of a new node. Attributes that are None are left out.
+
+        Operands of a type that the operator does not take are converted to a wider one, and results back.
+        """
+        known = form(kind, self.opset)
+        if known is None:
+            refuse(f"opset {self.opset} has no {kind}")
+        narrow, wide = self._types(kind, known, inputs)
+        operands = [
+            one and self.cast(one, wide.get(known.operand(index), one.dtype)) for index, one in enumerate(inputs)
+        ]
+        while operands and operands[-1] is None:
+            operands.pop()
+        types = [self._result_type(kind, known, index, narrow, dtype) for index in range(count)]
+        given = [wide.get(known.result(i)) or widened(known, known.result(i), types[i]) for i in range(count)]
+        names = [self.sheet.free_name(f"{self.layer.name}/{kind}") for _ in range(count)]
+        attributes = {key: value for key, value in attributes.items() if value is not None}
+        inputs_by_name = [self.name_of(one) if one else "" for one in operands]
+        self._steps.append(Step(kind, inputs_by_name, names, attributes))
+        made = [Tensor(name, one or types[i]) for i, (name, one) in enumerate(zip(names, given, strict=True))]
+        return [self.cast(one, wanted) for one, wanted in zip(made, types, strict=True)]
+
+    def _types(
+        self, kind: str, known: Form, inputs: Sequence[Tensor | None]
+    ) -> tuple[dict[str, DataType], dict[str, DataType]]:
+        """The types that go by each name in the form, and those that the operator takes in their place."""
+        narrow: dict[str, DataType] = {}
+        wide: dict[str, DataType] = {}
+        for index, one in enumerate(inputs):
+            name = known.operand(index)
+            if one is None or name in narrow:
+                continue
+            taken = widened(known, name, one.dtype)
+            if taken is None:
+                refuse(f"{kind} of ONNX (since opset {known.since}) takes no {one.dtype}")
+            narrow[name], wide[name] = one.dtype, taken
+        return narrow, wide
+
+    def _result_type(
+        self, kind: str, known: Form, index: int, narrow: dict[str, DataType], dtype: DataType | None
+    ) -> DataType:
+        name = known.result(index)
+        if name in narrow:
+            return narrow[name]
+        if name.startswith("tensor("):
+            return DataType.of({"float": "float32", "double": "float64"}.get(name[7:-1], name[7:-1]))
+        assert dtype is not None, f"{kind}: the type of result {index} does not follow from the operands"
+        if widened(known, name, dtype) is None:
+            refuse(f"{kind} of ONNX (since opset {known.since}) gives no {dtype}")
+        return dtype
+
+    def name_of(self, tensor: Tensor) -> str:
+        """The name of a tensor in the model; a constant is put there when it is first needed."""
+        if tensor.array is None:
+            return tensor.name
+        if tensor not in self.sheet.placed:
+            self.sheet.placed[tensor] = self._placed(tensor, tensor.array)
+        return self.sheet.placed[tensor]
+
+    def _placed(self, tensor: Tensor, array: Array) -> str:
+        if tensor.codes_as is None:
+            return self.sheet.constant(array, tensor.name)
+        stored = Tensor(tensor.name, DataType.of(array.dtype), array)
+        return self.name_of(self.dequantized(stored, tensor.codes_as, tensor.dtype))
+
+    # --- scales -------------------------------------------------------------------------------------------------------
+
+    def scale(self, q: Quantization, dtype: DataType, zero: DataType) -> tuple[Tensor, Tensor]:
+        """Scale and zero point as constants: one, or one for each channel."""
+        values = np.array(q.scales if q.per_axis else q.scale)
+        points = np.array(q.zero_points if q.per_axis else q.zero_point)
+        return self.constant(values, dtype, "scale"), self.constant(points, zero, "zero_point")
+
+    def dequantized(self, x: Tensor, q: Quantization, dtype: DataType = DataType.FLOAT32) -> Tensor:
+        """The real numbers that integers stand for."""
+        scale, point = self.scale(q, dtype, x.dtype)
+        needed = any(q.zero_points) or x.dtype is not DataType.INT32
+        return self.node("DequantizeLinear", x, scale, point if needed else None, axis=q.axis)
+
+    def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
+        """Real numbers as integers, rounded half to even."""
+        scale, point = self.scale(q, x.dtype, dtype)
+        return self.node("QuantizeLinear", x, scale, point, axis=q.axis)
+
+    # --- what every family needs --------------------------------------------------------------------------------------
+
+    def cast(self, x: Tensor, dtype: DataType) -> Tensor:
+        """A tensor in another type that holds its values, or a part of their bits."""
+        if x.dtype is dtype:
+            return x
+        if x.array is not None and x.codes_as is None and DataType.STRING not in (x.dtype, dtype):
+            return replace(x, name=f"{x.name}/{dtype}", dtype=dtype, array=_converted(x.array, dtype))
+        saturate = 0 if dtype in NARROW else None
+        return self.node("Cast", x, dtype=dtype, to=dtype, saturate=saturate)
+
+    def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
+        """A tensor with its axes in another order."""
+        order = tuple(permutation)
+        if order == tuple(range(len(order))):
+            return x
+        return x.transposed(order) if x.array is not None else self.node("Transpose", x, perm=order)
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """A tensor with another shape: extents, one -1, or one that is not known."""
+        if sum(isinstance(dim, Dim) or dim == -1 for dim in shape) > 1:
+            refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several extents are not known")
+        extents = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
+        made = x.reshaped(extents) if x.array is not None and not (0 in extents and -1 in extents) else None
+        allow_zero = 1 if 0 in extents else None
+        return made or self.node("Reshape", x, self.ints(extents, "shape"), allowzero=allow_zero)
+
+    def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """A tensor with new axes of extent 1, counted in the result."""
+        return self.node("Unsqueeze", x, self.ints(axes, "axes")) if axes else x
+
+    def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """A tensor without some axes of extent 1."""
+        return self.node("Squeeze", x, self.ints(axes, "axes")) if axes else x
+
+    def reduce(self, kind: str, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
+        """What ReduceSum and its kin make of some axes; none are all."""
+        if self.opset >= 18 or kind == "ReduceSum":
+            numbers = self.ints(axes, "axes") if axes else None
+            return self.node(kind, x, numbers, keepdims=int(keep))
+        return self.node(kind, x, axes=list(axes) or None, keepdims=int(keep))
+
+    def slice(
+        self,
+        x: Tensor,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        axes: Sequence[int],
+        steps: Sequence[int] | None = None,
+    ) -> Tensor:
+        """A part of a tensor along some axes."""
+        if not axes:
+            return x
+        numbers = [self.ints(one, "slice") for one in (starts, ends, axes)]
+        return self.node("Slice", x, *numbers, None if steps is None else self.ints(steps, "slice"))
+
+    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        """Tensors joined along an axis."""
+        return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=axis)
+
+    def clip(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
+        """A tensor between two bounds, each of which may be None."""
+        bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
+        return self.node("Clip", x, *bounds) if low is not None or high is not None else x
+
+    def to_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
+        """An image or a volume with its channels behind the batch; `last` says that they are at the end."""
+        return self.transpose(x, (0, rank - 1, *range(1, rank - 1))) if last else x
+
+    def from_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
+        """The other way."""
+        return self.transpose(x, (0, *range(2, rank), 1)) if last else x
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
+        """Put the nodes onto the sheet, the results under these names where a node of this layer gives them."""
+        made = {name: step for step in self._steps for name in step.outputs}
+        new: dict[str, str] = {}
+        for one, name in zip(results, names, strict=True):
+            if one.array is None and one.name in made and one.name not in new:
+                new[one.name] = self.sheet.free_name(name)
+        self._name_steps({made[name].outputs[0] for name in new})
+        for step in self._steps:
+            step.rename(lambda name: new.get(name, name))
+        self.sheet.steps += self._steps
+        return [replace(one, name=new.get(one.name, one.name)) if one.array is None else one for one in results]
+
+    def _name_steps(self, last: set[str]) -> None:
+        for step in self._steps:
+            wanted = self.layer.name if step.outputs[0] in last else f"{self.layer.name}/{step.kind}"
+            step.name, step.source = self.sheet.free_step_name(wanted), self.layer.source
+
+
+def _real(info: TensorInfo, dtype: DataType) -> TensorInfo:
+    return TensorInfo(info.shape, dtype) if info.is_quantized else info
+
+
+def _converted(array: Array, dtype: DataType) -> Array:
+    with np.errstate(all="ignore"):
+        known = array.astype(np.int64) if DataType.of(array.dtype).bits == 4 else array
+        made: Array = known.astype(dtype.numpy)
+    return made

@@ -1,0 +1,73 @@
+"""What an operator of ONNX takes and gives at some opset: the types, as the format's own declarations say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from interposer.types import DataType
+from interposer.writers.onnx.protos import schema, type_name
+
+__all__ = ["Form", "form", "widened"]
+
+_WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
+    DataType.BOOL: (DataType.UINT8, DataType.INT32, DataType.INT64),
+    DataType.INT4: (DataType.INT8, DataType.INT32, DataType.INT64),
+    DataType.UINT4: (DataType.UINT8, DataType.INT32, DataType.INT64),
+    DataType.INT8: (DataType.INT32, DataType.INT64),
+    DataType.UINT8: (DataType.INT32, DataType.INT64),
+    DataType.INT16: (DataType.INT32, DataType.INT64),
+    DataType.UINT16: (DataType.INT32, DataType.INT64),
+    DataType.INT32: (DataType.INT64,),
+    DataType.UINT32: (DataType.INT64,),
+    DataType.FLOAT16: (DataType.FLOAT32,),
+    DataType.BFLOAT16: (DataType.FLOAT32,),
+    DataType.FLOAT8_E4M3FN: (DataType.FLOAT32,),
+    DataType.FLOAT8_E4M3FNUZ: (DataType.FLOAT32,),
+    DataType.FLOAT8_E5M2: (DataType.FLOAT32,),
+    DataType.FLOAT8_E5M2FNUZ: (DataType.FLOAT32,),
+}
+"""Types that hold every value of a type, the narrowest first."""
+
+
+class Form(NamedTuple):
+    """The types of operands and results, each one of its own or a name; and which types may go by each name."""
+
+    since: int
+    inputs: tuple[str, ...]
+    variadic: bool
+    outputs: tuple[str, ...]
+    allowed: dict[str, frozenset[str]]
+
+    def operand(self, index: int) -> str:
+        """The type, or its name, of an operand."""
+        return self.inputs[min(index, len(self.inputs) - 1) if self.variadic else index]
+
+    def result(self, index: int) -> str:
+        """The type, or its name, of a result."""
+        return self.outputs[min(index, len(self.outputs) - 1)]
+
+    def takes(self, name: str, dtype: DataType) -> bool:
+        """True where a type may go by that name."""
+        return type_name(dtype) in self.allowed.get(name, {name})
+
+
+@cache
+def form(kind: str, opset: int) -> Form | None:
+    """The form of an operator at an opset; None where it is not there."""
+    found = schema(kind, opset)
+    if found is None:
+        return None
+    allowed = {one.type_param_str: frozenset(one.allowed_type_strs) for one in found.type_constraints}
+    variadic = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
+    return Form(found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed)
+
+
+def _types(formals: Sequence[object]) -> tuple[str, ...]:
+    return tuple(str(one.type_str) for one in formals)  # type: ignore[attr-defined]
+
+
+def widened(form: Form, name: str, dtype: DataType) -> DataType | None:
+    """The type itself where it may go by that name, else the narrowest that may and holds all its values."""
+    return next((one for one in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, one)), None)

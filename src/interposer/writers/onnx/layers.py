@@ -1,0 +1,97 @@
+"""One layer onto the sheet: as it is, or where it is quantized, in integers or by way of real numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.types import DataType, Quantization, TensorInfo
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import Entry, RefusedError, Writer, find, refuse
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["written"]
+
+_INEXACT: Final = "exact=False writes it with real numbers between DequantizeLinear and QuantizeLinear"
+
+
+def written(draft: Draft) -> list[Tensor]:
+    """The results of a layer, whose nodes are in the draft then.
+
+    Raises:
+        RefusedError: the format cannot express it.
+    """
+    entry = find(type(draft.layer.op))
+    if entry is None or entry.write is None:
+        refuse("ONNX has no operators to make it of")
+    if not _is_quantized(draft):
+        return _called(entry.write, draft)
+    if entry.moves and _keeps_scales(draft):
+        return _called(entry.write, draft)
+    return _quantized(entry, draft)
+
+
+def _called(function: Writer, draft: Draft) -> list[Tensor]:
+    found = function(draft, draft.layer.op)
+    return [found] if isinstance(found, Tensor) else list(found)
+
+
+def _is_quantized(draft: Draft) -> bool:
+    return any(info is not None and info.is_quantized for info in (*draft.infos, *draft.results))
+
+
+def _keeps_scales(draft: Draft) -> bool:
+    """True where elements can be moved as they are: all that are quantized have one scale, and keep it."""
+    data = [info for info in draft.infos if info is not None and info.dtype is draft.results[0].dtype]
+    inferred = draft.layer.op.infer_infos(*draft.infos)
+    kept = all(one is None or one.quantization == own.quantization for one, own in zip(inferred, draft.results))  # noqa: B905
+    return kept and len({info.quantization for info in data}) <= 1
+
+
+def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
+    if entry.exact is not None:
+        try:
+            return _called(entry.exact, draft)
+        except RefusedError as error:
+            if draft.exact:
+                raise RefusedError(f"{error}; {_INEXACT}") from error
+    if draft.exact:
+        refuse(f"ONNX rounds quantized results otherwise; {_INEXACT}")
+    assert entry.write is not None
+    return _by_reals(entry.write, draft)
+
+
+def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
+    """The operator on real numbers, which quantized operands are converted to and results from."""
+    operands = [one and _real(draft, index, one) for index, one in enumerate(draft.operands)]
+    dtype = DataType.FLOAT32
+    reals = draft.on_reals(operands, dtype)
+    reals.infos = tuple(
+        info if one is None or info is None or one.dtype is info.dtype else TensorInfo(info.shape, one.dtype)
+        for one, info in zip(operands, reals.infos, strict=True)
+    )
+    found = _called(function, reals)
+    return [
+        one if info.quantization is None else draft.quantized(one, info.quantization, info.dtype)
+        for one, info in zip(found, draft.results, strict=True)
+    ]
+
+
+def _real(draft: Draft, index: int, operand: Tensor) -> Tensor:
+    info = draft.info(index)
+    q = info.quantization or _implied(draft, index)
+    if q is None:
+        return operand
+    if operand.array is not None and operand.codes_as is None:
+        return Tensor(operand.name, DataType.FLOAT32, operand.array, q)
+    return draft.dequantized(operand, q)
+
+
+def _implied(draft: Draft, index: int) -> Quantization | None:
+    """What a bias of plain integers stands for: products of quantized input and weights."""
+    names = [declared.name for declared in draft.layer.op.operands]
+    if names[index : index + 1] != ["bias"] or "weights" not in names or draft.info(index).dtype.is_float:
+        return None
+    source, weights = (draft.info(names.index(name)).quantization for name in ("input", "weights"))
+    if source is None or weights is None:
+        return None
+    return Quantization([source.scale * scale for scale in weights.scales], 0, 0 if weights.per_axis else None)

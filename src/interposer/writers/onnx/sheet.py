@@ -1,0 +1,85 @@
+"""The model that is being written: its nodes, its constants and its names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ir.graph import Value
+from interposer.types import Array, DataType
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["Sheet", "Step"]
+
+_SHARED: Final = 64
+"""Constants of so many elements or fewer are written once, however often they are used."""
+
+
+@dataclass(eq=False)
+class Step:
+    """A node to be."""
+
+    kind: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    source: str = ""
+
+    def rename(self, names: Callable[[str], str]) -> None:
+        """Give its tensors other names."""
+        self.inputs = [names(name) for name in self.inputs]
+        self.outputs = [names(name) for name in self.outputs]
+
+
+class Sheet:
+    """Nodes in running order, and the constants that they take. `values` maps values of the graph to tensors."""
+
+    def __init__(self, opset: int, *, exact: bool) -> None:
+        self.opset, self.exact = opset, exact
+        self.steps: list[Step] = []
+        self.constants: dict[str, Array] = {}
+        self.values: dict[Value, Tensor] = {}
+        self.placed: dict[Tensor, str] = {}
+        self._names: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+        self._step_names: set[str] = set()
+        self._shared: dict[tuple[Any, ...], str] = {}
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names of tensors for their owners."""
+        self._names.update(names)
+
+    def free_name(self, wanted: str) -> str:
+        """A name for a tensor: the wanted one, or with a number behind it."""
+        return self._free(wanted, self._names)
+
+    def free_step_name(self, wanted: str) -> str:
+        """A name for a node: the wanted one, or with a number behind it."""
+        return self._free(wanted, self._step_names)
+
+    def _free(self, wanted: str, taken: set[str]) -> str:
+        name = wanted
+        while name in taken or not name:
+            self._numbers[wanted] += 1
+            name = f"{wanted}_{self._numbers[wanted]}"
+        taken.add(name)
+        return name
+
+    def constant(self, array: Array, wanted: str) -> str:
+        """The name of a constant tensor; small ones of equal content are one."""
+        if array.size > _SHARED or array.dtype == object:
+            return self._kept(array, wanted)
+        key = (DataType.of(array.dtype), array.shape, array.tobytes())
+        if key not in self._shared:
+            self._shared[key] = self._kept(array, wanted)
+        return self._shared[key]
+
+    def _kept(self, array: Array, wanted: str) -> str:
+        name = self.free_name(wanted)
+        self.constants[name] = np.asarray(array)
+        return name

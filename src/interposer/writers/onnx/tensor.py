@@ -1,0 +1,40 @@
+"""What the writer knows of a tensor of the model: its name and type, or the array that it will become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from interposer.types import Array, DataType, Quantization
+
+__all__ = ["Tensor"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of the model.
+
+    A constant has an `array` and no place in the model until a node takes it. Where it is quantized by `codes_as`, the
+    array holds integers, and the tensor the numbers of type `dtype` that they stand for.
+    """
+
+    name: str
+    dtype: DataType
+    array: Array | None = None
+    codes_as: Quantization | None = None
+
+    def transposed(self, permutation: tuple[int, ...]) -> Tensor:
+        """A constant with its axes in another order."""
+        assert self.array is not None
+        q = self.codes_as
+        if q is not None and q.axis is not None:
+            q = Quantization(q.scales, q.zero_points, permutation.index(q.axis))
+        return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), codes_as=q)
+
+    def reshaped(self, shape: tuple[int, ...]) -> Tensor | None:
+        """A constant with another shape, which may have one -1; None where that tears its scales apart."""
+        assert self.array is not None
+        if self.codes_as is not None and self.codes_as.per_axis:
+            return None
+        return replace(self, name=f"{self.name}/reshaped", array=np.reshape(self.array, shape))
