@@ -18,7 +18,7 @@ PACKAGE = "interposer"
 
 # --- who may import whom ----------------------------------------------------------------------------------------------
 
-BASE = {"_version", "errors", "types", "config", "cache"}
+BASE = {"_version", "errors", "shape", "types", "config", "cache"}
 OPERATORS = BASE | {"codec", "schema", "ops"}
 GRAPH = OPERATORS | {"ir"}
 ENGINE_ROOM = GRAPH | {"kernels", "backend"}
@@ -29,11 +29,13 @@ EVERYTHING = ENGINE_ROOM | {"writers", "profiling", "frontends", "optimizer", "r
 MAY_IMPORT: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
-    "types": {"errors"},
+    "shape": {"errors"},
+    "types": {"errors", "shape"},
+    "ranks": {"shape", "types"},
     "config": {"errors", "types"},
     "cache": {"_version", "errors", "types", "config"},
     "codec": BASE,
-    "schema": BASE | {"codec"},
+    "schema": BASE | {"codec", "ranks"},
     "ops": BASE | {"codec", "schema"},
     "ir": OPERATORS,
     "kernels": GRAPH,

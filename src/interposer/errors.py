@@ -4,11 +4,13 @@
 
     InterposerError
     ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
+    │   └── UnknownRankError                   a rank or an extent was asked for, and not even the rank is known
     ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
     ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
+    │       └── UnboundInputError              .inputs: those whose values must be known first; .shapes: the same of shapes
     ├── UnwritableError                        .layers: every layer that a format cannot express, and why
     ├── LimitExceededError                     a network larger than the limits that the caller set
     ├── MissingDependencyError (ImportError)   an optional package is not installed; says which
@@ -47,8 +49,10 @@ __all__ = [
     "LoadError",
     "MissingDependencyError",
     "ParseError",
+    "UnboundInputError",
     "UnknownBackendError",
     "UnknownNetworkError",
+    "UnknownRankError",
     "UnsupportedLayerError",
     "UnsupportedOperatorError",
     "UnwritableError",
@@ -78,6 +82,10 @@ class InterposerError(Exception):
 
 class InvalidArgumentError(InterposerError, ValueError):
     """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
+
+
+class UnknownRankError(InvalidArgumentError):
+    """The rank or the extents of a tensor were asked for of which nothing is known before running."""
 
 
 class ConfigError(InterposerError, ValueError):
@@ -124,6 +132,8 @@ class ParseError(InterposerError):
 class UnsupportedOperatorError(ParseError):
     """A model that uses operators which the front end lacks; `operators` maps each name to its count."""
 
+    title = "operators that are not supported:"
+
     def __init__(
         self,
         operators: Mapping[str, int],
@@ -135,7 +145,7 @@ class UnsupportedOperatorError(ParseError):
         self.operators = dict(operators)
         self.notes = dict(notes or {})
         lines = [f"{count} x {name}{self._note(name)}" for name, count in sorted(self.operators.items())]
-        super().__init__("\n  - ".join(["operators that are not supported:", *lines]), path=path, where=where)
+        super().__init__("\n  - ".join([self.title, *lines]), path=path, where=where)
 
     def _note(self, name: str) -> str:
         return f" ({self.notes[name]})" if name in self.notes else ""
@@ -147,6 +157,35 @@ class UnsupportedOperatorError(ParseError):
             if self.path
             else UnsupportedOperatorError(self.operators, path=path, where=self.where, notes=self.notes)
         )
+
+
+class UnboundInputError(UnsupportedOperatorError):
+    """A model that becomes a network only once more is known of its inputs, as operators need it before running.
+
+    `inputs` names those whose values must be known; `shapes` is True where all shapes must be. `operators` and `notes`
+    tell which operators ask for it.
+    """
+
+    title = "operators that need to know more of the inputs:"
+
+    def __init__(
+        self,
+        operators: Mapping[str, int],
+        inputs: Iterable[str],
+        *,
+        shapes: bool = False,
+        path: str | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.shapes = shapes
+        super().__init__(operators, path=path, notes=notes)
+
+    def at(self, path: str) -> ParseError:
+        """The same error with the file's path, unless it has one already."""
+        if self.path:
+            return self
+        return UnboundInputError(self.operators, self.inputs, shapes=self.shapes, path=path, notes=self.notes)
 
 
 class UnwritableError(InterposerError):

@@ -27,7 +27,8 @@ from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform, ove
 
 from interposer.codec import Codec, codec_of
 from interposer.errors import InvalidArgumentError, did_you_mean
-from interposer.types import DataType, TensorInfo
+from interposer.ranks import is_ranked, of_every_rank, true_of_all
+from interposer.types import COLLECTIONS, DataType, TensorInfo
 
 __all__ = [
     "Attribute",
@@ -61,6 +62,9 @@ class _Slot:
         self.name = name
 
     def faults(self, info: TensorInfo, label: str) -> Iterator[str]:
+        if self.dtypes is None and info.dtype in COLLECTIONS:
+            yield f"{label} is {info}; expected a tensor"
+            return
         low, high = self.rank if isinstance(self.rank, tuple) else (self.rank, self.rank)
         if low is not None and high is not None and not low <= info.rank <= high:
             wanted = f"{low}" if low == high else f"{low} to {high}"
@@ -130,7 +134,7 @@ def operand(
     same_dtype_as: str | None = None,
     doc: str = "",
 ) -> Operand:
-    """Declare an input. `rank` is one rank or (lowest, highest); no `dtypes` means every type.
+    """Declare an input. `rank` is one rank or (lowest, highest); no `dtypes` means every type of tensors.
 
     A variadic operand takes all values that are left and must come last.
     """
@@ -329,10 +333,15 @@ class Op:
         return f"{self.op_name()} takes at most {len(self.operands)} inputs, but {count} were given"
 
     def violations(self, *infos: TensorInfo | None) -> list[str]:
-        """Everything that is wrong with operands of these infos; empty where the operator is valid on them."""
+        """Everything that is wrong with operands of these infos; empty where the operator is valid on them.
+
+        Where a rank is not known, the operator is valid if it is so for some rank.
+        """
         fault = self.arity_fault(len(infos))
         if fault:
             return [fault]
+        if not all(map(is_ranked, infos)):
+            return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)
         found = [text for o, info in zip(self.operands, arguments, strict=True) for text in _operand_faults(o, info)]
         found += () if found else self._dtype_faults(arguments)
@@ -348,12 +357,26 @@ class Op:
                         yield f"{declared.name} is {info.dtype}; expected {wanted}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
-        """The infos of all results, for operands without violations; None for those that must be declared."""
+        """The infos of all results, for operands without violations; None for those that must be declared.
+
+        Where a rank is not known, they are what is true of the results for every rank that is valid.
+        """
+        if not all(map(is_ranked, infos)):
+            return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
         found = self.infer(*self.arguments(infos))
         found = found if isinstance(found, tuple) else (found,)
         if len(found) != self.num_results():
             raise InvalidArgumentError(f"{self.op_name()} infers {len(found)} infos for {self.num_results()} results")
         return found
+
+    def _inferred_for(self, infos: Sequence[TensorInfo | None]) -> tuple[TensorInfo | None, ...] | None:
+        """The infos of all results, None where the operator is not valid."""
+        if self.violations(*infos):
+            return None
+        try:
+            return self.infer_infos(*infos)
+        except InvalidArgumentError:
+            return None
 
     def to_plain(self) -> dict[str, Any]:
         """The operator as JSON-compatible data: its name and the attributes that are not at their default."""

@@ -13,15 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.shape import MAX_RANK, UNKNOWN, UNRANKED, Dim, ShapeLike, TensorShape, differ
 
 __all__ = [
+    "ANYTHING",
     "ANY_TYPE",
+    "COLLECTIONS",
     "FLOATS",
     "INTEGERS",
     "MAX_RANK",
     "QUANTIZABLE",
     "SIGNED_INTEGERS",
+    "STORED_FLOATS",
     "UNKNOWN",
+    "UNRANKED",
     "UNSIGNED_INTEGERS",
     "Array",
     "DataLayout",
@@ -31,14 +36,17 @@ __all__ = [
     "ShapeLike",
     "TensorInfo",
     "TensorShape",
+    "collected",
+    "differ",
 ]
 
-MAX_RANK: Final = 8
 Array: TypeAlias = NDArray[Any]
 
 
 class DataType(Enum):
     """How one element is stored; whether it stands for a real number by scale and zero point, `Quantization` says.
+
+    Two of them are no types of tensors: a sequence is an array of arrays, and an optional one that holds one or none.
 
     Arm NN's names (``QAsymmU8`` ...) are aliases of the storage types.
     """
@@ -58,11 +66,19 @@ class DataType(Enum):
     BFLOAT16 = "bfloat16"
     INT4 = "int4"
     UINT4 = "uint4"
+    INT2 = "int2"
+    UINT2 = "uint2"
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E4M3FNUZ = "float8_e4m3fnuz"
     FLOAT8_E5M2 = "float8_e5m2"
     FLOAT8_E5M2FNUZ = "float8_e5m2fnuz"
+    FLOAT8_E8M0FNU = "float8_e8m0fnu"
+    FLOAT6_E2M3FN = "float6_e2m3fn"
+    FLOAT6_E3M2FN = "float6_e3m2fn"
+    FLOAT4_E2M1FN = "float4_e2m1fn"
     STRING = "string"
+    SEQUENCE = "sequence"
+    OPTIONAL = "optional"
 
     QAsymmU8 = "uint8"
     QAsymmS8 = "int8"
@@ -82,23 +98,28 @@ class DataType(Enum):
 
     @property
     def bits(self) -> int:
-        """Bits of one element in a packed buffer; 0 for strings, which have no fixed size."""
+        """Bits of one element in a packed buffer; 0 for strings and arrays, which have no fixed size."""
         return _BITS[self]
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element of the NumPy array (4-bit types take a whole byte there)."""
+        """Bytes of one element of the NumPy array (types of fewer than 8 bits take a whole byte there)."""
         return self.numpy.itemsize
 
     @property
     def is_float(self) -> bool:
         """True for the floating-point types of any width."""
-        return self in FLOATS
+        return self in FLOATS or self in STORED_FLOATS
 
     @property
     def is_integer(self) -> bool:
         """True for the integer types of any width; false for bool."""
         return self in INTEGERS
+
+    @property
+    def is_collection(self) -> bool:
+        """True for what is no tensor: sequences and optionals, whose elements are arrays."""
+        return self in COLLECTIONS
 
     @classmethod
     def of(cls, what: DataType | str | np.dtype[Any] | type) -> DataType:
@@ -119,21 +140,31 @@ class DataType(Enum):
 
 
 _BY_VALUE: Final = {str(member.value): member for member in DataType}
-FLOATS: Final = frozenset(member for value, member in _BY_VALUE.items() if "float" in value)
+STORED_FLOATS: Final = frozenset(
+    {DataType.FLOAT8_E8M0FNU, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN}
+)
+"""Floats that are only stored, moved and converted: nothing is computed in them."""
+FLOATS: Final = frozenset(member for value, member in _BY_VALUE.items() if "float" in value) - STORED_FLOATS
+"""Floats that are computed with."""
 SIGNED_INTEGERS: Final = frozenset(member for value, member in _BY_VALUE.items() if value.startswith("int"))
 UNSIGNED_INTEGERS: Final = frozenset(member for value, member in _BY_VALUE.items() if value.startswith("uint"))
 INTEGERS: Final = SIGNED_INTEGERS | UNSIGNED_INTEGERS
 QUANTIZABLE: Final = INTEGERS
-ANY_TYPE: Final = frozenset(DataType)
+COLLECTIONS: Final = frozenset({DataType.SEQUENCE, DataType.OPTIONAL})
+"""What is no tensor."""
+ANY_TYPE: Final = frozenset(DataType) - COLLECTIONS
+"""The types of tensors."""
+ANYTHING: Final = frozenset(DataType)
+"""The types of tensors, and what is no tensor."""
 _BITS: Final = {
-    member: {"bool": 8, "string": 0}.get(value) or int("".join(filter(str.isdigit, value.split("_")[0])) or 0)
+    member: {"bool": 8}.get(value) or int("".join(filter(str.isdigit, value.split("_")[0])) or 0)
     for value, member in _BY_VALUE.items()
 }
 
 
 @cache
 def _numpy_dtype(data_type: DataType) -> np.dtype[Any]:
-    if data_type is DataType.STRING:
+    if data_type is DataType.STRING or data_type in COLLECTIONS:
         return np.dtype(object)
     try:
         dtype: np.dtype[Any] = np.dtype(data_type.value)
@@ -158,6 +189,16 @@ def integer_range(data_type: DataType) -> tuple[int, int]:
     """The least and the greatest value of an integer type."""
     bits = data_type.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
+
+
+def from_bits(codes: Array, data_type: DataType) -> Array:
+    """Elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
+    bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
+    if data_type.is_float:
+        return bits.view(data_type.numpy)
+    sign = 2 ** (data_type.bits - 1) if data_type in SIGNED_INTEGERS else 0
+    elements: Array = ((bits ^ sign) - sign).astype(data_type.numpy)
+    return elements
 
 
 class LayoutAxes(NamedTuple):
@@ -192,131 +233,6 @@ class DataLayout(Enum):
 
     def __str__(self) -> str:
         return str(self.value)
-
-
-class Dim(int):
-    """An extent that is not known yet, optionally named (``Dim("batch")``); arithmetic with it gives `UNKNOWN` again.
-
-    It orders with nothing (every ``<`` or ``>`` is False) and divides by everything, so that a check which reports
-    faults by comparing keeps quiet about what cannot be known. Its value as an int is -1.
-    """
-
-    name: str | None
-    _named: dict[str | None, Dim] = {}
-
-    def __new__(cls, name: str | None = None) -> Dim:
-        found = cls._named.get(name)
-        if found is None:
-            made = super().__new__(cls, -1)
-            made.name = name
-            found = cls._named.setdefault(name, made)
-        return found
-
-    def _same(self, *_: object) -> Dim:
-        return UNKNOWN
-
-    def _never(self, _: object) -> bool:
-        return False
-
-    def __mod__(self, _: object) -> int:
-        return 0
-
-    def __divmod__(self, _: object) -> tuple[Dim, int]:
-        return UNKNOWN, 0
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
-    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _same  # type: ignore[assignment]
-    __neg__ = __abs__ = __round__ = __ceil__ = __floor__ = __trunc__ = _same
-    __rmod__ = __mod__
-    __rdivmod__ = __divmod__
-    __lt__ = __le__ = __gt__ = __ge__ = _never
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __ne__(self, other: object) -> bool:
-        return self is not other
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __repr__(self) -> str:
-        return self.name or "?"
-
-    __str__ = __repr__
-
-    def __reduce__(self) -> tuple[type[Dim], tuple[str | None]]:
-        return Dim, (self.name,)
-
-
-UNKNOWN: Final = Dim()
-ShapeLike: TypeAlias = "Iterable[int | str | None]"
-
-
-class TensorShape(tuple[int, ...]):
-    """The extents of a tensor, rank 0 to 8; `None` or a name stands for an extent that is not known yet.
-
-    >>> TensorShape((1, None, "width", 3))
-    TensorShape(1, ?, width, 3)
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, dims: ShapeLike = ()) -> TensorShape:
-        if type(dims) is cls:
-            return dims
-        if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
-            raise InvalidArgumentError(f"a shape must be a sequence of extents, not {dims!r}")
-        made = tuple(_dim(dim) for dim in dims)
-        if len(made) > MAX_RANK:
-            raise InvalidArgumentError(f"a tensor has rank {len(made)}; ranks 0 to {MAX_RANK} are supported")
-        return super().__new__(cls, made)
-
-    @property
-    def rank(self) -> int:
-        """How many axes there are."""
-        return len(self)
-
-    @property
-    def is_concrete(self) -> bool:
-        """True where every extent is known."""
-        return not any(isinstance(dim, Dim) for dim in self)
-
-    @property
-    def num_elements(self) -> int:
-        """The product of the extents (1 for a scalar); `UNKNOWN` where one is unknown."""
-        return math.prod(self) if self.is_concrete else UNKNOWN
-
-    def accepts(self, other: TensorShape) -> bool:
-        """True where `other` has the same rank and agrees in every extent that both know."""
-        return len(self) == len(other) and not any(differ(a, b) for a, b in zip(self, other, strict=True))
-
-    def __repr__(self) -> str:
-        return f"TensorShape({', '.join(map(str, self))})"
-
-    def __str__(self) -> str:
-        return f"[{', '.join(map(str, self))}]"
-
-
-def _dim(given: int | str | None) -> int:
-    if given is None or isinstance(given, str):
-        return Dim(given)
-    if isinstance(given, Dim):
-        return given
-    try:
-        extent = operator.index(given)
-    except TypeError:
-        extent = None
-    if extent is None or isinstance(given, bool):
-        raise InvalidArgumentError(f"an extent must be an integer, a name or None, not {given!r}")
-    if extent < 0:
-        raise InvalidArgumentError(f"an extent must not be negative, but {extent} was given; None means unknown")
-    return extent
-
-
-def differ(a: int, b: int) -> bool:
-    """True where both extents are known and are not the same."""
-    return a != b and not isinstance(a, Dim) and not isinstance(b, Dim)
 
 
 class Quantization:
@@ -422,18 +338,23 @@ def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axi
 class TensorInfo:
     """What is known of a tensor without its data: shape, type, quantization and, where it is constant, the value.
 
-    `constant` is an array that shape inference may read (axes, target shapes ...); it takes no part in equality.
-    Immutable; copies with changes come from `with_shape`, `with_dtype`, `with_quantization` and `with_constant`.
+    A sequence has the shape of how many elements there are, and an optional that of 0 or 1; `element` then says what
+    is known of every element, and is None for tensors. `constant` is an array that shape inference may read (axes,
+    target shapes ...); it takes no part in equality. Immutable; copies with changes come from `with_shape`,
+    `with_dtype`, `with_quantization`, `with_constant` and `with_element`.
 
     >>> str(TensorInfo((1, 4), "uint8", Quantization(0.5, 3)))
     'uint8[1, 4] q(0.5, 3)'
+    >>> str(TensorInfo((None,), "sequence", element=TensorInfo((None, 3))))
+    'sequence[?] of float32[?, 3]'
     """
 
-    __slots__ = ("constant", "dtype", "quantization", "shape")
+    __slots__ = ("constant", "dtype", "element", "quantization", "shape")
     shape: TensorShape
     dtype: DataType
     quantization: Quantization | None
     constant: Array | None
+    element: TensorInfo | None
 
     def __init__(
         self,
@@ -441,11 +362,13 @@ class TensorInfo:
         dtype: DataType | str | np.dtype[Any] | type = DataType.FLOAT32,
         quantization: Quantization | None = None,
         constant: Array | None = None,
+        element: TensorInfo | None = None,
     ) -> None:
         object.__setattr__(self, "shape", TensorShape(shape))
         object.__setattr__(self, "dtype", DataType.of(dtype))
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "element", element)
         for fault in self._faults():
             raise InvalidArgumentError(fault)
 
@@ -456,12 +379,30 @@ class TensorInfo:
         return cls(array.shape, array.dtype, quantization, array)
 
     def _faults(self) -> Iterator[str]:
+        if self.dtype in COLLECTIONS or self.element is not None:
+            yield from self._element_faults(self.element)
         if self.constant is not None:
             yield from self._constant_faults(self.constant)
         if self.quantization is not None:
             yield from self._quantization_faults(self.quantization)
 
+    def _element_faults(self, element: TensorInfo | None) -> Iterator[str]:
+        if self.dtype not in COLLECTIONS or not isinstance(element, TensorInfo):
+            wanted = "must be a TensorInfo" if self.dtype in COLLECTIONS else "must be None"
+            yield f"the element of {_with_article(self.dtype)} {wanted}, not {element!r}"
+            return
+        if not self.is_ranked or self.rank != 1:
+            yield f"{_with_article(self.dtype)} has rank 1, not the shape {self.shape}"
+        elif self.dtype is DataType.OPTIONAL and self.shape[0] > 1:
+            yield f"an optional holds at most one element, not {self.shape[0]}"
+        if element.dtype is DataType.OPTIONAL or (self.dtype is DataType.SEQUENCE and element.dtype in COLLECTIONS):
+            yield f"{_with_article(self.dtype)} cannot hold elements of type {element.dtype}"
+        if self.constant is not None:
+            yield f"the value of {_with_article(self.dtype)} cannot be a constant"
+
     def _constant_faults(self, constant: Array) -> Iterator[str]:
+        if self.dtype in COLLECTIONS:
+            return
         if not isinstance(constant, np.ndarray):
             yield f"the constant must be an array, not {constant!r}"
         elif DataType.of(constant.dtype) is not self.dtype or not self.shape.accepts(TensorShape(constant.shape)):
@@ -478,15 +419,26 @@ class TensorInfo:
         low, high = integer_range(self.dtype)
         for point in (point for point in q.zero_points if not low <= point <= high):
             yield f"a zero point of {self.dtype} must be {low} to {high}, not {point}"
-        if q.axis is not None and q.axis >= self.rank:
-            yield f"the quantized axis is {q.axis}, but the shape {self.shape} has rank {self.rank}"
+        if q.axis is not None and (not self.is_ranked or q.axis >= self.rank):
+            rank = f"rank {self.rank}" if self.is_ranked else "no known rank"
+            yield f"the quantized axis is {q.axis}, but the shape {self.shape} has {rank}"
         elif q.axis is not None and differ(self.shape[q.axis], len(q.scales)):
             yield f"{len(q.scales)} scales along axis {q.axis} of shape {self.shape}"
 
     @property
     def rank(self) -> int:
-        """How many axes there are; a scalar has none."""
+        """How many axes there are; a scalar has none. `UnknownRankError` where that is not known."""
         return len(self.shape)
+
+    @property
+    def is_ranked(self) -> bool:
+        """True where the rank is known."""
+        return self.shape.is_ranked
+
+    @property
+    def is_tensor(self) -> bool:
+        """False for sequences and optionals."""
+        return self.element is None
 
     @property
     def num_elements(self) -> int:
@@ -495,8 +447,8 @@ class TensorInfo:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the NumPy array; `UNKNOWN` where an extent is."""
-        return self.num_elements * self.dtype.itemsize
+        """Bytes of the NumPy array, or of all that a collection holds; `UNKNOWN` where an extent is."""
+        return self.num_elements * (self.dtype.itemsize if self.element is None else self.element.num_bytes)
 
     @property
     def is_concrete(self) -> bool:
@@ -523,21 +475,40 @@ class TensorInfo:
         shape = TensorShape(shape)
         q = self.quantization
         if q is not None and q.axis is not None:
-            fits = q.axis < len(shape) and not differ(shape[q.axis], len(q.scales))
+            fits = shape.is_ranked and q.axis < len(shape) and not differ(shape[q.axis], len(q.scales))
             q = q if fits else None
-        return TensorInfo(shape, self.dtype, q)
+        return TensorInfo(shape, self.dtype, q, element=self.element)
 
     def with_dtype(self, dtype: DataType) -> TensorInfo:
         """This info with another type and, unless it is the same type, without quantization; without the constant."""
-        return TensorInfo(self.shape, dtype, self.quantization if dtype is self.dtype else None)
+        same = dtype is self.dtype
+        return TensorInfo(
+            self.shape, dtype, self.quantization if same else None, element=self.element if same else None
+        )
 
     def with_quantization(self, quantization: Quantization | None) -> TensorInfo:
         """This info with another quantization, constant kept."""
-        return TensorInfo(self.shape, self.dtype, quantization, self.constant)
+        return TensorInfo(self.shape, self.dtype, quantization, self.constant, self.element)
 
     def with_constant(self, constant: Array | None) -> TensorInfo:
         """This info with the value that the tensor is known to have, or without one."""
-        return TensorInfo(self.shape, self.dtype, self.quantization, constant)
+        return TensorInfo(self.shape, self.dtype, self.quantization, constant, self.element)
+
+    def with_element(self, element: TensorInfo) -> TensorInfo:
+        """This info of a collection with something else known of its elements."""
+        return TensorInfo(self.shape, self.dtype, element=element)
+
+    def joined(self, other: TensorInfo) -> TensorInfo:
+        """What is true of both infos: extents and ranks that differ are unknown, and so is the constant.
+
+        Raises:
+            InvalidArgumentError: the types, or how they are quantized, differ.
+        """
+        if self.dtype is not other.dtype or self.quantization != other.quantization:
+            raise InvalidArgumentError(f"nothing is both {self} and {other}")
+        mine, its = self.element, other.element
+        element = None if mine is None or its is None else _joined_elements(self, other, mine, its)
+        return TensorInfo(self.shape.joined(other.shape), self.dtype, self.quantization, element=element)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TensorInfo is immutable; cannot set {name!r}, use with_{name}(...)")
@@ -546,20 +517,44 @@ class TensorInfo:
         raise AttributeError(f"TensorInfo is immutable; cannot delete {name!r}")
 
     def __reduce__(self) -> tuple[type[TensorInfo], tuple[object, ...]]:
-        return TensorInfo, (tuple(self.shape), self.dtype, self.quantization, self.constant)
+        return TensorInfo, (self.shape, self.dtype, self.quantization, self.constant, self.element)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorInfo):
             return NotImplemented
-        return (self.shape, self.dtype, self.quantization) == (other.shape, other.dtype, other.quantization)
+        mine, its = (self.shape, self.dtype, self.quantization), (other.shape, other.dtype, other.quantization)
+        return mine == its and self.element == other.element
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.quantization))
+        return hash((self.shape, self.dtype, self.quantization, self.element))
 
     def __repr__(self) -> str:
+        shape = repr(tuple(self.shape)) if self.is_ranked else "..."
         tail = f", {self.quantization!r}" if self.quantization else ""
-        return f"TensorInfo({tuple(self.shape)}, {self.dtype!r}{tail})"
+        tail += "" if self.element is None else f", element={self.element!r}"
+        return f"TensorInfo({shape}, {self.dtype!r}{tail})"
 
     def __str__(self) -> str:
         tail = f" {self.quantization}" if self.quantization else ""
+        tail += "" if self.element is None else f" of {self.element}"
         return f"{self.dtype}{self.shape}{tail}"
+
+
+def _with_article(dtype: DataType) -> str:
+    return f"{'an' if dtype.value[0] in 'aeiou' else 'a'} {dtype}"
+
+
+def _joined_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
+    """What is known of elements of either collection; of one that is empty, they say nothing."""
+    if first.dtype is second.dtype and a.shape[0] == 0:
+        return second
+    return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)
+
+
+def collected(elements: Iterable[Array]) -> Array:
+    """A sequence of arrays as it is stored: an array of objects, of rank 1."""
+    given = list(elements)
+    stored = np.empty(len(given), object)
+    for index, element in enumerate(given):
+        stored[index] = element
+    return stored
