@@ -9,6 +9,7 @@ from interposer.kernels import (  # noqa: F401
     convolution,
     convolution3d,
     detection,
+    dynamic,
     einsum,
     elementwise,
     embedding,

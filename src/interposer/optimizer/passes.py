@@ -26,6 +26,7 @@ from interposer.optimizer.rewrites.identities import IDENTITIES
 from interposer.optimizer.rewrites.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
 from interposer.optimizer.rewrites.pads import PADS
 from interposer.optimizer.rewrites.pattern import Rewrite
+from interposer.optimizer.rewrites.settling import settle_layers
 from interposer.optimizer.rewrites.siblings import equal_layers
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Pass",
     "PassRecord",
     "RewritePass",
+    "SettleLayers",
     "SquashEqualLayers",
     "insert_debug_layers",
     "run_passes",
@@ -81,6 +83,17 @@ class SquashEqualLayers:
 
 
 @dataclass(frozen=True)
+class SettleLayers:
+    """Gives layers whose attributes are tensors these as attributes, where the tensors' values are known."""
+
+    name: str = "settle layers"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Replace the layers, and fold what leads to them."""
+        return settle_layers(graph)
+
+
+@dataclass(frozen=True)
 class DropDeadLayers:
     """Removes what nothing depends on."""
 
@@ -95,6 +108,7 @@ _MOVES: Final = (fold_constants, *IDENTITIES, *TRANSPOSES)
 
 DEFAULT_PASSES: Final[Sequence[Pass]] = (
     DropDeadLayers(),
+    SettleLayers(),
     RewritePass("fold constants", (fold_constants, *IDENTITIES)),
     SquashEqualLayers(),
     RewritePass("join conversions", INVERSES),

@@ -9,6 +9,7 @@ from interposer.testing.samples import (  # noqa: F401
     convolution,
     convolution3d,
     detection,
+    dynamic,
     einsum,
     elementwise,
     embedding,

@@ -1,0 +1,70 @@
+"""Kernels of the operators whose attributes are tensors: those of the operators that they become."""
+
+from __future__ import annotations
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.reference import evaluate, kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.dynamic import (
+    DynamicBroadcastTo,
+    DynamicOp,
+    DynamicPad,
+    DynamicReshape,
+    DynamicSlice,
+    DynamicTile,
+    DynamicTopK,
+)
+from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
+
+__all__: list[str] = []
+
+
+def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -> list[Array]:
+    given = info.inputs[0]
+    assert given is not None
+    given = given.with_shape(x.shape).with_constant(None)
+    static = op.settle(given.shape, *values)
+    if faults := static.violations(given):
+        raise InvalidArgumentError("; ".join(faults))
+    pairs = zip(static.infer_infos(given), info.outputs, strict=True)
+    outputs = [TensorInfo(found.shape, found.dtype, wanted.quantization) for found, wanted in pairs if found]
+    return evaluate(static, [x], [given], outputs)
+
+
+@kernel(DynamicReshape)
+def dynamic_reshape(op: DynamicReshape, x: Array, shape: Array, *, info: KernelInfo) -> Array:
+    """That of Reshape."""
+    return _settled(op, info, x, shape)[0]
+
+
+@kernel(DynamicBroadcastTo)
+def dynamic_broadcast_to(op: DynamicBroadcastTo, x: Array, shape: Array, *, info: KernelInfo) -> Array:
+    """That of BroadcastTo."""
+    return _settled(op, info, x, shape)[0]
+
+
+@kernel(DynamicSlice)
+def dynamic_slice(
+    op: DynamicSlice, x: Array, starts: Array, ends: Array, steps: Array | None, *, info: KernelInfo
+) -> Array:
+    """That of StridedSlice."""
+    return _settled(op, info, x, starts, ends, steps)[0]
+
+
+@kernel(DynamicTile)
+def dynamic_tile(op: DynamicTile, x: Array, multiples: Array, *, info: KernelInfo) -> Array:
+    """That of Tile."""
+    return _settled(op, info, x, multiples)[0]
+
+
+@kernel(DynamicPad)
+def dynamic_pad(op: DynamicPad, x: Array, pads: Array, *, info: KernelInfo) -> Array:
+    """That of Pad."""
+    return _settled(op, info, x, pads)[0]
+
+
+@kernel(DynamicTopK, dtypes={"input": ANY_TYPE - STORED_FLOATS - {DataType.STRING}})
+def dynamic_top_k(op: DynamicTopK, x: Array, k: Array, *, info: KernelInfo) -> tuple[Array, Array]:
+    """That of TopK."""
+    values, indices = _settled(op, info, x, k)
+    return values, indices

@@ -1,0 +1,379 @@
+"""Operators whose attributes are tensors: what another operator takes as an attribute is computed while running.
+
+Each of them becomes that other operator, which many backends know, once the tensors' values are known: see `settled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis, quantized_axis_faults
+from interposer.ops.choice import TopK
+from interposer.ops.rearrange import Pad, PaddingMode, StridedSlice, Tile
+from interposer.ops.reshape import BroadcastTo, Reshape
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
+
+__all__ = [
+    "DynamicBroadcastTo",
+    "DynamicOp",
+    "DynamicPad",
+    "DynamicReshape",
+    "DynamicSlice",
+    "DynamicTile",
+    "DynamicTopK",
+]
+
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+_FARTHEST: Final = (1 << 31) - 1
+
+
+class DynamicOp(Op):
+    """An operator on a first operand, with attributes of another operator as its further operands."""
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        """The operator that does the same on an input of this shape, where the further operands have these values.
+
+        Raises:
+            InvalidArgumentError: values that cannot be.
+        """
+        raise NotImplementedError
+
+    def settled(self, *infos: TensorInfo | None) -> Op | None:
+        """The operator that does the same to the first operand alone; None where a further operand is not known.
+
+        Raises:
+            InvalidArgumentError: values that cannot be.
+        """
+        first, *rest = infos
+        if first is None or any(info is not None and info.constant is None for info in rest):
+            return None
+        return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
+
+    def _faults(self, *infos: TensorInfo | None) -> Iterator[str]:
+        try:
+            static = self.settled(*infos)
+        except InvalidArgumentError as error:
+            yield str(error)
+            return
+        if static is not None:
+            yield from static.violations(infos[0])
+
+
+def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[str]:
+    count = info.shape[0]
+    if isinstance(count, Dim):
+        yield f"how many extents {title} holds is not known"
+    elif rank is not None and count != rank:
+        yield f"{title} holds {count} numbers for an input of rank {rank}"
+    elif count > MAX_RANK:
+        yield f"{title} holds {count} extents; ranks 0 to {MAX_RANK} are supported"
+
+
+def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
+    """A result of unknown extents, but for those along axes that stay as they are in the input."""
+    extents = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
+    per_axis = input.quantization is not None and input.quantization.per_axis
+    return TensorInfo(extents, input.dtype, None if per_axis else input.quantization)
+
+
+@op
+class DynamicReshape(DynamicOp):
+    """Give the same elements, in the same order, a shape that is a tensor.
+
+    Shapes:
+        input: any
+        shape: (R,), where one extent of -1 stands for what is left over
+        output: R extents
+
+    Example:
+        >>> compute(DynamicReshape(), [[1, 2, 3], [4, 5, 6]], [3, -1]).tolist()
+        [[1, 2], [3, 4], [5, 6]]
+        >>> compute(DynamicReshape(copy_zeros=True), [[1, 2, 3], [4, 5, 6]], [0, 1, -1]).shape
+        (2, 1, 3)
+
+    Source:
+        ONNX Reshape-21; TFLite RESHAPE with a shape that is no constant.
+    """
+
+    input = operand()
+    shape = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(dtype_of="input", dynamic=True)
+
+    copy_zeros: bool = attribute(default=False, doc="An extent of 0 stands for the input's extent at the same place.")
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        [wanted] = values
+        assert wanted is not None
+        return Reshape(tuple(wanted.tolist()), self.copy_zeros)
+
+    def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
+        yield from _count(shape, "shape")
+        yield from self._faults(input, shape)
+
+    def infer(self, input: TensorInfo, shape: TensorInfo) -> TensorInfo:
+        static = self.settled(input, shape)
+        return static.infer_infos(input)[0] or input if static else _moved(input, shape.shape[0])
+
+
+@op
+class DynamicBroadcastTo(DynamicOp):
+    """Repeat a tensor along axes of extent 1, and along new ones in front, as a shape that is a tensor asks for.
+
+    An extent of 1 in the shape leaves the input's extent as it is.
+
+    Shapes:
+        input: any
+        shape: (R,)
+        output: what the input's shape and the extents in ``shape`` broadcast to by NumPy's rule
+
+    Example:
+        >>> compute(DynamicBroadcastTo(), [[1], [2]], [2, 3]).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        >>> compute(DynamicBroadcastTo(), [1, 2], [2, 1]).tolist()
+        [[1, 2], [1, 2]]
+
+    Source:
+        ONNX Expand-13; TFLite BROADCAST_TO with a shape that is no constant.
+    """
+
+    input = operand()
+    shape = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(dtype_of="input", dynamic=True)
+
+    def settled(self, *infos: TensorInfo | None) -> Op | None:
+        known = infos[0] is not None and infos[0].is_concrete
+        return super().settled(*infos) if known else None
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        [wanted] = values
+        assert wanted is not None
+        if (wanted < 0).any():
+            raise InvalidArgumentError(f"shape is {wanted.tolist()}; an extent must not be negative")
+        common = broadcast_shapes(shape, TensorShape(wanted.tolist()))
+        if common is None:
+            raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {wanted.tolist()}")
+        return BroadcastTo(tuple(common))
+
+    def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
+        yield from _count(shape, "shape")
+        yield from self._faults(input, shape)
+
+    def infer(self, input: TensorInfo, shape: TensorInfo) -> TensorInfo:
+        static = self.settled(input, shape)
+        return static.infer_infos(input)[0] or input if static else self._open(input, shape)
+
+    def _open(self, input: TensorInfo, shape: TensorInfo) -> TensorInfo:
+        wanted = [UNKNOWN] * shape.shape[0] if shape.constant is None else shape.constant.tolist()
+        return _moved(input, max(input.rank, len(wanted))).with_shape(
+            broadcast_shapes(input.shape, TensorShape(wanted)) or [UNKNOWN] * max(input.rank, len(wanted))
+        )
+
+
+@op
+class DynamicSlice(DynamicOp):
+    """Cut a piece out of a tensor, from, to and in steps that are tensors.
+
+    Numbers below 0 count from the end of the axis; those beyond an end stand for it. A step below 0 goes backwards.
+
+    Shapes:
+        input: any of rank 1 or more
+        starts, ends, steps: (N,), a number for each of ``axes``
+        output: the input's shape, with as many elements along ``axes`` as there are from start to before the end
+
+    Example:
+        >>> compute(DynamicSlice(axes=(1,)), [[1, 2, 3], [4, 5, 6]], [1], [100]).tolist()
+        [[2, 3], [5, 6]]
+        >>> compute(DynamicSlice(axes=(0,)), [1, 2, 3], [-1], [-100], [-1]).tolist()
+        [3, 2, 1]
+
+    Source:
+        ONNX Slice-13; TFLite SLICE and STRIDED_SLICE with bounds that are no constants.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    starts = operand(rank=1, dtypes=_INDEX_TYPES)
+    ends = operand(rank=1, dtypes=_INDEX_TYPES)
+    steps = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
+    output = result(dtype_of="input", dynamic=True)
+
+    axes: tuple[int, ...] = attribute(doc="The axes that are cut; negative ones count from the end.")
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        starts, ends, steps = values
+        assert starts is not None and ends is not None
+        strides = [1] * len(self.axes) if steps is None else steps.tolist()
+        if 0 in strides:
+            raise InvalidArgumentError(f"steps is {strides}; a step must not be 0")
+        cuts = dict(
+            zip(self._normal(len(shape)), zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True)
+        )
+        begin, end, stride = zip(*(cuts.get(axis, (0, _FARTHEST, 1)) for axis in range(len(shape))), strict=True)
+        return StridedSlice(
+            begin=tuple(map(_near, begin)),
+            end=tuple(map(_near, end)),
+            stride=tuple(map(_near, stride)),
+            begin_mask=sum(1 << axis for axis in range(len(shape)) if axis not in cuts),
+            end_mask=sum(1 << axis for axis in range(len(shape)) if end[axis] >= _FARTHEST and stride[axis] > 0),
+        )
+
+    def _normal(self, rank: int) -> tuple[int, ...]:
+        return tuple(normal_axis(axis, rank) for axis in self.axes)
+
+    def check(self, input: TensorInfo, starts: TensorInfo, ends: TensorInfo, steps: TensorInfo | None) -> Iterator[str]:
+        faults = list(axes_faults(self.axes, input.rank))
+        for title, info in (("starts", starts), ("ends", ends), ("steps", steps)):
+            if info is not None and info.shape[0] != len(self.axes):
+                faults.append(f"{title} holds {info.shape[0]} numbers for {len(self.axes)} axes")
+        yield from faults
+        if not faults:
+            yield from quantized_axis_faults(input, self._normal(input.rank), "cut")
+            yield from self._faults(input, starts, ends, steps)
+
+    def infer(self, input: TensorInfo, starts: TensorInfo, ends: TensorInfo, steps: TensorInfo | None) -> TensorInfo:
+        static = self.settled(input, starts, ends, steps)
+        if static is not None:
+            return static.infer_infos(input)[0] or input
+        cut = self._normal(input.rank)
+        return input.with_shape([UNKNOWN if axis in cut else dim for axis, dim in enumerate(input.shape)])
+
+
+def _near(number: int) -> int:
+    """A bound too far away to be written is as good as one that is merely far away."""
+    return max(-_FARTHEST, min(number, _FARTHEST))
+
+
+@op
+class DynamicTile(DynamicOp):
+    """Repeat a tensor along each axis as often as a tensor says.
+
+    Shapes:
+        input: any of rank R, at least 1
+        multiples: (R,)
+        output: the input's extents times ``multiples``
+
+    Example:
+        >>> compute(DynamicTile(), [[1, 2]], [2, 2]).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
+
+    Source:
+        ONNX Tile-13; TFLite TILE with multiples that are no constant.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    multiples = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(dtype_of="input", dynamic=True)
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        [multiples] = values
+        assert multiples is not None
+        if (multiples < 0).any():
+            raise InvalidArgumentError(f"multiples is {multiples.tolist()}; expected 0 or more for each axis")
+        return Tile(tuple(multiples.tolist()))
+
+    def check(self, input: TensorInfo, multiples: TensorInfo) -> Iterator[str]:
+        faults = list(_count(multiples, "multiples", input.rank))
+        yield from faults or Tile((1,) * input.rank).violations(input)
+        yield from () if faults else self._faults(input, multiples)
+
+    def infer(self, input: TensorInfo, multiples: TensorInfo) -> TensorInfo:
+        static = self.settled(input, multiples)
+        return static.infer_infos(input)[0] or input if static else _moved(input, input.rank)
+
+
+@op
+class DynamicPad(DynamicOp):
+    """Add a border to a tensor that is as wide as a tensor says.
+
+    Shapes:
+        input: any of rank R, at least 1
+        pads: (R, 2), how much to add before and after along each axis
+        output: the input's extents plus both pads
+
+    Example:
+        >>> compute(DynamicPad(pad_value=9), [1, 2], [[1, 2]]).tolist()
+        [9, 1, 2, 9, 9]
+
+    Source:
+        ONNX Pad-21 and TFLite PADV2, MIRROR_PAD with pads that are no constant.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    pads = operand(rank=2, dtypes=_INDEX_TYPES)
+    output = result(dtype_of="input", dynamic=True)
+
+    pad_value: float = attribute(default=0.0, doc="What is added: a real number, also for quantized tensors.")
+    padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="What stands in the border.")
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        [pads] = values
+        assert pads is not None
+        return Pad(tuple((before, after) for before, after in pads.tolist()), self.pad_value, self.padding_mode)
+
+    def check(self, input: TensorInfo, pads: TensorInfo) -> Iterator[str]:
+        if tuple(pads.shape) != (input.rank, 2):
+            yield f"pads has shape {pads.shape}; expected [{input.rank}, 2]"
+            return
+        yield from Pad(((0, 0),) * input.rank, self.pad_value, self.padding_mode).violations(input)
+        yield from self._faults(input, pads)
+
+    def infer(self, input: TensorInfo, pads: TensorInfo) -> TensorInfo:
+        static = self.settled(input, pads)
+        return static.infer_infos(input)[0] or input if static else _moved(input, input.rank)
+
+
+@op
+class DynamicTopK(DynamicOp):
+    """The largest elements along an axis (or the smallest), as many as a tensor says, and where they were.
+
+    Of equal elements, that of the lower index goes first.
+
+    Shapes:
+        input: any of rank 1 or more
+        k: () or (1,)
+        values, indices: the input's shape with the number in ``k`` at ``axis``
+
+    Example:
+        >>> values, indices = compute(DynamicTopK(), [3, 9, 9, 1], [2])
+        >>> values.tolist(), indices.tolist()
+        ([9, 9], [1, 2])
+
+    Source:
+        ONNX TopK-24 and TFLite TOPK_V2 with a k that is no constant.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    k = operand(rank=(0, 1), dtypes=_INDEX_TYPES)
+    values = result(dtype_of="input", dynamic=True)
+    indices = result(dtypes=_INDEX_TYPES, dynamic=True)
+
+    axis: int = attribute(default=-1, doc="The axis along which they are found; negative ones count from the end.")
+    largest: bool = attribute(default=True, doc="The largest ones, not the smallest.")
+    index_dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the indices.")
+
+    def settle(self, shape: TensorShape, *values: Array | None) -> Op:
+        [k] = values
+        assert k is not None
+        count = int(np.reshape(k, -1)[0])
+        if count < 0:
+            raise InvalidArgumentError(f"k is {count}; expected 0 or more")
+        return TopK(count, self.axis, self.largest, self.index_dtype)
+
+    def check(self, input: TensorInfo, k: TensorInfo) -> Iterator[str]:
+        faults = list(axes_faults((self.axis,), input.rank))
+        if k.rank and k.shape[0] != 1:
+            faults.append(f"k has shape {k.shape}; expected one number")
+        yield from faults or TopK(0, self.axis).violations(input)
+        yield from () if faults else self._faults(input, k)
+
+    def infer(self, input: TensorInfo, k: TensorInfo) -> tuple[TensorInfo | None, ...]:
+        static = self.settled(input, k)
+        if static is not None:
+            return tuple(static.infer_infos(input))
+        shape = list(input.shape)
+        shape[normal_axis(self.axis, input.rank)] = UNKNOWN
+        return input.with_shape(shape), TensorInfo(shape, self.index_dtype)

@@ -1,0 +1,64 @@
+"""What becomes known when extents are: layers whose attributes are tensors turn into those that have them as such."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from interposer.errors import InvalidNetworkError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.inference import infer_layer
+from interposer.ops import DynamicOp
+from interposer.optimizer.rewrites.constants import fold_constants
+from interposer.optimizer.rewrites.driver import Rewritten, replace
+
+__all__ = ["settle_layers"]
+
+NAME: Final = "settle_layers"
+
+
+def settle_layers(graph: Graph) -> Rewritten:
+    """Go through a graph with such layers once, in running order, folding and settling what the layers before allow.
+
+    Raises:
+        InvalidNetworkError: extents that were found do not fit a layer.
+    """
+    counts: Counter[str] = Counter()
+    stale: set[Layer] = set()
+    for layer in graph.topological() if any(isinstance(layer.op, DynamicOp) for layer in graph) else ():
+        if layer in stale:
+            _infer_again(graph, layer)
+        users = {use.layer for value in layer.outputs for use in value.uses}
+        name = _settle(graph, layer)
+        counts[name] += 1 if name else 0
+        stale |= users if name or layer in stale else set()
+    return Rewritten(counts)
+
+
+def _infer_again(graph: Graph, layer: Layer) -> None:
+    faults: Iterable[str] = infer_layer(layer)
+    if faults:
+        raise InvalidNetworkError([f"layer {layer}: {fault}" for fault in faults], graph.name)
+
+
+def _settle(graph: Graph, layer: Layer) -> str:
+    """What was done to a layer, if anything."""
+    if isinstance(layer.op, DynamicOp):
+        static = layer.op.settled(*layer.input_infos)
+        if static is None:
+            return ""
+        made = graph.add(static, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
+        made.hint, made.replaced = layer.hint, layer.replaced
+        _infer_again(graph, made)
+        for old, new in zip(layer.outputs, made.outputs, strict=True):
+            graph.replace_uses(old, new)
+        name = layer.name
+        graph.erase_dead([layer])
+        graph.rename(made, name)
+        return NAME
+    found = fold_constants(layer)
+    if found is None:
+        return ""
+    replace(graph, layer, found, by=fold_constants.name)
+    return fold_constants.name

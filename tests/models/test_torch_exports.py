@@ -1,0 +1,69 @@
+"""What PyTorch's two exporters make of networks of today's kinds gives PyTorch's own numbers.
+
+PyTorch is large: where it, or what its newer exporter needs, is not installed, these tests are skipped.
+"""
+
+import numpy as np
+import pytest
+
+import interposer as ip
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch onnxscript")
+pytest.importorskip("onnxscript", reason="the newer exporter of PyTorch needs onnxscript")
+
+from tests.models.torch_networks import EXAMPLES, exported, made  # noqa: E402 - it needs PyTorch
+
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.filterwarnings("ignore")]
+EXPORTERS = pytest.mark.parametrize("dynamo", [False, True], ids=["script", "dynamo"])
+
+
+def results(example, inputs):
+    with torch.no_grad():
+        found = example.module(*inputs)
+    return [one.numpy() for one in (found if isinstance(found, tuple) else (found,))]
+
+
+def check(model, example, inputs):
+    found = model.run([one.numpy() for one in inputs])
+    for given, expected in zip(found, results(example, inputs), strict=True):
+        assert (given.shape, given.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(given, expected, rtol=0, atol=1e-4 * np.abs(expected).max(initial=0))
+
+
+@EXPORTERS
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_exported_network_gives_the_numbers_of_pytorch(name, dynamo):
+    example = made(name)
+    with ip.load(exported(example, dynamo), backends=["CpuRef"]) as model:
+        check(model, example, example.inputs)
+
+
+@EXPORTERS
+@pytest.mark.parametrize("batch", [1, 5])
+def test_an_open_batch_takes_any_number_of_images(batch, dynamo):
+    example = made("mobilenet")
+    with ip.load(exported(example, dynamo), backends=["CpuRef"]) as model:
+        check(model, example, (torch.randn(batch, 3, 32, 32),))
+
+
+@EXPORTERS
+def test_a_decoder_grows_its_cache_step_by_step(dynamo):
+    example = made("decoder")
+    _, keys, values = example.inputs
+    with ip.load(exported(example, dynamo), backends=["CpuRef"]) as model:
+        for _ in range(4):
+            inputs = (torch.randn(1, 3, 32), keys, values)
+            check(model, example, inputs)
+            keys, values = (torch.from_numpy(one) for one in results(example, inputs)[1:])
+
+
+@EXPORTERS
+def test_a_detector_gives_as_many_boxes_as_an_image_needs(dynamo):
+    example = made("detector")
+    counts = set()
+    with ip.load(exported(example, dynamo), backends=["CpuRef"]) as model:
+        for seed in range(4):
+            image = (torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(seed)) * (seed + 1),)
+            check(model, example, image)
+            counts.add(len(results(example, image)[1]))
+    assert len(counts) > 1
