@@ -19,7 +19,7 @@ from interposer.cli.tables import Table, counted, say, show, without_empty_colum
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.session import Model
-from interposer.types import Array, DataLayout
+from interposer.types import Array, DataLayout, TensorInfo
 
 __all__ = ["configure", "execute"]
 
@@ -159,9 +159,15 @@ def _result(
     args: argparse.Namespace, model: Model, outputs: dict[str, Array], labels: Labels | None, milliseconds: list[float]
 ) -> _Result:
     shown = outputs if args.output is None else {args.output: outputs[args.output]}
-    described = [figures(name, array, model.outputs[name]) for name, array in shown.items()]
+    described = [figures(name, array, _info(model, name, array)) for name, array in shown.items()]
     best = _top(args, model, shown, labels)
     return _Result(best, described, model.optimized, milliseconds)
+
+
+def _info(model: Model, name: str, array: Array) -> TensorInfo:
+    """What an output is: its array's type and shape, quantized as the model says."""
+    known = model.outputs[name]
+    return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
 
 
 def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels: Labels | None) -> list[Ranked]:
@@ -172,14 +178,14 @@ def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels
         return []
     if labels is not None:
         check_count(labels, array.size, args.labels)
-    return top(array, model.outputs[name], args.top, labels)
+    return top(array, _info(model, name, array), args.top, labels)
 
 
 def _why_no_classes(model: Model, shown: dict[str, Array]) -> str:
     if len(shown) > 1:
         return f"--labels needs one output; choose it with --output ({', '.join(shown)})"
     [(name, array)] = shown.items()
-    return f"--labels needs a vector of classes, but output {name!r} is {model.outputs[name].with_shape(array.shape)}"
+    return f"--labels needs a vector of classes, but output {name!r} is {_info(model, name, array)}"
 
 
 def _print(result: _Result) -> None:

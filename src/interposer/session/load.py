@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterable
 from functools import cache
 
+from interposer.frontends.template import Values
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.shapes import Shapes
-from interposer.session.source import Source, read_network
+from interposer.session.source import Source, read_source
 
 __all__ = ["default_runtime", "load"]
 
@@ -38,6 +39,7 @@ def load(
     runtime: Runtime | None = None,
     limits: Limits | None = None,
     shapes: Shapes | None = None,
+    values: Values | None = None,
 ) -> Model:
     """Read a network, divide it among backends, and make it ready to run.
 
@@ -49,11 +51,13 @@ def load(
         runtime: where it is loaded; None means the default runtime.
         limits: the most memory and arithmetic that the network may need.
         shapes: for inputs by name their shapes, or for named extents their values.
+        values: for inputs by name their values; they are constants then, and inputs no more. What is not given here,
+            and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
         LimitExceededError: the network needs more than the limits allow.
         InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
     """
-    network = read_network(source, format, shapes)
+    network = read_source(source, format, shapes, values)
     return Model(network, default_runtime() if runtime is None else runtime, backends, options, limits)

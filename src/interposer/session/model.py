@@ -8,18 +8,19 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from interposer.errors import BindingError, InvalidArgumentError, UnknownNetworkError, did_you_mean, expect
+from interposer.frontends.template import Template
 from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.runtime import NetworkId, Runtime
 from interposer.session.limits import Limits
-from interposer.session.shapes import specialised
+from interposer.session.variants import Blueprint, Key
 from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["Model"]
@@ -27,100 +28,113 @@ __all__ = ["Model"]
 KEPT: Final = 8
 """How many variants for different input shapes a model keeps; the one that was not used for longest goes first."""
 
-ShapeKey = tuple[TensorShape, ...]
+_Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
 
 
 class Model:
     """A network ready to run: call it with arrays, ask it for its inputs and outputs, or let it explain itself.
 
-    A network whose input shapes are not all known is optimized for the shapes of each call, and the last eight of
-    these variants are kept. Calls may come from several threads. `close`, or the end of a ``with`` block, unloads it;
-    where it is just forgotten, its runtime unloads it when the next network is loaded.
+    A network whose input shapes are not all known is optimized for the shapes of each call, and so is one that also
+    depends on the values of inputs, such as the axes of a reduction; the last eight of these variants are kept. Calls
+    may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
+    runtime unloads it when the next network is loaded.
+
+    `inputs` and `outputs` map names to infos; an output's is None where not even its rank is known before a call.
     """
 
     def __init__(
         self,
-        network: Network,
+        network: Network | Template,
         runtime: Runtime,
         backends: Iterable[str] | None = None,
         options: OptimizerOptions | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.network = network
         self.runtime = runtime
         self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
         self._options = options
         self._limits = Limits() if limits is None else limits
-        expect(network, Network, "a model is made of a Network")
+        expect(network, Network | Template, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(self._limits, Limits, "the limits must be Limits(...)")
-        self._variants: OrderedDict[ShapeKey, tuple[NetworkId, OptimizedNetwork]] = OrderedDict()
-        self._calls: Counter[ShapeKey] = Counter()
+        self._variants: _Variants = OrderedDict()
+        self._calls: Counter[Key] = Counter()
         self._lock = threading.RLock()
         self._closed = False
         weakref.finalize(self, _forget, runtime, self._variants).atexit = False
-        network.validate()
-        self.inputs: dict[str, TensorInfo] = {one.name: one.output.known for one in network.graph.inputs}
-        self.outputs: dict[str, TensorInfo] = {one.name: one.values[0].known for one in network.graph.outputs}
-        if not all(info.is_concrete for info in self.inputs.values()):
-            self.network = Network(graph=network.graph.clone())  # what becomes of theirs is the caller's affair
-        else:
-            self._variant(tuple(info.shape for info in self.inputs.values()))
+        self._blueprint = Blueprint(network)
+        self.name = self._blueprint.name
+        self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
+        self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
+        if self._blueprint.settled is not None:
+            self._make(self._blueprint.settled, self.network)
 
-    def _variant(self, shapes: ShapeKey) -> tuple[NetworkId, OptimizedNetwork]:
-        with self._lock:
-            self._check_open()
-            if shapes not in self._variants:
-                self._variants[shapes] = self._make(shapes)
-                self._make_room()
-            self._variants.move_to_end(shapes)
-            return self._variants[shapes]
+    @property
+    def network(self) -> Network:
+        """The network that the model is made of, for whatever inputs.
 
-    def _make_room(self) -> None:
-        idle = [shapes for shapes in self._variants if not self._calls[shapes]]
-        for shapes in idle[: max(0, len(self._variants) - KEPT)]:
-            self._unload(shapes)
+        Raises:
+            InvalidArgumentError: it is another one for each value of some inputs.
+        """
+        if self._blueprint.network is None:
+            raise InvalidArgumentError(f"the network depends on {self._blueprint.lacking}; see optimized")
+        return self._blueprint.network
 
-    @contextmanager
-    def _in_use(self, shapes: ShapeKey) -> Iterator[tuple[NetworkId, OptimizedNetwork]]:
-        """A variant that is not dropped before the end of the ``with`` block."""
-        with self._lock:
-            self._calls[shapes] += 1
-        try:
-            yield self._variant(shapes)
-        finally:
-            with self._lock:
-                self._calls[shapes] -= 1
-                self._calls += Counter()
+    def _variant(self, arrays: Mapping[str, Array]) -> Key:
+        """Which variant is for these inputs; it is made where it is not there."""
+        self._check_open()
+        key = self._blueprint.key(arrays)
+        if key not in self._variants:
+            network = self._blueprint.variant(arrays)
+            key = self._blueprint.key(arrays)
+            self._make(key, network)
+            self._make_room(key)
+        self._variants.move_to_end(key)
+        return key
 
-    def _make(self, shapes: ShapeKey) -> tuple[NetworkId, OptimizedNetwork]:
-        network = specialised(self.network, dict(zip(self.inputs, shapes, strict=True)))
+    def _make(self, key: Key, network: Network) -> None:
         self._limits.check(network.graph)
         optimized = optimize(network, self._backends, self.runtime.device_spec, self._options)
-        return self.runtime.load_network(optimized), optimized
+        self._variants[key] = self.runtime.load_network(optimized), optimized
+
+    def _make_room(self, made: Key) -> None:
+        idle = [key for key in self._variants if not self._calls[key] and key != made]
+        for key in idle[: max(0, len(self._variants) - KEPT)]:
+            self._unload(key)
+
+    @contextmanager
+    def _in_use(self, arrays: Mapping[str, Array]) -> Iterator[tuple[NetworkId, OptimizedNetwork]]:
+        """A variant that is not dropped before the end of the ``with`` block."""
+        with self._lock:
+            key = self._variant(arrays)
+            self._calls[key] += 1
+            found = self._variants[key]
+        try:
+            yield found
+        finally:
+            with self._lock:
+                self._calls[key] -= 1
+                self._calls += Counter()
 
     @property
     def optimized(self) -> OptimizedNetwork:
         """The optimized network of the last call, or of the only shapes there are.
 
         Raises:
-            InvalidArgumentError: the input shapes are not known and there was no call yet.
+            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
         """
         with self._lock:
             self._check_open()
             if not self._variants:
+                lacking, arguments = self._blueprint.lacking, self._blueprint.arguments
                 raise InvalidArgumentError(
-                    f"the shapes of {', '.join(self._open_inputs())} are not known yet; "
-                    "run the model once, or give load(..., shapes={...})"
+                    f"{lacking} are not known yet; run the model once, or give load(..., {arguments})"
                 )
             return next(reversed(self._variants.values()))[1]
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidArgumentError(f"the model {self.network.name!r} is closed")
-
-    def _open_inputs(self) -> list[str]:
-        return [f"{name!r} {info.shape}" for name, info in self.inputs.items() if not info.is_concrete]
+            raise InvalidArgumentError(f"the model {self.name!r} is closed")
 
     def explain(self) -> Explanation:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
@@ -134,15 +148,15 @@ class Model:
         Raises:
             BindingError: inputs that do not fit: their number, names, shapes or types.
             ExecutionError: a layer failed.
+            InterposerError: no network can be made for these shapes or values.
         """
         arrays = self._arrays(inputs)
-        shapes = tuple(TensorShape(array.shape) for array in arrays)
-        with self._in_use(self._checked_shapes(shapes)) as (network_id, optimized):
-            ids = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined]
-            found = self.runtime.enqueue_workload(network_id, dict(zip(ids, arrays, strict=True)))
+        with self._in_use(arrays) as (network_id, optimized):
+            feeds = {layer.op.binding_id: arrays[layer.name] for layer in optimized.inputs}  # type: ignore[attr-defined]
+            found = self.runtime.enqueue_workload(network_id, feeds)
             return [found[key] for key in sorted(found)]
 
-    def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
+    def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
         if isinstance(inputs, Mapping):
             inputs = self._by_name(inputs)
         if not isinstance(inputs, list | tuple):
@@ -151,7 +165,7 @@ class Model:
             names = ", ".join(map(repr, self.inputs))
             raise BindingError(f"{len(inputs)} inputs were given; the model has {len(self.inputs)} ({names})")
         pairs = zip(self.inputs.items(), inputs, strict=True)
-        return [_converted(name, info, given) for (name, info), given in pairs]
+        return {name: _checked_shape(name, info, _converted(name, info, given)) for (name, info), given in pairs}
 
     def _by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         for name in inputs:
@@ -161,12 +175,6 @@ class Model:
         if missing:
             raise BindingError(f"no array was given for {', '.join(map(repr, missing))}")
         return [inputs[name] for name in self.inputs]
-
-    def _checked_shapes(self, shapes: ShapeKey) -> ShapeKey:
-        for (name, info), shape in zip(self.inputs.items(), shapes, strict=True):
-            if not info.shape.accepts(shape):
-                raise BindingError(f"input {name!r} has shape {shape}; expected {info.shape}")
-        return shapes
 
     def __call__(self, inputs: Any) -> Any:
         """Run once by name: a mapping of arrays in, a mapping of arrays out.
@@ -183,13 +191,13 @@ class Model:
         """
         with self._lock:
             self._closed = True
-            for shapes in tuple(self._variants):
-                self._unload(shapes)
+            for key in tuple(self._variants):
+                self._unload(key)
 
-    def _unload(self, shapes: ShapeKey) -> None:
+    def _unload(self, key: Key) -> None:
         with suppress(UnknownNetworkError):  # it went with its runtime
-            self.runtime.unload_network(self._variants[shapes][0])
-        del self._variants[shapes]
+            self.runtime.unload_network(self._variants[key][0])
+        del self._variants[key]
 
     def __enter__(self) -> Model:
         return self
@@ -201,13 +209,20 @@ class Model:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())
-        outputs = ", ".join(f"{name}: {info}" for name, info in self.outputs.items())
-        return f"<Model {self.network.name!r}: {inputs} -> {outputs}>"
+        outputs = ", ".join(f"{name}: {info or '?'}" for name, info in self.outputs.items())
+        return f"<Model {self.name!r}: {inputs} -> {outputs}>"
 
 
-def _forget(runtime: Runtime, variants: Mapping[ShapeKey, tuple[NetworkId, OptimizedNetwork]]) -> None:
+def _forget(runtime: Runtime, variants: _Variants) -> None:
     for network_id, _ in variants.values():
         runtime.unload_later(network_id)
+
+
+def _checked_shape(name: str, info: TensorInfo, array: Array) -> Array:
+    shape = TensorShape(array.shape)
+    if not info.shape.accepts(shape):
+        raise BindingError(f"input {name!r} has shape {shape}; expected {info.shape}")
+    return array
 
 
 def _converted(name: str, info: TensorInfo, given: Any) -> Array:

@@ -8,42 +8,60 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect
+from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
 from interposer.session.shapes import Shapes, bound
+from interposer.session.values import with_values
 
-__all__ = ["FORMATS", "Source", "read_network"]
+__all__ = ["FORMATS", "Source", "read_network", "read_source"]
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Mapping[str, Any]"
 FORMATS: Final = ("nnapi", "onnx", "tflite")
 
 
-def read_network(source: Source, format: str | None = None, shapes: Shapes | None = None) -> Network:
+def read_network(
+    source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
+) -> Network:
     """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
     Args:
         source: a path, the bytes of a file, a network, or a document for `interposer.frontends.nnapi.build`.
         format: one of `FORMATS`; None tells it from the content.
         shapes: for inputs by name their shapes, or for named extents their values.
+        values: for inputs by name their values; they are constants of the network then, and inputs no more.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or is of no known format.
-        InvalidArgumentError: a format that nobody knows, or shapes that the inputs cannot have.
-        InvalidNetworkError: shapes that a `Network` was given and that do not fit its layers.
+        UnboundInputError: operators need values or shapes of inputs that were not given.
+        InvalidArgumentError: a format that nobody knows, or shapes or values that the inputs cannot have.
+        InvalidNetworkError: shapes or values that a `Network` was given and that do not fit its layers.
     """
+    found = read_source(source, format, shapes, values)
+    return found.network() if isinstance(found, Template) else found
+
+
+def read_source(
+    source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
+) -> Network | Template:
+    """The same, or a template of it, where what the network is may depend on its inputs."""
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
+    expect(values, Mapping | None, "values must be a mapping from input's name to array")
     if isinstance(source, Network):
-        return bound(source, shapes) if shapes else source
+        return with_values(bound(source, shapes) if shapes else source, values or {})
     if format is not None and format not in FORMATS:
         raise InvalidArgumentError(
             f"unknown format {format!r}{did_you_mean(format, FORMATS)} (known: {', '.join(FORMATS)})"
         )
     if isinstance(source, Mapping):
-        return _built(source, format, shapes)
+        return with_values(_built(source, format, shapes), values or {})
     if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"a model must be a path, bytes or a Network, not {type(source).__name__}")
     source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
-    return _load(format or _format_of(source), source, shapes)
+    found = _load(format or _format_of(source), source, shapes)
+    if isinstance(found, Template):
+        return found.bound(values or {})
+    return with_values(found, values or {})
 
 
 def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | None) -> Network:
@@ -54,7 +72,7 @@ def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | Non
     return nnapi.build(document, shapes=shapes)
 
 
-def _load(format: str, source: Any, shapes: Shapes | None) -> Network:
+def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template:
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
@@ -65,7 +83,7 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network:
         return nnapi.load(source, shapes=shapes)
     from interposer.frontends import onnx  # noqa: PLC0415
 
-    return onnx.load(source, shapes=shapes)
+    return onnx.template(source, shapes=shapes)
 
 
 def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -32,17 +33,19 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         node("ImageDecoder", ["c"], ["d"], "second"),
         node("FusedMatMul", ["x", "x"], ["e"], "fused", domain="com.microsoft"),
         node("Odd", ["x"], ["f"], "odd", domain="com.example"),
+        node("Conv", ["image", "image"], ["h"]),
+        node("Cast", ["h"], ["pads"], to=onnx.TensorProto.INT64),
         node("Pad", ["x", "pads"], ["g"], "pad"),
         node("Add", ["d", "g"], ["y"]),
     ]
-    inputs = {"x": (2, 3), "pads": np.zeros(4, np.int64)}
+    inputs = {"x": (2, 3), "image": (1, 1, 2, 2)}
     given = model(nodes, inputs, ["y", "e", "f"], domains=[helper.make_opsetid("com.microsoft", 1)])
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(given)
     assert str(caught.value) == (
         "operators that are not supported:"
         "\n  - 2 x ImageDecoder (opset 21; first as node 'first')"
-        "\n  - 1 x Pad (opset 21; first as node 'pad': its operand 'pads' is no constant)"
+        "\n  - 1 x Pad (opset 21; first as node 'pad': its operand 'pads' is computed from data)"
         "\n  - 1 x com.example.Odd (whose opset the model does not import; first as node 'odd')"
         "\n  - 1 x com.microsoft.FusedMatMul (opset 1; first as node 'fused')"
     )

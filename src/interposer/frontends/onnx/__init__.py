@@ -8,6 +8,6 @@ they hold; a node gets the function for the version that the model imports. A ne
         return node.add(Activation(ActivationFunction.LEAKY_RELU, a=node.number("alpha", 0.01)), node.value(0))
 """
 
-from interposer.frontends.onnx.model import load
+from interposer.frontends.onnx.model import load, template
 
-__all__ = ["load"]
+__all__ = ["load", "template"]

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
-from typing import Final, SupportsIndex, TypeAlias
+from typing import Final, SupportsIndex
 
 from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.tensors import data_type
+from interposer.frontends.template import Shapes
 from interposer.types import MAX_RANK, Dim, TensorInfo, differ
 
-__all__ = ["Bindings", "ShapeArgument"]
+__all__ = ["Bindings", "declared_info"]
 
-ShapeArgument: TypeAlias = "int | Sequence[int | str | None]"
 _LARGEST: Final = 2**31 - 1
 
 
 class Bindings:
     """What the caller gave as `shapes`: extents by their name, and shapes by the input's name."""
 
-    def __init__(self, shapes: Mapping[str, ShapeArgument]) -> None:
+    def __init__(self, shapes: Shapes) -> None:
         self._shapes = {name: _plain(name, given) for name, given in shapes.items()}
         self._extents: dict[str, int] = {}
 
@@ -85,7 +85,16 @@ class Bindings:
         return self._extents.get(dim.name or "", dim) if isinstance(dim, Dim) else dim
 
 
-def _plain(name: str, given: ShapeArgument) -> int | tuple[int | str | None, ...]:
+def declared_info(value: Message) -> TensorInfo | None:
+    """What the model says of an output; None where that is not even the rank."""
+    try:
+        dims = _declared(value)
+        return None if dims is None else TensorInfo(dims, _element_type(value))
+    except ParseError:
+        return None
+
+
+def _plain(name: str, given: int | Sequence[int | str | None]) -> int | tuple[int | str | None, ...]:
     if isinstance(given, SupportsIndex):
         return index(given)
     if isinstance(given, str) or not isinstance(given, Iterable):

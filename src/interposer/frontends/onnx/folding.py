@@ -38,11 +38,16 @@ class Folder:
     def __init__(self, file_bytes: int) -> None:
         self._left = _ALLOWANCE + 4 * file_bytes
 
+    @staticmethod
+    def takes(op: Op) -> bool:
+        """True for an operator of a kind that is computed at once where its operands are known."""
+        return op.family in _FAMILIES or isinstance(op, Cast)
+
     def fold(self, op: Op, values: Sequence[Value | None]) -> list[TensorInfo] | None:
         """The operator's results as infos with constants, or None where it is not to be folded."""
-        if op.family not in _FAMILIES and not isinstance(op, Cast):
+        if not self.takes(op) or not values:
             return None
-        if not values or any(value is not None and value.constant is None for value in values):
+        if any(value is not None and value.constant is None for value in values):
             return None
         infos: list[TensorInfo | None] = [value.info if value is not None else None for value in values]
         if op.violations(*infos):

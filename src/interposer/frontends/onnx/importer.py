@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import InterposerError, ParseError, UnsupportedOperatorError
+from interposer.errors import InterposerError, InvalidArgumentError, ParseError
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.folding import Folder, fold_extents
+from interposer.frontends.onnx.needs import UnboundFormError, needs_of
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.refusals import Refusals
 from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, find
 from interposer.frontends.onnx.tensors import array_of
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant
+from interposer.ops.quantization import Cast
 from interposer.ops.reshape import Shape
 from interposer.schema import Op
 from interposer.types import Array, Quantization, TensorInfo
@@ -40,9 +43,10 @@ class Importer:
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
         self._extents: dict[Value, Array] = {}
+        self._notes_of_scales: dict[str, Quantization] = {}
         self._missing: set[str] = set()
-        self._unsupported: Counter[str] = Counter()
-        self._notes: dict[str, str] = {}
+        self._inputs: set[Layer] = set()
+        self._refusals = Refusals()
         self._reserved: set[str] = set()
         self._numbers: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
@@ -60,9 +64,18 @@ class Importer:
                 raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
         self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
 
+    def annotate(self, notes: Mapping[str, Quantization]) -> None:
+        """What the model says beside its nodes of the integers that tensors hold; noted for constants and outputs."""
+        self._notes_of_scales = dict(notes)
+
     def define(self, name: str, value: Value) -> None:
         """Give a name its value."""
         self._values[name] = value
+
+    def define_input(self, name: str, value: Value) -> None:
+        """Give a name its value, which is an input of the model."""
+        self._inputs.add(value.producer)
+        self.define(name, value)
 
     def array(self, tensor: Message) -> Array:
         """The data of a tensor in the file."""
@@ -71,10 +84,21 @@ class Importer:
     def value(self, name: str) -> Value:
         """What a name stands for; an array becomes a constant of the network when it is first asked for."""
         if name not in self._values and name in self._arrays:
-            self._values[name] = self.constant(self._arrays[name], name, f"initializer {name!r}")
+            self._values[name] = self._initializer(name)
         if name not in self._values:
             raise ParseError(f"the value {name!r} is not defined")
         return self._values[name]
+
+    def _initializer(self, name: str) -> Value:
+        array, note = self._arrays[name], self._notes_of_scales.get(name)
+        return self.constant(array, name, f"initializer {name!r}", note if _fits(TensorInfo.of(array), note) else None)
+
+    def annotated(self, name: str) -> Value:
+        """What a name stands for, quantized as the model says beside its nodes."""
+        value, note = self.value(name), self._notes_of_scales.get(name)
+        if note is None or value.known.quantization == note or not _fits(value.known, note):
+            return value
+        return self.add(Cast(value.known.dtype), [value], f"{name}/annotated", f"output {name!r}", note)[0]
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -87,6 +111,13 @@ class Importer:
             return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
         return self._extents.get(value)
 
+    def ask_for(self, value: Value, title: str) -> NoReturn:
+        """Refuse a node as long as the value of one of its operands is not known."""
+        needs = needs_of(value, self._inputs, self._folder.takes)
+        if needs is None:
+            raise UnsupportedFormError(f"its operand {title!r} is computed from data")
+        raise UnboundFormError(f"its operand {title!r} is no constant", needs)
+
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def convert(self, nodes: Sequence[Message]) -> None:
@@ -95,12 +126,12 @@ class Importer:
         Raises:
             ParseError: a node that breaks the format.
             UnsupportedOperatorError: with everything that is not supported.
+            UnboundInputError: nothing of that kind, but more must be known of the inputs.
         """
         with np.errstate(all="ignore"):
             for message in nodes:
                 self._convert_node(message, self._node_name(message))
-        if self._unsupported:
-            raise UnsupportedOperatorError(self._unsupported, notes=self._notes)
+        self._refusals.check()
 
     def _node_name(self, message: Message) -> str:
         if message.name:
@@ -121,7 +152,7 @@ class Importer:
                 return
             self._run(converter, Node(self, message, name, version), message.output)
         except UnsupportedFormError as error:
-            self._refuse(message, name, domain, str(error))
+            self._refuse(message, name, domain, error)
         except InterposerError as error:
             text = error.message if isinstance(error, ParseError) else str(error)
             raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
@@ -139,13 +170,22 @@ class Importer:
             if name and value is not None:
                 self._values[name] = value
 
-    def _refuse(self, message: Message, name: str, domain: str, reason: str) -> None:
+    def _refuse(self, message: Message, name: str, domain: str, error: UnsupportedFormError) -> None:
+        """Keep the reason; a node that only waits for the inputs is refused where all is known of them."""
         title = f"{domain}.{message.op_type}" if domain else message.op_type
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
-        self._unsupported[title] += 1
-        self._notes.setdefault(title, f"{opset}; first as node {name!r}{': ' if reason else ''}{reason}")
+        place = f"{opset}; first as node {name!r}"
         self._missing.update(output for output in message.output if output)
+        if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
+            self._refusals.defer(title, f"{place}: {error}", error.needs)
+            return
+        reason = error.reason if isinstance(error, UnboundFormError) else str(error)
+        self._refusals.refuse(title, f"{place}: {reason}" if reason else place)
+
+    @property
+    def _has_open_inputs(self) -> bool:
+        return any(not layer.output.known.is_concrete for layer in self._inputs)
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
@@ -208,3 +248,12 @@ class Importer:
         elif any(value in self._extents for value in layer.values):
             found = fold_extents(layer.op, [self.extents(value) for value in layer.values])
             self._extents.update(zip(layer.outputs, found or (), strict=False))
+
+
+def _fits(info: TensorInfo, note: Quantization | None) -> bool:
+    """True where a tensor can be quantized so."""
+    try:
+        info.with_quantization(note)
+    except InvalidArgumentError:
+        return False
+    return True

@@ -1,25 +1,29 @@
-"""`load`: from a model to a network, and the checks of the graph as a whole."""
+"""`load` and `template`: from a model to a network, and the checks of the graph as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
+import numpy as np
+
 from interposer.errors import InvalidArgumentError, ParseError
-from interposer.frontends.onnx.bindings import Bindings, ShapeArgument
-from interposer.frontends.onnx.claims import claimed_quantizations
+from interposer.frontends.onnx.bindings import Bindings, declared_info
+from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.proto import Document, Message, Source, read_model
+from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
 from interposer.types import Quantization, TensorInfo
 
-__all__ = ["load"]
+__all__ = ["load", "template"]
 
 _DEFAULT_DOMAIN: Final = "ai.onnx"
 
 
-def load(source: Source, *, shapes: Mapping[str, ShapeArgument] | None = None) -> Network:
+def load(source: Source, *, shapes: Shapes | None = None, values: Values | None = None) -> Network:
     """The network that an ONNX model describes.
 
     Layers are named after nodes, inputs and outputs after the model's; binding ids count these in the model's order.
@@ -29,47 +33,92 @@ def load(source: Source, *, shapes: Mapping[str, ShapeArgument] | None = None) -
     Args:
         source: a path, the bytes of a file, or an `onnx.ModelProto`; binary or in protobuf's text format.
         shapes: binds open extents: by input's name a shape (None for what stays open), by extent's name a number.
+        values: binds inputs by name to arrays; they are constants of the network then, and inputs no more. One that
+            has a default in the model, an initializer, gets another value so.
 
     Raises:
         ParseError: the file cannot be read, is no ONNX model, or is damaged; says where.
         UnsupportedOperatorError: with all operators that are not supported, or not in the form that the model uses.
-        InvalidArgumentError: `shapes` that do not fit the model.
+        UnboundInputError: operators need the values of inputs (Reshape its shape, TopK its k), or their shapes.
+        InvalidArgumentError: `shapes` or `values` that do not fit the model.
         MissingDependencyError: the package onnx is not installed.
 
     >>> load(b"")
     Traceback (most recent call last):
     interposer.errors.ParseError: the file is empty
     """
+    return template(source, shapes=shapes).network(values=values)
+
+
+def template(source: Source, *, shapes: Shapes | None = None) -> Template:
+    """The model as something that gives a network for shapes and values of its inputs.
+
+    Args and errors are those of `load`; what is wrong with nodes is only told when a network is asked for. The file's
+    content must not be changed afterwards.
+    """
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
+    with _told_of(path):
+        document = read_model(source)
+        graph = document.model.graph
+        _check_names(graph)
+        given = dict(shapes or {})
+
+        def build(shapes: Shapes, values: Values) -> Network:
+            with _told_of(path):
+                return _network(document, {**given, **shapes}, values)
+
+        inputs = dict(Bindings(given).infos(_inputs(graph, {})))
+        outputs = {output.name: declared_info(output) for output in graph.output}
+        return Template(graph.name or "network", inputs, outputs, build)
+
+
+@contextmanager
+def _told_of(path: object) -> Iterator[None]:
     try:
-        return _network(read_model(source), shapes or {})
+        yield
     except ParseError as error:
         if path is None:
             raise
         raise error.at(str(path)) from error
 
 
-def _network(document: Document, shapes: Mapping[str, ShapeArgument]) -> Network:
+def _inputs(graph: Message, values: Values) -> list[Message]:
+    """The inputs that have no initializer, or that are given a value."""
+    defaults = {tensor.name for tensor in graph.initializer} - values.keys()
+    return [value for value in graph.input if value.name not in defaults]
+
+
+def _network(document: Document, shapes: Shapes, values: Values) -> Network:
     import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - the families fill the table of operators
 
     graph = document.model.graph
-    opsets = _opsets(document.model)
-    _check_names(graph)
     network = Network(graph.name or "network")
-    importer = Importer(network, opsets, ExternalFiles(document.path))
-    importer.define_constants(graph.initializer)
+    importer = Importer(network, _opsets(document.model), ExternalFiles(document.path))
+    importer.define_constants([tensor for tensor in graph.initializer if tensor.name not in values])
+    importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in constants]
-    claims = claimed_quantizations(graph.node, importer.arrays)
-    for number, (name, info) in enumerate(Bindings(shapes).infos(inputs)):
-        quantized = _quantized(info, claims.get(name))
-        importer.define(name, network.add_input_layer(number, quantized, name=name).output)
+    _add_inputs(importer, graph, shapes, values)
     importer.convert(_in_running_order(graph))
     for number, output in enumerate(graph.output):
-        network.add_output_layer(number, importer.value(output.name), name=output.name)
+        network.add_output_layer(number, importer.annotated(output.name), name=output.name)
     network.graph.erase_dead()
     return network
+
+
+def _add_inputs(importer: Importer, graph: Message, shapes: Shapes, values: Values) -> None:
+    """Define the inputs: as constants those that are bound to values."""
+    check_names(values, [value.name for value in graph.input])
+    claims = claimed_quantizations(graph.node, importer.arrays)
+    number = 0
+    settled = {name: given.shape for name, given in values.items() if isinstance(given, np.ndarray)}
+    for name, plain in Bindings({**shapes, **settled}).infos(_inputs(graph, values)):
+        info = _quantized(plain, claims.get(name))
+        if name in values:
+            array = value_of(name, info, values[name])
+            importer.define(name, importer.constant(array, name, f"input {name!r}", info.quantization))
+            continue
+        importer.define_input(name, importer.network.add_input_layer(number, info, name=name).output)
+        number += 1
 
 
 def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:

@@ -8,6 +8,7 @@ import numpy as np
 
 from interposer.errors import ParseError
 from interposer.frontends.onnx.attributes import Attributes
+from interposer.frontends.onnx.needs import Needs, UnboundFormError
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.registry import UnsupportedFormError
 from interposer.ir.graph import Value
@@ -89,10 +90,10 @@ class Node(Attributes):
 
     def array(self, index: int, title: str) -> Array:
         """The value of an input that must be a constant; `title` says in messages which one it is."""
-        constant = self.value(index).constant
-        if constant is None:
-            raise UnsupportedFormError(f"its operand {title!r} is no constant")
-        return constant
+        value = self.value(index)
+        if value.constant is None:
+            self._importer.ask_for(value, title)
+        return value.constant
 
     def array_integers(self, index: int, title: str) -> tuple[int, ...]:
         """The integers of an input that must be a constant of rank 0 or 1."""
@@ -113,7 +114,7 @@ class Node(Attributes):
         """The extents in an input of rank 1, some of which may be a `Dim`; their number must be known."""
         known = self._importer.extents(self.value(index))
         if known is None:
-            raise UnsupportedFormError(f"its operand {title!r} is computed from data")
+            self._importer.ask_for(self.value(index), title)
         return tuple(known.reshape(-1).tolist())
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -160,16 +161,18 @@ class Node(Attributes):
         """Refuse the node's form."""
         raise UnsupportedFormError(reason)
 
+    def open_shape(self, reason: str) -> NoReturn:
+        """Refuse the node as long as the shapes of the model's inputs are open."""
+        raise UnboundFormError(reason, Needs(shapes=True))
+
     def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
         """A shape whose extents must all be known."""
         if not shape.is_concrete:
-            raise UnsupportedFormError(
-                f"its {title} has the shape {shape}; the named extents must be given with shapes="
-            )
+            self.open_shape(f"its {title} has the shape {shape}")
         return tuple(shape)
 
     def known(self, extent: int, title: str) -> int:
         """An extent that must be known."""
         if isinstance(extent, Dim):
-            raise UnsupportedFormError(f"its {title} is not known; give the input's shape with shapes=")
+            self.open_shape(f"its {title} is not known")
         return extent

@@ -143,7 +143,7 @@ def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
     pairs = [(axis, size) for axis, size in zip(numbers, sizes, strict=True) if size is not shape[axis]]
     for axis, size in pairs:
         if isinstance(size, Dim) or isinstance(shape[axis], Dim):
-            node.unsupported(f"its extents along axis {axis} are not known; give them with shapes=")
+            node.open_shape(f"its extents along axis {axis} are not known")
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in pairs]

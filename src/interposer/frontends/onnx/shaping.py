@@ -32,7 +32,7 @@ def _reshape(node: Node, shape: TensorShape, extents: Sequence[int]) -> Reshape:
         return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(extents)))
     zeros = any(dim == 0 and i not in copied for i, dim in enumerate(target))
     if target.count(-1) > 1 or (copied and zeros):
-        node.unsupported("the extents of its result depend on several unknown ones; give them with shapes=")
+        node.open_shape("the extents of its result depend on several unknown ones")
     return Reshape(tuple(target), copy_zeros=bool(copied))
 
 

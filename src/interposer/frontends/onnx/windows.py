@@ -107,7 +107,7 @@ def _same_pads(node: Node, extent: int, size: int, stride: int, dilation: int) -
     if stride == 1:
         return max(0, reach - 1)
     if isinstance(extent, Dim) or stride == 0:
-        node.unsupported("its pads depend on the size of the image, which is not known; give it with shapes=")
+        node.open_shape("its pads depend on the size of the image, which is not known")
     places = -(-extent // stride)
     return max(0, (places - 1) * stride + reach - extent)
 

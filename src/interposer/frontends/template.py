@@ -1,0 +1,79 @@
+"""Models whose network depends on their inputs: shapes and values that decide which layers there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.ir.network import Network
+from interposer.types import Array, TensorInfo, TensorShape
+
+__all__ = ["Shapes", "Template", "Values", "check_names", "value_of"]
+
+Shapes: TypeAlias = "Mapping[str, int | Sequence[int | str | None]]"
+Values: TypeAlias = "Mapping[str, Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A model that was read, and that becomes a network once enough is known of its inputs.
+
+    What is enough, only trying tells: `network` raises `UnboundInputError` with what it lacks.
+
+    Args:
+        name: the network's name.
+        inputs: what the model says of its inputs, in its order.
+        outputs: the same of its outputs; None where it says nothing of the rank.
+        build: gives the network for shapes by name, and for values of inputs, which then are inputs no more. It may be
+            called from several threads.
+    """
+
+    name: str
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo | None]
+    build: Callable[[Shapes, Values], Network]
+
+    def network(self, shapes: Shapes | None = None, values: Values | None = None) -> Network:
+        """The network for these shapes and values.
+
+        Raises:
+            UnboundInputError: more must be known; says of which inputs, and what.
+            InterposerError: whatever else the front end finds.
+        """
+        return self.build(shapes or {}, values or {})
+
+    def bound(self, values: Values) -> Template:
+        """The template with values for some inputs, which it has no more then; `network` will check them."""
+        rest = {name: info for name, info in self.inputs.items() if name not in values}
+        return replace(self, inputs=rest, build=lambda shapes, more: self.build(shapes, {**values, **more}))
+
+
+def check_names(values: Values, inputs: Iterable[str]) -> None:
+    """Raise `InvalidArgumentError` where one of the values is for what is no input."""
+    known = list(inputs)
+    for name in values:
+        if name not in known:
+            hint, names = did_you_mean(str(name), known), ", ".join(known) or "none"
+            raise InvalidArgumentError(f"values: the model has no input {name!r}{hint} (it has: {names})")
+
+
+def value_of(name: str, info: TensorInfo, given: Any) -> Array:
+    """What the caller gave as the value of an input, as an array of the input's type.
+
+    Raises:
+        InvalidArgumentError: it is no array, of another kind, or has a shape that the input cannot have.
+    """
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"values: {name!r} cannot be made into an array: {error}") from error
+    wanted = info.dtype.numpy
+    if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
+        raise InvalidArgumentError(f"values: {name!r} is {array.dtype}; expected {info.dtype}")
+    if not info.shape.accepts(TensorShape(array.shape)):
+        raise InvalidArgumentError(f"values: {name!r} has shape {list(array.shape)}; expected {info.shape}")
+    return array.astype(wanted, copy=False)

@@ -1,0 +1,31 @@
+"""Networks some of whose inputs are given values, which makes them constants."""
+
+from __future__ import annotations
+
+from interposer.frontends.template import Values, check_names, value_of
+from interposer.ir.network import Network
+
+__all__ = ["with_values"]
+
+
+def with_values(network: Network, values: Values) -> Network:
+    """The network with constants in place of these inputs; itself where there are none.
+
+    Raises:
+        InvalidArgumentError: an input that the network has not, or a value that it cannot have.
+        InvalidNetworkError: the network has faults, or does not fit the values.
+    """
+    if not values:
+        return network
+    network.validate()
+    graph = network.graph.clone()
+    inputs = {layer.name: layer for layer in graph.inputs}
+    check_names(values, inputs)
+    for name, given in values.items():
+        old = inputs[name]
+        array = value_of(name, old.output.known, given)
+        graph.replace_uses(old.output, graph.constant(array, like=old.output.known))
+        graph.erase(old)
+    made = Network(graph=graph)
+    made.validate()
+    return made

@@ -1,0 +1,107 @@
+"""What a model is made of, and the variants that become of it for shapes and values of its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+from interposer.errors import UnboundInputError
+from interposer.frontends.template import Template, Values
+from interposer.ir.network import Network
+from interposer.session.shapes import specialised
+from interposer.types import Array, TensorShape
+
+__all__ = ["Blueprint", "Key"]
+
+_SMALL = 1024
+
+
+class Key(NamedTuple):
+    """What tells one variant from another: the shapes of all inputs, and the values of some."""
+
+    shapes: tuple[TensorShape, ...]
+    values: tuple[tuple[str, Hashable], ...] = ()
+
+
+class Blueprint:
+    """A network, or what becomes one once the values of some inputs are known.
+
+    `name`, `inputs` and `outputs` are its own; an output's info is None where not even its rank is known. Not
+    safe to use from several threads.
+
+    Raises:
+        InterposerError: the front end cannot make a network of it, whatever the inputs are.
+    """
+
+    def __init__(self, source: Network | Template) -> None:
+        self.network = source if isinstance(source, Network) else None
+        self._template = source if isinstance(source, Template) else None
+        self._needed: tuple[str, ...] = ()
+        if self._template is not None:
+            self._try(self._template)
+        if self.network is not None:
+            self._take(self.network)
+
+    @property
+    def settled(self) -> Key | None:
+        """The key of the only variant, where nothing is left open."""
+        return None if self.lacking else Key(tuple(info.shape for info in self.inputs.values()))
+
+    def _try(self, template: Template) -> None:
+        self.name = template.name
+        self.inputs, self.outputs = dict(template.inputs), dict(template.outputs)
+        try:
+            self.network = template.network()
+        except UnboundInputError as error:
+            self._learn(error)
+
+    def _take(self, network: Network) -> None:
+        network.validate()
+        self.name = network.name
+        self.inputs = {one.name: one.output.known for one in network.graph.inputs}
+        self.outputs = {one.name: one.values[0].known for one in network.graph.outputs}
+        if self.lacking:
+            self.network = Network(graph=network.graph.clone())  # what becomes of theirs is the caller's affair
+
+    def _learn(self, error: UnboundInputError) -> None:
+        self._needed = tuple(sorted({*self._needed, *error.inputs}))
+
+    @property
+    def lacking(self) -> str:
+        """What must be known of the inputs before a network can be run, in words; empty where nothing must."""
+        shapes = [f"{name!r} {info.shape}" for name, info in self.inputs.items() if not info.is_concrete]
+        values = f"the values of {', '.join(map(repr, self._needed))}" if self._needed else ""
+        return " and ".join(filter(None, [f"the shapes of {', '.join(shapes)}" if shapes else "", values]))
+
+    @property
+    def arguments(self) -> str:
+        """The arguments of `load` that would give what is lacking."""
+        shapes = any(not info.is_concrete for info in self.inputs.values())
+        return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self._needed else ""]))
+
+    def key(self, arrays: Mapping[str, Array]) -> Key:
+        """Which variant these inputs need, as far as is known."""
+        shapes = tuple(TensorShape(arrays[name].shape) for name in self.inputs)
+        return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self._needed))
+
+    def variant(self, arrays: Mapping[str, Array]) -> Network:
+        """The network for these inputs; `key` is another one afterwards where more values turned out to be needed."""
+        shapes = {name: TensorShape(arrays[name].shape) for name in self.inputs}
+        if self.network is not None:
+            return specialised(self.network, shapes)
+        assert self._template is not None
+        while True:
+            values: Values = {name: arrays[name] for name in self._needed}
+            try:
+                return self._template.network(shapes, values)
+            except UnboundInputError as error:
+                if set(error.inputs) <= set(self._needed):
+                    raise
+                self._learn(error)
+
+
+def _fingerprint(array: Array) -> Hashable:
+    if array.dtype.kind == "O":
+        return tuple(_fingerprint(one) if hasattr(one, "dtype") else one for one in array.reshape(-1).tolist())
+    return array.tobytes() if array.nbytes <= _SMALL else hashlib.sha256(array.tobytes()).digest()
