@@ -190,7 +190,7 @@ def test_data_types_are_those_of_the_samples_that_the_reference_takes():
         "",
         "|  | Types | Quantized types |",
         "| --- | --- | --- |",
-        "| `input` | any | int8 to int64, uint8 to uint64, int4, uint4 |",
+        "| `input` | any | int8 to int64, uint8 to uint64, int4, uint4, int2, uint2 |",
         "| `output` | int32, int64 |  |",
         "",
     ]

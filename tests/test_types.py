@@ -17,6 +17,7 @@ from interposer.types import (
     FLOATS,
     INTEGERS,
     MAX_RANK,
+    STORED_FLOATS,
     UNKNOWN,
     DataLayout,
     DataType,
@@ -80,7 +81,7 @@ def test_bits_are_those_of_a_packed_buffer_and_itemsize_those_of_the_array(data_
 
 
 def test_every_type_is_a_float_an_integer_bool_or_string():
-    assert FLOATS | INTEGERS | {DataType.BOOL, DataType.STRING} == ANY_TYPE
+    assert FLOATS | STORED_FLOATS | INTEGERS | {DataType.BOOL, DataType.STRING} == ANY_TYPE
     assert not FLOATS & INTEGERS
 
 

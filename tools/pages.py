@@ -21,7 +21,7 @@ from interposer import config, errors, ops
 from interposer.kernels import KernelInfo, reference
 from interposer.schema import Attribute, Op, Operand, Result, annotation
 from interposer.testing.sample import Sample, samples_of
-from interposer.types import DataLayout, DataType, TensorInfo
+from interposer.types import FLOATS, DataLayout, DataType, TensorInfo
 from tools.declarations import BY_HAND, WIDTH, docstring_sections, first_line, import_key, snake_case, type_text
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -183,6 +183,7 @@ def _allowed(attribute: Attribute, hint: Any) -> str:
 
 
 INDEX_TYPES: Final = frozenset({DataType.INT32, DataType.INT64})
+SMALL_FLOATS: Final = FLOATS & {one for one in DataType if one.bits == 8}
 RUNS: Final = (
     (DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64),
     (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64),
@@ -198,7 +199,7 @@ def types_text(types: Iterable[DataType] | None) -> str:
     text = _listed(one for one in DataType if one in chosen)
     for run in RUNS:
         text = text.replace(_listed(run), f"{run[0]} to {run[-1]}")
-    return text.replace(_listed(one for one in DataType if str(one).startswith("float8")), "float8")
+    return text.replace(_listed(one for one in DataType if one in SMALL_FLOATS), "float8")
 
 
 def _listed(types: Iterable[DataType]) -> str:

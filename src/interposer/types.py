@@ -195,7 +195,8 @@ def from_bits(codes: Array, data_type: DataType) -> Array:
     """Elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
     bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
     if data_type.is_float:
-        return bits.view(data_type.numpy)
+        floats: Array = bits.view(data_type.numpy)
+        return floats
     sign = 2 ** (data_type.bits - 1) if data_type in SIGNED_INTEGERS else 0
     elements: Array = ((bits ^ sign) - sign).astype(data_type.numpy)
     return elements

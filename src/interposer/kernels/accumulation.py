@@ -23,7 +23,7 @@ from interposer.kernels.fixedpoint import (
     round_half_away,
 )
 from interposer.kernels.table import KernelInfo
-from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo
+from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType, Quantization, TensorInfo
 
 __all__ = [
     "EIGHT_BITS",
@@ -39,7 +39,7 @@ __all__ = [
     "summable_types",
 ]
 
-NUMBERS: Final = ANY_TYPE - {DataType.BOOL, DataType.STRING}
+NUMBERS: Final = ANY_TYPE - STORED_FLOATS - {DataType.BOOL, DataType.STRING}
 EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
 _EXACT: Final = ((np.float32, 2**24), (np.float64, 2**53))
 

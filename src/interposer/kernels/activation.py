@@ -28,7 +28,7 @@ from interposer.kernels.real import all_quantized, precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.types import Array, DataType, Quantization, TensorInfo
+from interposer.types import FLOATS, Array, DataType, Quantization, TensorInfo
 
 __all__ = ["FUNCTIONS"]
 
@@ -78,7 +78,7 @@ def _bounds(op: Activation) -> tuple[float, float]:
 
 def _computes(op: Activation, info: KernelInfo) -> str | None:
     dtype = info.input.dtype
-    if dtype.is_float or (dtype.is_integer and dtype.bits >= 8 and op.function in _OF_INTEGERS):
+    if dtype in FLOATS or (dtype.is_integer and dtype.bits >= 8 and op.function in _OF_INTEGERS):
         return None
     return f"{op.function.name} of {dtype} is not defined"
 
@@ -86,7 +86,7 @@ def _computes(op: Activation, info: KernelInfo) -> str | None:
 @kernel(Activation, quantized=False, when=(all_quantized, _computes))
 def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Floats of fewer than 32 bits are rounded once, at the end; a clamp works in place."""
-    lacks_infinity = info.input.dtype.is_float and info.input.dtype.bits == 8
+    lacks_infinity = info.input.dtype in FLOATS and info.input.dtype.bits == 8
     if op.function in _CLAMPS and not lacks_infinity:
         np.clip(x, *_limits(*_bounds(op), info.input), out=out)
     else:
@@ -175,7 +175,7 @@ def _log_softmax(x: Array, axis: int, beta: float) -> Array:
 
 
 def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | None:
-    return None if info.quantized or info.input.dtype.is_float else f"input is {info.input.dtype}; takes floats"
+    return None if info.quantized or info.input.dtype in FLOATS else f"input is {info.input.dtype}; takes floats"
 
 
 @kernel(Softmax, LogSoftmax, when=(all_quantized, _is_float))

@@ -6,11 +6,11 @@ import numpy as np
 
 from interposer.kernels.reference import kernel
 from interposer.ops.choice import RandomMultinomial, TopK
-from interposer.types import ANY_TYPE, Array, DataType
+from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 
 __all__: list[str] = []
 
-ORDERED = ANY_TYPE - {DataType.STRING}
+ORDERED = ANY_TYPE - STORED_FLOATS - {DataType.STRING}
 
 
 @kernel(TopK, dtypes={"input": ORDERED})

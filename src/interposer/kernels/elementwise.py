@@ -57,7 +57,7 @@ def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:
 
 def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function | None:
     """The function for an operation on elements of a type, from tables for "float", "integer" and "bool"."""
-    if dtype.is_float:
+    if dtype in FLOATS:
         return functions["float"].get(operation)
     if dtype.is_integer and dtype.bits >= 8:
         return functions["integer"].get(operation)

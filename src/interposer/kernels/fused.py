@@ -11,11 +11,11 @@ from interposer.kernels.real import real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.fused import Fused
-from interposer.types import ANY_TYPE, Array, DataType
+from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 
 __all__: list[str] = []
 
-NUMBERS: Final = ANY_TYPE - {DataType.BOOL, DataType.STRING}
+NUMBERS: Final = ANY_TYPE - STORED_FLOATS - {DataType.BOOL, DataType.STRING}
 
 
 def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:

@@ -13,7 +13,7 @@ from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
-from interposer.types import Array, DataType
+from interposer.types import FLOATS, Array, DataType
 
 __all__: list[str] = []
 
@@ -29,7 +29,7 @@ class _Pixels(NamedTuple):
 def _is_mixed(op: GridSample, info: KernelInfo) -> str | None:
     if op.mode is GridSampleMode.NEAREST:
         return "takes modes that mix pixels"
-    known = info.input.is_quantized or info.input.dtype.is_float
+    known = info.input.is_quantized or info.input.dtype in FLOATS
     return None if known else f"input is {info.input.dtype}; takes floats and quantized tensors for {op.mode.name}"
 
 

@@ -25,7 +25,7 @@ from interposer.ops.normalization import (
     channel_axis,
 )
 from interposer.schema import Op
-from interposer.types import Array, DataType, Quantization
+from interposer.types import FLOATS, Array, DataType, Quantization
 
 __all__: list[str] = []
 
@@ -33,7 +33,7 @@ __all__: list[str] = []
 def _of_reals(op: Op, info: KernelInfo) -> str | None:
     """A rule: plain integers have no useful mean or length."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
-        if tensor is not None and not tensor.is_quantized and not tensor.dtype.is_float:
+        if tensor is not None and not tensor.is_quantized and tensor.dtype not in FLOATS:
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
     return None
 

@@ -15,7 +15,7 @@ from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.volume import spatial_axes
-from interposer.types import Array, DataType, Quantization
+from interposer.types import FLOATS, Array, DataType, Quantization
 
 __all__: list[str] = []
 
@@ -23,7 +23,7 @@ CODES = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
 
 
 def _floats_or_max(op: Pooling3d, info: KernelInfo) -> str | None:
-    if op.pool_type is PoolingAlgorithm.MAX or info.input.dtype.is_float:
+    if op.pool_type is PoolingAlgorithm.MAX or info.input.dtype in FLOATS:
         return None
     return f"input is {info.input.dtype} and not quantized; takes floats for {op.pool_type.name}"
 
@@ -57,7 +57,7 @@ def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
 def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
     """The largest cell; a stored zero where there is none."""
     dtype = info.input.dtype
-    if dtype.is_float:
+    if dtype in FLOATS:
         found = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
     else:
         wide = x.astype(np.uint64 if dtype is DataType.UINT64 else np.int64)

@@ -22,7 +22,7 @@ from interposer.ops.quantization import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo
+from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo, from_bits
 
 __all__: list[str] = []
 
@@ -78,12 +78,19 @@ def convert(op: ConvertFp16ToFp32, x: Array, *, info: KernelInfo) -> Array:
 @kernel(Cast, dtypes=ANY_TYPE - {DataType.STRING})
 def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
     """NumPy's conversion, but for floats to integers, which it leaves undefined out of range."""
+    known = _widened(x, info.input.dtype)
     if op.dtype is DataType.BOOL:
-        return np.not_equal(x, 0)
+        return np.not_equal(known, 0)
     if info.input.dtype.is_float and op.dtype.is_integer:
-        return _truncated(x.astype(np.float64), op.dtype)
-    known = x.astype(np.int64) if info.input.dtype.bits == 4 else x  # one 4-bit type cannot be made of the other
+        return _truncated(known.astype(np.float64), op.dtype)
     return known.astype(op.dtype.numpy)
+
+
+def _widened(x: Array, dtype: DataType) -> Array:
+    """The same numbers in a type that NumPy has: not every narrow type can be made of every other one."""
+    if dtype.is_integer:
+        return x.astype(np.int64) if dtype.bits < 8 else x
+    return x.astype(np.float32) if dtype.bits < 16 and dtype.is_float else x
 
 
 def _truncated(x: Array, dtype: DataType) -> Array:
@@ -97,10 +104,8 @@ def _truncated(x: Array, dtype: DataType) -> Array:
 
 @kernel(Bitcast)
 def bitcast(op: Bitcast, x: Array, *, info: KernelInfo) -> Array:
-    """A view; 4-bit elements have a byte each, with their sign in all its upper bits, and a truth is 0 or 1."""
+    """A view; a truth is 0 or 1."""
+    same = np.ascontiguousarray(x).reshape(x.shape)
     if op.dtype is DataType.BOOL:
-        return np.not_equal(x.view(np.uint8), 0)
-    if op.dtype.bits == 4:
-        bits = x.astype(np.int8) & 15
-        return (bits if op.dtype is DataType.UINT4 else (bits ^ 8) - 8).astype(op.dtype.numpy)
-    return np.ascontiguousarray(x).view(op.dtype.numpy).reshape(x.shape)
+        return np.not_equal(same.view(np.uint8), 0)
+    return from_bits(same.view(np.uint8), op.dtype) if op.dtype.bits < 8 else same.view(op.dtype.numpy)

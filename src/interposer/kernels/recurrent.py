@@ -18,7 +18,7 @@ from interposer.kernels.real import precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
-from interposer.types import Array, DataType
+from interposer.types import FLOATS, Array, DataType
 
 __all__ = [
     "FUSED",
@@ -63,7 +63,7 @@ def real_valued(op: object, info: KernelInfo) -> str | None:
     for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
         if tensor is None or name == "sequence_lengths":
             continue
-        if not (tensor.dtype.is_float or tensor.is_quantized):
+        if not (tensor.dtype in FLOATS or tensor.is_quantized):
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
     return None
 

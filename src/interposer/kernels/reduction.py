@@ -22,7 +22,7 @@ from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
-from interposer.types import Array, DataType
+from interposer.types import FLOATS, Array, DataType
 
 __all__: list[str] = []
 
@@ -117,7 +117,7 @@ _BOOLS: Final[dict[ReduceOperation, Function]] = {
 
 
 def _functions(dtype: DataType) -> dict[ReduceOperation, Function]:
-    if dtype.is_float:
+    if dtype in FLOATS:
         return _FLOATS
     if dtype.is_integer and dtype.bits >= 8:
         return _INTEGERS
@@ -219,7 +219,7 @@ def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array
 def arg_min_max(op: ArgMinMax, x: Array, *, info: KernelInfo) -> Array:
     """Stored integers are compared as they are; to find the last of equals, the axis is turned around."""
     search = np.argmin if op.function is ArgMinMaxFunction.MIN else np.argmax
-    values = real(x, info.input) if info.input.dtype.is_float else x
+    values = real(x, info.input) if info.input.dtype in FLOATS else x
     if not op.select_last_index:
         return np.asarray(search(values, axis=op.axis, keepdims=op.keep_dims))
     found = np.asarray(search(np.flip(values, op.axis), axis=op.axis, keepdims=op.keep_dims))

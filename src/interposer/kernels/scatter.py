@@ -14,11 +14,11 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
-from interposer.types import ANY_TYPE, Array, DataType, TensorInfo
+from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 
 __all__: list[str] = []
 
-NUMBERS: Final = ANY_TYPE - {DataType.BOOL, DataType.STRING}
+NUMBERS: Final = ANY_TYPE - STORED_FLOATS - {DataType.BOOL, DataType.STRING}
 UFUNCS: Final = {
     ScatterFunction.ADD: np.add,
     ScatterFunction.SUB: np.subtract,

@@ -19,7 +19,7 @@ from interposer.kernels.sliding import seen, slide
 from interposer.kernels.table import KernelInfo
 from interposer.ops.window import Window
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
-from interposer.types import Array
+from interposer.types import FLOATS, Array
 
 __all__: list[str] = []
 
@@ -66,7 +66,7 @@ def _numbers(shape: Sequence[int], column_major: bool) -> Array:
 
 
 def _of_reals(op: LpPooling, info: KernelInfo) -> str | None:
-    known = info.quantized or info.input.dtype.is_float
+    known = info.quantized or info.input.dtype in FLOATS
     return None if known else f"input is {info.input.dtype}; takes floats and quantized tensors"
 
 

@@ -5,7 +5,7 @@ float64             1e-9: sums are added in another order
 float32             1e-4, and 1e-5 of the largest element: other orders, and exponentials that were made quick
 float16             1e-2: ten steps, as devices sum in float16 what the reference sums in float32
 bfloat16            4e-2: five steps, likewise
-float8              one step of the type, 1/8 or 1/4 of the number
+float8, 6 and 4     one step of the type, from 1/8 of the number to the number itself
 quantized           one step, as results that lie between two steps are rounded either way
 integers and bool   exact, texts as well
 ==================  ==========================================================================================
@@ -44,6 +44,10 @@ FLOAT_TOLERANCES: Final[Mapping[DataType, Tolerance]] = {
     DataType.FLOAT8_E4M3FNUZ: Tolerance(0.126, 0.01),
     DataType.FLOAT8_E5M2: Tolerance(0.251, 0.01),
     DataType.FLOAT8_E5M2FNUZ: Tolerance(0.251, 0.01),
+    DataType.FLOAT8_E8M0FNU: Tolerance(1.0, 0.0),
+    DataType.FLOAT6_E2M3FN: Tolerance(0.126, 0.02),
+    DataType.FLOAT6_E3M2FN: Tolerance(0.251, 0.01),
+    DataType.FLOAT4_E2M1FN: Tolerance(0.51, 0.1),
 }
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from interposer.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
@@ -159,14 +159,88 @@ def test_equal_quantizations_are_joined_and_others_are_joined_as_integers():
 
 @pytest.mark.parametrize("to", ["FLOAT8E4M3FN", "FLOAT8E5M2", "BFLOAT16", "FLOAT16", "INT4", "UINT4"])
 def test_casts_to_narrow_types(to):
-    from onnx import TensorProto
-
     x = np.float32([0.3, -7.6, 5.2, 500.0, -6e4, 3.0])
     given = single("Cast", x, to=getattr(TensorProto, to))
     [found], [expected] = ours(given, x), theirs(given, x)
     if isinstance(expected, np.ndarray) and to not in {"INT4", "UINT4"}:
         np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32))
     assert found.dtype.name.lower() == expected.dtype.name.lower()
+
+
+@pytest.mark.parametrize(
+    ("mode", "saturate", "expected"),
+    [
+        ("up", 1, [2.0**-127, 1, 2, 2, 4, 2.0**127, 2.0**127, np.nan]),
+        ("down", 1, [2.0**-127, 1, 1, 1, 2, 2.0**127, 2.0**127, np.nan]),
+        ("nearest", 1, [2.0**-127, 1, 1, 2, 4, 2.0**127, 2.0**127, np.nan]),
+        ("nearest", 0, [np.nan, 1, 1, 2, 4, np.nan, np.nan, np.nan]),
+    ],
+)
+def test_casts_to_powers_of_two_round_as_they_are_told(mode, saturate, expected):
+    x = np.float32([0, 1, 1.25, 1.5, 3, 3e38, np.inf, np.nan])
+    given = single("Cast", x, opset=24, to=TensorProto.FLOAT8E8M0, round_mode=mode, saturate=saturate)
+    [found] = ours(given, x)
+    assert found.dtype.name == "float8_e8m0fnu"
+    np.testing.assert_array_equal(found.astype(np.float64), expected)
+
+
+def test_a_rounding_that_nobody_knows_is_refused():
+    given = single("Cast", np.float32([1]), opset=24, to=TensorProto.FLOAT8E8M0, round_mode="sideways")
+    with pytest.raises(ParseError, match="its round_mode is 'sideways'; expected up, down, nearest"):
+        load(given)
+
+
+SMALL = ("INT4", "UINT4", "INT2", "UINT2", "FLOAT8E4M3FN", "FLOAT8E5M2FNUZ", "FLOAT4E2M1", "FLOAT6E3M2", "FLOAT16")
+
+
+@pytest.mark.parametrize("source", SMALL)
+@pytest.mark.parametrize("target", [*SMALL, "INT8", "BOOL", "FLOAT"])
+def test_small_types_are_cast_to_each_other(source, target):
+    types = [helper.tensor_dtype_to_np_dtype(getattr(TensorProto, name)) for name in (source, target)]
+    x = np.float32([0, 1, -2, 1, 3]).astype(np.int8 if "INT" in source else np.float32).astype(types[0])
+    [found] = ours(single("Cast", x, opset=25, to=getattr(TensorProto, target)), x)
+    real = x.astype(np.float32)
+    expected = real != 0 if target == "BOOL" else real.astype(np.int64 if "INT" in target else np.float32)
+    assert found.dtype == types[1]
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(types[1]).astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "FLOAT6E2M3", "FLOAT8E4M3FN"])
+def test_real_numbers_are_quantized_to_small_types_and_back(kind):
+    x = np.linspace(-9, 9, 36, dtype=np.float32).reshape(3, 12)
+    scale = np.float32([[0.5, 1.5], [1, 2], [4, 0.25]])
+    blocks = {"axis": 1, "block_size": 6}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale"], ["q"], output_dtype=getattr(TensorProto, kind), **blocks),
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["y"], **blocks),
+    ]
+    agree(model(nodes, {"x": x}, ["y"], {"scale": scale}, opset=25), x)
+
+
+@pytest.mark.parametrize(("saturate", "expected"), [(1, 448.0), (0, np.nan)])
+def test_what_is_too_large_for_float8_is_cut_off_or_no_number(saturate, expected):
+    zero = np.zeros((), helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT8E4M3FN))
+    x = np.float32([1, 1e6])
+    [found] = ours(single("QuantizeLinear", x, np.float32(1), zero, saturate=saturate), x)
+    np.testing.assert_array_equal(found.astype(np.float32), [1, expected])
+
+
+def test_the_quotient_is_rounded_as_precision_says():
+    x, scale = np.float32([2049, 1.0005]), np.float32(2)
+    exact = single("QuantizeLinear", x, scale, np.int16(0), opset=23)
+    rounded = single("QuantizeLinear", x, scale, np.int16(0), opset=23, precision=TensorProto.FLOAT16)
+    assert kinds(exact) == ["Quantize"]
+    assert ours(exact, np.float32([4099, 5]))[0].tolist() == [2050, 2]
+    assert ours(rounded, np.float32([4099, 5]))[0].tolist() == [2050, 2]
+    agree(rounded, np.float32([4101, 5.0]))
+
+
+def test_the_scale_may_be_a_power_of_two_of_its_own_type():
+    codes = np.float32([[1, -2, 0.5, 6]]).astype(helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT4E2M1))
+    scale = np.float32([[0.25, 8]]).astype(helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT8E8M0))
+    attributes = {"axis": 1, "block_size": 2, "output_dtype": TensorProto.FLOAT}
+    given = single("DequantizeLinear", codes, scale, opset=24, **attributes)
+    assert ours(given, codes)[0].tolist() == [[0.25, -0.5, 4, 48]]
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])

@@ -18,6 +18,8 @@ TYPES = {
     "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_, "INT4": ml_dtypes.int4, "UINT4": ml_dtypes.uint4,
     "FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn, "FLOAT8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
     "FLOAT8E5M2": ml_dtypes.float8_e5m2, "FLOAT8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "INT2": ml_dtypes.int2, "UINT2": ml_dtypes.uint2, "FLOAT4E2M1": ml_dtypes.float4_e2m1fn,
+    "FLOAT6E2M3": ml_dtypes.float6_e2m3fn, "FLOAT6E3M2": ml_dtypes.float6_e3m2fn,
 }  # fmt: skip
 
 
@@ -39,14 +41,28 @@ def error_of(tensor):
 @pytest.mark.parametrize("shape", [(3, 1), (4,), (), (0, 2)])
 @pytest.mark.parametrize("raw", [True, False])
 def test_a_tensor_of_any_type_is_read_as_bytes_and_as_numbers(name, shape, raw):
-    numbers = (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 7 - (0 if name[0] in "UB" else 3)).astype(
-        TYPES[name]
-    )
+    period, first = (4, 2) if name.endswith("INT2") else (7, 3)
+    numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape) % period - (0 if name[0] in "UB" else first)
+    numbers = numbers.astype(np.float32 if "FLOAT" in name else np.int64).astype(TYPES[name])
     kind = getattr(TensorProto, name)
     tensor = numpy_helper.from_array(numbers) if raw else helper.make_tensor("y", kind, shape, numbers.ravel())
     found = value_of(tensor)
     assert (found.dtype, found.shape) == (numbers.dtype, shape)
     np.testing.assert_array_equal(found.astype(np.float64), numbers.astype(np.float64))
+
+
+def test_powers_of_two_without_sign_are_read():
+    numbers = np.float32([0.25, 1, 2, 2**100]).astype(ml_dtypes.float8_e8m0fnu)
+    assert value_of(numpy_helper.from_array(numbers)).tolist() == [0.25, 1, 2, 2**100]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "length", "needed"),
+    [("INT2", 5, 1, 2), ("FLOAT4E2M1", 3, 3, 2), ("FLOAT6E2M3", 3, 2, 3), ("FLOAT6E3M2", 5, 5, 4)],
+)
+def test_packed_bytes_are_as_many_as_the_elements_need(kind, count, length, needed):
+    tensor = TensorProto(dims=[count], data_type=getattr(TensorProto, kind), raw_data=bytes(length))
+    assert f"holds {length} bytes of data; its type and shape ask for {needed}" in error_of(tensor)
 
 
 def test_texts_are_read():

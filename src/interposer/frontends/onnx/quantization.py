@@ -16,18 +16,21 @@ from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.elementwise import (
     Addition,
+    BinaryOperation,
     Division,
+    ElementwiseBinary,
     ElementwiseUnary,
     Maximum,
     Minimum,
     Multiplication,
     Subtraction,
     UnaryOperation,
+    Where,
 )
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.types import QUANTIZABLE, Array, DataType, Quantization, integer_range
+from interposer.types import FLOATS, QUANTIZABLE, Array, DataType, Quantization, integer_range
 
 __all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
 
@@ -37,6 +40,9 @@ _SATURATING: Final = {
     DataType.FLOAT8_E5M2: 57344.0,
     DataType.FLOAT8_E5M2FNUZ: 57344.0,
 }
+_NEVER_INFINITE: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN})
+_ROUND_MODES: Final = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
+"""What is added to the bits of a float32, so that cutting off what lies behind the exponent rounds it so."""
 _ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
 _BYTE: Final = Activation(ActivationFunction.BOUNDED_RELU, a=255.0, b=0.0)
 _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
@@ -67,11 +73,34 @@ def _cast(node: Node, dtype: DataType) -> Value:
         return x
     if DataType.STRING in (dtype, own):
         node.unsupported("it converts to or from texts")
-    if dtype in _SATURATING and own.is_float and node.flag("saturate", True):
-        x = node.step(Activation(ActivationFunction.BOUNDED_RELU, _SATURATING[dtype], -_SATURATING[dtype]), x)
-    if dtype in (DataType.INT4, DataType.UINT4) and own.is_float:  # out of range, only the lowest bits count
+    if dtype is DataType.FLOAT8_E8M0FNU:
+        x = _powers_of_two(node, _as(node, x, DataType.FLOAT32))
+    elif dtype in _SATURATING and node.flag("saturate", True):
+        x = _clamped(node, x if own in FLOATS else _as(node, x, DataType.FLOAT32), dtype)
+    elif dtype.is_integer and dtype.bits < 8 and own.is_float:  # out of range, only the lowest bits count
         x = node.step(Cast(DataType.INT32), x)
     return node.add(Cast(dtype), x)
+
+
+def _clamped(node: Node, x: Value, dtype: DataType) -> Value:
+    """Real numbers within the range of a narrow type of floats."""
+    limit = _SATURATING[dtype]
+    return node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -limit), x)
+
+
+def _powers_of_two(node: Node, x: Value) -> Value:
+    """Numbers of float32 without their sign, rounded to powers of two: without the bits behind the exponent."""
+    mode = node.text("round_mode", "up")
+    if mode not in _ROUND_MODES:
+        raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
+    bits = node.step(Bitcast(DataType.INT32), node.step(ElementwiseUnary(UnaryOperation.ABS), x))
+    raised = node.step(Addition(), bits, node.constant(np.array(_ROUND_MODES[mode], np.int32)))
+    kept = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.constant(np.array(0x7F800000, np.int32)))
+    is_nan = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
+    rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), kept))
+    if not node.flag("saturate", True):
+        return rounded
+    return node.step(Activation(ActivationFunction.BOUNDED_RELU, 2.0**127, 2.0**-127), rounded)
 
 
 @operator("BitCast", since=26)
@@ -85,7 +114,7 @@ def quantize_linear(node: Node) -> Value:
     """Rounds half to even."""
     asked = node.integer("output_dtype", 0)
     dtype = node.info(2).dtype if node.has(2) else data_type(asked) if asked else DataType.UINT8
-    if dtype in QUANTIZABLE and _is_plain(node):
+    if dtype in QUANTIZABLE and _is_plain(node) and _division_type(node) is DataType.FLOAT32:
         return requantized(node, node.value(0), dtype, quantization(node, 1, node.info(0).rank))
     return _quantized_by_arithmetic(node, dtype)
 
@@ -110,17 +139,28 @@ def _is_plain(node: Node) -> bool:
 
 def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     """Scales that come while running, scales for blocks, and narrow floats, which have no zero point."""
-    if dtype not in QUANTIZABLE and dtype not in _SATURATING:
+    if dtype not in QUANTIZABLE | _SATURATING.keys() | _NEVER_INFINITE:
         node.unsupported(f"it quantizes to {dtype}")
-    x, scale, zero = _number_operands(node, node.info(1).dtype)
+    x, scale, zero = _number_operands(node, _division_type(node))
     codes = node.step(Division(), x, scale)
-    if dtype in _SATURATING:
-        low, high = -_SATURATING[dtype], _SATURATING[dtype]
-    else:
-        low, high = map(float, integer_range(dtype))
-        codes = node.step(_ROUND, codes)
+    if dtype in QUANTIZABLE:  # float16 does not hold every integer of 16 bits
+        codes = _as(node, node.step(_ROUND, codes), DataType.FLOAT32)
+        zero = zero and _as(node, zero, DataType.FLOAT32)
     codes = codes if zero is None else node.step(Addition(), codes, zero)
-    return node.add(Cast(dtype), node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), codes))
+    if dtype in _SATURATING:
+        return node.add(Cast(dtype), _clamped(node, codes, dtype) if node.flag("saturate", True) else codes)
+    if dtype in QUANTIZABLE:
+        low, high = map(float, integer_range(dtype))
+        codes = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), codes)
+    return node.add(Cast(dtype), codes)
+
+
+def _division_type(node: Node) -> DataType:
+    """In which type to divide: what `precision` says, else the scale's since 23, before that float32 as all engines."""
+    asked, scale = node.integer("precision", 0), node.info(1).dtype
+    if asked:
+        return data_type(asked)
+    return scale if node.version >= 23 and scale in FLOATS else DataType.FLOAT32
 
 
 def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:

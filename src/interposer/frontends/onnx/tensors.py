@@ -11,7 +11,7 @@ import numpy as np
 from interposer.errors import ParseError
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.proto import Message
-from interposer.types import MAX_RANK, Array, DataType
+from interposer.types import MAX_RANK, Array, DataType, from_bits
 
 __all__ = ["array_of", "data_type"]
 
@@ -36,18 +36,14 @@ _TYPES: Final = {
     20: DataType.FLOAT8_E5M2FNUZ,
     21: DataType.UINT4,
     22: DataType.INT4,
+    23: DataType.FLOAT4_E2M1FN,
+    24: DataType.FLOAT8_E8M0FNU,
+    25: DataType.UINT2,
+    26: DataType.INT2,
+    27: DataType.FLOAT6_E2M3FN,
+    28: DataType.FLOAT6_E3M2FN,
 }
-_UNSUPPORTED: Final = {
-    14: "complex64",
-    15: "complex128",
-    23: "float4e2m1",
-    24: "float8e8m0",
-    25: "uint2",
-    26: "int2",
-    27: "float6e2m3",
-    28: "float6e3m2",
-}
-_NIBBLES: Final = frozenset({DataType.INT4, DataType.UINT4})
+_UNSUPPORTED: Final = {14: "complex64", 15: "complex128"}
 _FIELDS: Final = {
     DataType.FLOAT32: "float_data",
     DataType.FLOAT64: "double_data",
@@ -56,6 +52,8 @@ _FIELDS: Final = {
     DataType.UINT64: "uint64_data",
     DataType.STRING: "string_data",
 }  # all other types lie in int32_data, floats of 16 and 8 bits as their bits
+_PACKED: Final = (2, 4)
+"""The widths in bits of elements that share one number of int32_data, as they share a byte; others have one each."""
 _EXTERNAL: Final = 1
 _MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have other extents, but not whatever ones
 
@@ -106,8 +104,8 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
         raise ParseError("a tensor of strings must not be given as bytes")
     count = math.prod(shape)
     data = read(-(-count * dtype.bits // 8))
-    if dtype in _NIBBLES:
-        return _unpacked(data, count, dtype).reshape(shape)
+    if 0 < dtype.bits < 8:
+        return from_bits(_unpacked(data, count, dtype.bits), dtype).reshape(shape)
     if dtype is DataType.BOOL:
         truth: Array = data != 0
         return truth.reshape(shape)
@@ -116,20 +114,21 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
     return aligned.reshape(shape)
 
 
-def _unpacked(data: Array, count: int, dtype: DataType) -> Array:
-    """Two elements from each byte, the lower half first; signed ones have their sign in the fourth bit."""
-    halves = np.stack([data & 15, data >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
-    if dtype is DataType.INT4:
-        halves = (halves ^ 8) - 8
-    unpacked: Array = halves.astype(dtype.numpy)
-    return unpacked
+def _unpacked(data: Array, count: int, bits: int) -> Array:
+    """The codes of elements that lie one after the other from the lowest bit on, in a byte each."""
+    if 8 % bits:
+        stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
+        return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes: Array = data[:, np.newaxis] >> shifts & np.uint8((1 << bits) - 1)
+    return codes.reshape(-1)[:count]
 
 
 def _from_field(tensor: Message, dtype: DataType, shape: tuple[int, ...]) -> Array:
     name = _FIELDS.get(dtype, "int32_data")
     field = getattr(tensor, name)
     count = math.prod(shape)
-    needed = -(-count // 2) if dtype in _NIBBLES else count
+    needed = -(-count * dtype.bits // 8) if dtype.bits in _PACKED else count
     if len(field) != needed:
         raise ParseError(f"a tensor has {len(field)} elements in {name}; its type and shape ask for {needed}")
     if dtype is DataType.STRING:
@@ -145,8 +144,9 @@ def _text(item: bytes) -> str:
 
 
 def _typed(field: Message, dtype: DataType, count: int) -> Array:
-    if dtype in _NIBBLES:
-        return _unpacked(_narrowed(field, np.uint8), count, dtype)
+    if 0 < dtype.bits < 8:
+        codes = _narrowed(field, np.uint8)
+        return from_bits(_unpacked(codes, count, dtype.bits) if dtype.bits in _PACKED else codes, dtype)
     if dtype in _FIELDS:
         return _narrowed(field, dtype.numpy)
     if dtype.is_float:

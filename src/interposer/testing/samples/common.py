@@ -18,6 +18,7 @@ __all__ = [
     "PLAIN",
     "QUANTIZED",
     "SMALL_FLOATS",
+    "STORED_FLOATS",
     "TINY_INTEGERS",
     "TINY_QUANTIZED",
     "declared",
@@ -50,8 +51,16 @@ INTEGERS: Final = (
     DataType.UINT32,
     DataType.UINT64,
 )
-TINY_INTEGERS: Final = (DataType.INT4, DataType.UINT4)
-PLAIN: Final = (*FLOATS, *SMALL_FLOATS, *INTEGERS, *TINY_INTEGERS, DataType.BOOL, DataType.STRING)
+STORED_FLOATS: Final = (
+    DataType.FLOAT8_E8M0FNU,
+    DataType.FLOAT6_E2M3FN,
+    DataType.FLOAT6_E3M2FN,
+    DataType.FLOAT4_E2M1FN,
+)
+TINY_INTEGERS: Final = (DataType.INT4, DataType.UINT4, DataType.INT2, DataType.UINT2)
+PLAIN: Final = (
+    *FLOATS, *SMALL_FLOATS, *STORED_FLOATS, *INTEGERS, *TINY_INTEGERS, DataType.BOOL, DataType.STRING,
+)  # fmt: skip
 """Every type, not quantized."""
 
 BYTES: Final = {DataType.UINT8: Quantization(1 / 32, 128), DataType.INT8: Quantization(1 / 32, -3)}
@@ -68,10 +77,22 @@ QUANTIZED: Final = {
 }
 """A usual quantization for every type of 8 bits and more."""
 
-TINY_QUANTIZED: Final = {DataType.INT4: Quantization(0.5, -1), DataType.UINT4: Quantization(0.5, 7)}
-"""Quantizations for types of 4 bits, which can be moved about but not computed with."""
+TINY_QUANTIZED: Final = {
+    DataType.INT4: Quantization(0.5, -1),
+    DataType.UINT4: Quantization(0.5, 7),
+    DataType.INT2: Quantization(2.0, -1),
+    DataType.UINT2: Quantization(2.0, 1),
+}
+"""Quantizations for types of few bits, which can be moved about but not computed with."""
 
-_SPREAD: Final = {DataType.INT4: 7.0, DataType.UINT4: 15.0, DataType.INT8: 90.0, DataType.UINT8: 200.0}
+_SPREAD: Final = {
+    DataType.INT2: 2.0,
+    DataType.UINT2: 3.0,
+    DataType.INT4: 7.0,
+    DataType.UINT4: 15.0,
+    DataType.INT8: 90.0,
+    DataType.UINT8: 200.0,
+}
 
 
 def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = -4.0, high: float = 4.0) -> Given:

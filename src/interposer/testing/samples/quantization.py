@@ -122,7 +122,7 @@ def cast() -> Iterator[Sample]:
     for source in PLAIN:
         for target in PLAIN:
             if DataType.STRING not in (source, target):
-                high = 8.0 if target.bits == 4 else 100.0
+                high = min(100.0, 2.0 ** (target.bits - 1))
                 low = 0.0 if str(source).startswith("uint") else -high
                 one = plain(SHAPE, source, low=low, high=high)
                 yield Sample(Cast(target), [one], name=f"{source}-to-{target}")
