@@ -94,8 +94,8 @@ def _powers_of_two(node: Node, x: Value) -> Value:
     if mode not in _ROUND_MODES:
         raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
     bits = node.step(Bitcast(DataType.INT32), node.step(ElementwiseUnary(UnaryOperation.ABS), x))
-    raised = node.step(Addition(), bits, node.constant(np.array(_ROUND_MODES[mode], np.int32)))
-    kept = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.constant(np.array(0x7F800000, np.int32)))
+    raised = node.step(Addition(), bits, node.scalar_like(_ROUND_MODES[mode], bits))
+    kept = node.step(ElementwiseBinary(BinaryOperation.BITWISE_AND), raised, node.scalar_like(0x7F800000, bits))
     is_nan = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
     rounded = node.step(Where(), is_nan, x, node.step(Bitcast(DataType.FLOAT32), kept))
     if not node.flag("saturate", True):
