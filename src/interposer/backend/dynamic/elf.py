@@ -1,0 +1,285 @@
+"""What an ELF file says of itself, read without executing any of it: machine, kind, and exported functions.
+
+Symbols are looked up as the dynamic linker does it, by the hash tables of the dynamic segment; sections are not needed.
+Every offset and size in the file is checked against what there is before it is followed.
+
+Source: System V ABI, chapters 4 and 5; the GNU hash table as in glibc's ``elf/dl-lookup.c``.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+__all__ = ["Elf", "elf_fault"]
+
+CUT_OFF: Final = "it is damaged: something that it tells of lies behind its end"
+MOST_SEGMENTS: Final = 4096
+MOST_DYNAMIC_BYTES: Final = 1 << 20
+LONGEST_CHAIN: Final = 1 << 16
+
+_SHARED_OBJECT: Final = 3
+_KINDS: Final = {1: "an object file that is not linked yet", 2: "a program", 4: "a core dump"}
+_MACHINES: Final = {
+    2: "SPARC", 3: "x86", 8: "MIPS", 20: "PowerPC", 21: "64-bit PowerPC", 22: "S390", 40: "32-bit Arm", 62: "x86-64",
+    183: "AArch64", 243: "RISC-V", 258: "LoongArch",
+}  # fmt: skip
+_OTHERS: Final = {
+    b"\xcf\xfa\xed\xfe": "a Mach-O file, for macOS",
+    b"\xca\xfe\xba\xbe": "a Mach-O file, for macOS",
+    b"MZ": "a PE file, for Windows",
+    b"!<arch>\n": "an archive of object files",
+    b"BC\xc0\xde": "LLVM bitcode",
+    b"/* GNU ld script": "a script for the linker",
+    b"#!": "a script",
+}
+_LOAD, _DYNAMIC = 1, 2
+_HASH, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _GNU_HASH, _FLAGS_1 = 4, 5, 6, 10, 0x6FFFFEF5, 0x6FFFFFFB
+_PIE: Final = 0x08000000
+_FUNCTION_TYPES: Final = frozenset({0, 2, 10})  # no type, as assemblers leave it; function; indirect function
+_EXPORTED_BINDINGS: Final = frozenset({1, 2, 10})  # global, weak, unique
+_EXPORTED_VISIBILITIES: Final = frozenset({0, 3})  # default, protected
+
+
+@dataclass(frozen=True)
+class Elf:
+    """The header of an ELF file that is open, and the reading of what stands behind it."""
+
+    descriptor: int
+    size: int
+    wide: bool
+    """64 bits rather than 32."""
+    order: str
+    """The order of bytes, as `struct` writes it."""
+    kind: int
+    machine: int
+    segments_at: int
+    segment_size: int
+    segment_count: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> Elf:
+        """Read the header of an open file; raises ValueError with words for what is wrong."""
+        size = os.fstat(descriptor).st_size
+        start = os.pread(descriptor, 64, 0)
+        if start[:4] != b"\x7fELF":
+            found = next((what for mark, what in _OTHERS.items() if start.startswith(mark)), "" if start else "empty")
+            raise ValueError(f"it is not an ELF file{f', but {found}' if found else ''}")
+        if len(start) < 52 or start[4] not in (1, 2) or start[5] not in (1, 2) or start[6] != 1:
+            raise ValueError("it is damaged: its ELF header makes no sense")
+        wide, order = start[4] == 2, "<" if start[5] == 1 else ">"
+        layout = f"{order}HHIQQQIHHH" if wide else f"{order}HHIIIIIHHH"
+        if len(start) < 16 + struct.calcsize(layout):
+            raise ValueError(CUT_OFF)
+        kind, machine, _, _, at, _, _, _, each, count = struct.unpack_from(layout, start, 16)
+        return cls(descriptor, size, wide, order, kind, machine, at, each, count)
+
+    @property
+    def target(self) -> str:
+        """The kind of machine that it is for, in words."""
+        name = _MACHINES.get(self.machine, f"machine {self.machine}")
+        return f"{name} ({64 if self.wide else 32}-bit, {'little' if self.order == '<' else 'big'}-endian)"
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly these bytes of the file."""
+        found = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
+        if len(found) != size:
+            raise ValueError(CUT_OFF)
+        return found
+
+    def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        """Numbers at an offset, in this file's order of bytes."""
+        layout = self.order + layout
+        return struct.unpack(layout, self.read(offset, struct.calcsize(layout)))
+
+
+def elf_fault(descriptor: int, functions: Sequence[str]) -> str | None:
+    """Why an open file is no shared object for this process that exports these functions; None where it is one."""
+    try:
+        elf = Elf.of(descriptor)
+        return _header_fault(elf) or _symbols_fault(elf, functions)
+    except ValueError as fault:
+        return str(fault)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+
+
+def _header_fault(elf: Elf) -> str | None:
+    here = _this_process()
+    if here is not None and elf.target != here:
+        return f"it is for {elf.target}, but this process is {here}"
+    if elf.kind != _SHARED_OBJECT:
+        return f"it is {_KINDS.get(elf.kind, f'an ELF file of kind {elf.kind}')}, not a shared object"
+    return None
+
+
+@cache
+def _this_process() -> str | None:
+    try:
+        descriptor = os.open("/proc/self/exe", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return Elf.of(descriptor).target
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _symbols_fault(elf: Elf, functions: Sequence[str]) -> str | None:
+    tables = _Tables.of(elf)
+    if tables.entries.get(_FLAGS_1, 0) & _PIE:
+        return "it is a program, not a shared object"
+    missing = [name for name in functions if not (found := tables.find(name)) or not found.is_exported]
+    if missing:
+        return f"it does not export {' and '.join(missing)}"
+    wrong = [name for name in functions if not tables.find(name).is_function]  # type: ignore[union-attr]
+    return f"{' and '.join(wrong)} in it is no function" if wrong else None
+
+
+# --- the dynamic segment ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    info: int
+    other: int
+    section: int
+
+    @property
+    def is_exported(self) -> bool:
+        visible = self.other & 3 in _EXPORTED_VISIBILITIES
+        return self.section != 0 and visible and self.info >> 4 in _EXPORTED_BINDINGS
+
+    @property
+    def is_function(self) -> bool:
+        return self.info & 15 in _FUNCTION_TYPES
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The tables that the dynamic linker uses; addresses become offsets by the segments that are loaded."""
+
+    elf: Elf
+    loaded: tuple[tuple[int, int, int], ...]
+    """Address, offset and size in the file of each segment."""
+    entries: dict[int, int]
+
+    @classmethod
+    def of(cls, elf: Elf) -> _Tables:
+        if elf.segment_count > MOST_SEGMENTS:
+            raise ValueError(f"it is damaged: it has {elf.segment_count:,} segments")
+        found = list(_segments(elf))
+        loaded = tuple((address, offset, size) for kind, offset, address, size in found if kind == _LOAD)
+        dynamic = [(offset, size) for kind, offset, _, size in found if kind == _DYNAMIC]
+        if not dynamic:
+            raise ValueError("it is not a shared object: nothing in it is for the dynamic linker")
+        return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
+
+    def offset(self, tag: int) -> int:
+        """Where in the file the table of an entry is."""
+        address = self.entries[tag]
+        for start, offset, size in self.loaded:
+            if start <= address < start + size:
+                return offset + address - start
+        raise ValueError(CUT_OFF)
+
+    def find(self, name: str) -> _Symbol | None:
+        if not {_SYMBOLS, _STRINGS, _STRINGS_SIZE} <= self.entries.keys():
+            return None
+        wanted = name.encode()
+        candidates: Iterator[int] = iter(())
+        if _GNU_HASH in self.entries:
+            candidates = self._by_gnu_hash(wanted)
+        elif _HASH in self.entries:
+            candidates = self._by_hash(wanted)
+        return next((self._symbol(index) for index in candidates if self._is_called(index, wanted)), None)
+
+    def _by_gnu_hash(self, name: bytes) -> Iterator[int]:
+        at, wanted = self.offset(_GNU_HASH), _gnu_hash(name)
+        buckets, first, words, _ = self.elf.unpack("IIII", at)
+        if not buckets:
+            return
+        at += 16 + words * (8 if self.elf.wide else 4)
+        [index] = self.elf.unpack("I", at + 4 * (wanted % buckets))
+        if index < first:
+            return
+        chain = at + 4 * buckets
+        for candidate in range(index, index + LONGEST_CHAIN):
+            [found] = self.elf.unpack("I", chain + 4 * (candidate - first))
+            if found | 1 == wanted | 1:
+                yield candidate
+            if found & 1:
+                return
+
+    def _by_hash(self, name: bytes) -> Iterator[int]:
+        at = self.offset(_HASH)
+        buckets, _ = self.elf.unpack("II", at)
+        if not buckets:
+            return
+        [index] = self.elf.unpack("I", at + 8 + 4 * (_system_v_hash(name) % buckets))
+        for _ in range(LONGEST_CHAIN):
+            if not index:
+                return
+            yield index
+            [index] = self.elf.unpack("I", at + 8 + 4 * (buckets + index))
+
+    def _entry(self, index: int) -> tuple[int, _Symbol]:
+        at = self.offset(_SYMBOLS)
+        if self.elf.wide:
+            name, info, other, section = self.elf.unpack("IBBH", at + 24 * index)
+        else:
+            name, _, _, info, other, section = self.elf.unpack("IIIBBH", at + 16 * index)
+        return name, _Symbol(info, other, section)
+
+    def _symbol(self, index: int) -> _Symbol:
+        return self._entry(index)[1]
+
+    def _is_called(self, index: int, name: bytes) -> bool:
+        at = self._entry(index)[0]
+        if at + len(name) + 1 > self.entries[_STRINGS_SIZE]:
+            return False
+        return self.elf.read(self.offset(_STRINGS) + at, len(name) + 1) == name + b"\0"
+
+
+def _segments(elf: Elf) -> Iterator[tuple[int, int, int, int]]:
+    for number in range(elf.segment_count):
+        at = elf.segments_at + number * elf.segment_size
+        if elf.wide:
+            kind, _, offset, address, _, size = elf.unpack("IIQQQQ", at)
+        else:
+            kind, offset, address, _, size = elf.unpack("IIIII", at)
+        yield kind, offset, address, size
+
+
+def _dynamic_entries(elf: Elf, offset: int, size: int) -> dict[int, int]:
+    content = elf.read(offset, min(size, MOST_DYNAMIC_BYTES))
+    layout = elf.order + ("QQ" if elf.wide else "II")
+    whole = len(content) - len(content) % struct.calcsize(layout)
+    found: dict[int, int] = {}
+    for tag, value in struct.iter_unpack(layout, content[:whole]):
+        if tag == 0:
+            break
+        found[tag] = value
+    return found
+
+
+def _gnu_hash(name: bytes) -> int:
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def _system_v_hash(name: bytes) -> int:
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+    return value

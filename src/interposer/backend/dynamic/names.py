@@ -1,0 +1,43 @@
+"""How the file of a dynamic backend is called: ``<vendor>_<name>_backend.so[<version>]``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["looks_like_a_backend", "name_fault"]
+
+SCHEME: Final = "<vendor>_<name>_backend.so[.<number>...]"
+_FILE: Final = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9]+_backend\.so(\.[0-9]+)*")
+_PIECES: Final = re.compile(r"(?:(?P<vendor>.*?)_)??(?P<name>[^_]*)_backend\.so(?P<version>\..*)?", re.DOTALL)
+_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+
+
+def name_fault(file_name: str) -> str | None:
+    """Why this is no file name of a dynamic backend, or None where it is one."""
+    if _FILE.fullmatch(file_name):
+        return None
+    return f"the file name {_fault(file_name)}; expected {SCHEME}"
+
+
+def _fault(file_name: str) -> str:
+    found = _PIECES.fullmatch(file_name)
+    if found is None:
+        return _fault_of_ending(file_name)
+    for what in ("vendor", "name"):
+        if not found[what]:
+            return f"has no {what}"
+    for what in ("vendor", "name"):
+        if not _WORD.fullmatch(found[what]):
+            return f"has a {what} with other characters than letters and digits: {found[what]!r}"
+    return f"has a version that is not made of dots and numbers: {found['version']!r}"
+
+
+def _fault_of_ending(file_name: str) -> str:
+    has_ending = re.search(r"\.so(\.[0-9]+)*\Z", file_name) is not None
+    return "has no '_backend' before '.so'" if has_ending else "does not end in '_backend.so' and a version"
+
+
+def looks_like_a_backend(file_name: str) -> bool:
+    """True where a file was probably meant to be one, though its name may be wrong."""
+    return "backend" in file_name.lower()
