@@ -1,0 +1,196 @@
+"""Memory planning: where in an arena tensors lie, so that those that live at the same time do not overlap.
+
+Placing them in the least memory is a hard problem (it is dynamic storage allocation). Several greedy strategies are
+tried, then, while the result is above the lower bound, the order of the best one is varied; the best plan is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from interposer.errors import InvalidArgumentError
+
+__all__ = ["Lifetime", "MemoryPlan", "faults", "plan"]
+
+_TRIES: Final = 200
+"""How many variations of the best order are tried."""
+_VARIED: Final = 400
+"""Up to how many tensors variations are tried; each takes a time that grows with the square of their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The bytes that a tensor needs, and the first and the last moment at which it lives (both included)."""
+
+    size: int
+    begins: int
+    ends: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0 or self.begins > self.ends:
+            raise InvalidArgumentError(f"a tensor of {self.size} bytes cannot live from {self.begins} to {self.ends}")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """An offset in bytes for each lifetime, the bytes of the arena, and the least that any plan needs."""
+
+    offsets: tuple[int, ...]
+    size: int
+    lower_bound: int
+    strategy: str
+
+
+def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
+    """Place tensors in an arena; offsets, and the arena's size, are multiples of `alignment`.
+
+    The same lifetimes give the same plan. The lower bound is the largest sum of what lives at one moment.
+    """
+    rooms = [-(-one.size // alignment) * alignment for one in lifetimes]
+    bound = _lower_bound(lifetimes, rooms)
+    neighbours = _neighbours(lifetimes, rooms)
+    best: MemoryPlan | None = None
+    for name, order in _orders(lifetimes, rooms):
+        for suffix, fit in (("lowest gap", _lowest), ("smallest gap", _smallest)):
+            offsets = _placed(order, rooms, neighbours, fit)
+            size = max((a + b for a, b in zip(offsets, rooms, strict=True)), default=0)
+            if best is None or size < best.size:
+                best, best_order = MemoryPlan(tuple(offsets), size, bound, f"{name}, {suffix}"), order
+            if size == bound:
+                return best
+    assert best is not None
+    return _varied(best, best_order, rooms, neighbours) if len(rooms) <= _VARIED else best
+
+
+def _orders(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+    keys: dict[str, Callable[[int], object]] = {
+        "largest first": lambda i: (-rooms[i], lifetimes[i].begins),
+        "as they begin": lambda i: (lifetimes[i].begins, -rooms[i]),
+        "longest and largest first": lambda i: (-rooms[i] * (lifetimes[i].ends - lifetimes[i].begins + 1), i),
+        "longest first": lambda i: (lifetimes[i].begins - lifetimes[i].ends, -rooms[i]),
+        "busiest moment first": _busiest_first(lifetimes, rooms),
+    }
+    for name, key in keys.items():
+        yield name, sorted(range(len(rooms)), key=key)  # type: ignore[arg-type] # tuples of integers
+
+
+def _busiest_first(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> Callable[[int], object]:
+    """The tensors of the moment at which most bytes live, largest first; then those of the next one."""
+    live = _live_bytes(lifetimes, rooms)
+    peak = [max(live[one.begins : one.ends + 1], default=0) for one in _from_zero(lifetimes)]
+    return lambda i: (-peak[i], -rooms[i], i)
+
+
+def _from_zero(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
+    first = min((one.begins for one in lifetimes), default=0)
+    return [Lifetime(one.size, one.begins - first, one.ends - first) for one in lifetimes]
+
+
+def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
+    """The bytes that live at each moment from the first to the last one."""
+    moved = _from_zero(lifetimes)
+    change = [0] * (max((one.ends for one in moved), default=-1) + 2)
+    for one, room in zip(moved, rooms, strict=True):
+        change[one.begins] += room
+        change[one.ends + 1] -= room
+    live = total = 0
+    found = []
+    for live in change:
+        total += live
+        found.append(total)
+    return found
+
+
+def _lower_bound(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> int:
+    return max(_live_bytes(lifetimes, rooms), default=0)
+
+
+def _neighbours(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[list[int]]:
+    """For each tensor those that live at the same time as it, as far as they need any room."""
+    found: list[list[int]] = [[] for _ in lifetimes]
+    live: list[int] = []
+    for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].begins):
+        if not rooms[i]:
+            continue
+        live = [j for j in live if lifetimes[j].ends >= lifetimes[i].begins]
+        for j in live:
+            found[i].append(j)
+            found[j].append(i)
+        live.append(i)
+    return found
+
+
+Fit = Callable[[Iterable[tuple[int, int]], int], int]
+
+
+def _placed(order: Sequence[int], rooms: Sequence[int], neighbours: Sequence[Sequence[int]], fit: Fit) -> list[int]:
+    offsets: list[int | None] = [None] * len(rooms)
+    for i in order:
+        taken = []
+        for j in neighbours[i]:
+            offset = offsets[j]
+            if offset is not None:
+                taken.append((offset, offset + rooms[j]))
+        taken.sort()
+        offsets[i] = fit(taken, rooms[i])
+    return [offset or 0 for offset in offsets]
+
+
+def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
+    """The start of the lowest gap that is large enough; behind everything where there is none."""
+    offset = 0
+    for start, stop in taken:
+        if start - offset >= room:
+            break
+        offset = max(offset, stop)
+    return offset
+
+
+def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
+    """The start of the smallest gap that is large enough."""
+    offset, best, waste = 0, -1, 0
+    for start, stop in taken:
+        gap = start - offset - room
+        if gap >= 0 and (best < 0 or gap < waste):
+            best, waste = offset, gap
+        offset = max(offset, stop)
+    return offset if best < 0 else best
+
+
+def _varied(
+    best: MemoryPlan, order: list[int], rooms: Sequence[int], neighbours: Sequence[Sequence[int]]
+) -> MemoryPlan:
+    """Move one of the tensors that reach highest to an earlier place in the order, as long as that does no harm."""
+    draw = random.Random(len(rooms))
+    for _ in range(_TRIES):
+        if best.size == best.lower_bound:
+            break
+        high = [i for i in order if best.offsets[i] + rooms[i] == best.size]
+        moving = draw.choice(high)
+        place = order.index(moving)
+        other = order.copy()
+        other.insert(draw.randint(0, max(0, place - 1)), other.pop(place))
+        offsets = _placed(other, rooms, neighbours, _lowest)
+        size = max(a + b for a, b in zip(offsets, rooms, strict=True))
+        if size <= best.size:
+            best, order = (
+                MemoryPlan(tuple(offsets), size, best.lower_bound, f"{best.strategy.split(';')[0]}; varied"),
+                other,
+            )
+    return best
+
+
+def faults(lifetimes: Sequence[Lifetime], made: MemoryPlan) -> Iterator[str]:
+    """What is wrong with a plan, a sentence each: tensors that live at the same time and overlap, or lie outside."""
+    ends = [offset + one.size for offset, one in zip(made.offsets, lifetimes, strict=True)]
+    for i, one in enumerate(lifetimes):
+        if made.offsets[i] < 0 or ends[i] > made.size:
+            yield f"tensor {i} lies at {made.offsets[i]} to {ends[i]}, outside of the arena of {made.size} bytes"
+        for j in range(i):
+            other = lifetimes[j]
+            at_once = one.begins <= other.ends and other.begins <= one.ends
+            if at_once and made.offsets[i] < ends[j] and made.offsets[j] < ends[i]:
+                yield f"tensors {j} and {i} live at the same time and overlap"
