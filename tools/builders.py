@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, get_args
 
+from interposer.ops.control_flow import ControlFlow
 from interposer.schema import Attribute, Op, annotation
 from interposer.types import Array
 from tools.declarations import BY_HAND, WIDTH, first_line, import_key, settable, shipped, snake_case, type_text
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 {imports}
 
 if TYPE_CHECKING:
-    from interposer.ir.graph import Layer, Value
+    from interposer.ir.graph import Graph, Layer, Value
+    from interposer.ir.network import Network
     from interposer.schema import Op
     from interposer.types import TensorInfo
 
@@ -41,6 +43,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
         source: str = "",
+        regions: Sequence[Network | Graph] = (),
     ) -> Layer:
         """Add a layer that runs `op` on `values`."""
 '''
@@ -83,7 +86,8 @@ def _method(op: type[Op]) -> Iterator[str]:
         given = [f"{attribute.name}={attribute.name}" for attribute in attributes]
         yield from _wrapped(f"        op = {op.op_name()}(", given, ")")
     values = [f"*{operand.name}" if operand.variadic else operand.name for operand in op.operands]
-    yield from _wrapped("        return self.add_layer(", [made, *values, "name=name", "outputs=outputs"], ")")
+    tail = ["name=name", "outputs=outputs", *(["regions=regions"] if issubclass(op, ControlFlow) else [])]
+    yield from _wrapped("        return self.add_layer(", [made, *values, *tail], ")")
 
 
 def _summary(op: type[Op]) -> str:
@@ -98,8 +102,9 @@ def _parameters(op: type[Op]) -> list[str]:
     operands = [_operand_parameter(op, index) for index in range(len(op.operands))]
     attributes = [_attribute_parameter(op, attribute) for attribute in settable(op)]
     star = [] if op.operands and op.operands[-1].variadic else ["*"]
+    regions = ["regions: Sequence[Network | Graph]"] if issubclass(op, ControlFlow) else []
     last = ["name: str | None = None", "outputs: Sequence[TensorInfo | None] | TensorInfo | None = None"]
-    return ["self", *operands, *star, *attributes, *last]
+    return ["self", *operands, *star, *regions, *attributes, *last]
 
 
 def _operand_parameter(op: type[Op], index: int) -> str:

@@ -18,6 +18,7 @@ from interposer.ops.blocks import (
 )
 from interposer.ops.choice import RandomMultinomial, TopK
 from interposer.ops.control import Debug, MemCopy, MemImport, Merge, PreCompiled, StandIn, Switch
+from interposer.ops.control_flow import If, Loop, Scan, While
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.detection import (
@@ -28,6 +29,14 @@ from interposer.ops.detection import (
     GenerateProposals,
     NmsKernel,
     NonMaxSuppression,
+)
+from interposer.ops.dynamic import (
+    DynamicBroadcastTo,
+    DynamicPad,
+    DynamicReshape,
+    DynamicSlice,
+    DynamicTile,
+    DynamicTopK,
 )
 from interposer.ops.einsum import Einsum
 from interposer.ops.elementwise import (
@@ -111,7 +120,8 @@ from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, Ma
 from interposer.types import DataLayout, DataType
 
 if TYPE_CHECKING:
-    from interposer.ir.graph import Layer, Value
+    from interposer.ir.graph import Graph, Layer, Value
+    from interposer.ir.network import Network
     from interposer.schema import Op
     from interposer.types import TensorInfo
 
@@ -129,6 +139,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
         source: str = "",
+        regions: Sequence[Network | Graph] = (),
     ) -> Layer:
         """Add a layer that runs `op` on `values`."""
 
@@ -415,6 +426,72 @@ class Builders(ABC):
         """Give the data to both outputs; which of them is live is told by the condition."""
         return self.add_layer(Switch(), data, condition, name=name, outputs=outputs)
 
+    def add_if_layer(
+        self,
+        condition: Value | Layer | None,
+        *inputs: Value | Layer | None,
+        regions: Sequence[Network | Graph],
+        num_outputs: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Run one of two regions: the first one where the condition is true, else the second one."""
+        op = If(num_outputs=num_outputs)
+        return self.add_layer(op, condition, *inputs, name=name, outputs=outputs, regions=regions)
+
+    def add_loop_layer(
+        self,
+        trip_count: Value | Layer | None = None,
+        condition: Value | Layer | None = None,
+        *inputs: Value | Layer | None,
+        regions: Sequence[Network | Graph],
+        num_carried: int = 0,
+        num_scan_outputs: int = 0,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Run a region again and again: as often as ``trip_count`` says, and only while the condition is true."""
+        op = Loop(num_carried=num_carried, num_scan_outputs=num_scan_outputs)
+        return self.add_layer(op, trip_count, condition, *inputs, name=name, outputs=outputs, regions=regions)
+
+    def add_scan_layer(
+        self,
+        *inputs: Value | Layer | None,
+        regions: Sequence[Network | Graph],
+        num_states: int = 0,
+        num_scan_inputs: int = 1,
+        num_scan_outputs: int = 0,
+        input_axes: tuple[int, ...] = (),
+        output_axes: tuple[int, ...] = (),
+        reverse_inputs: tuple[bool, ...] = (),
+        reverse_outputs: tuple[bool, ...] = (),
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Run a region for every index along an axis of some tensors, which it sees in slices."""
+        op = Scan(
+            num_states=num_states,
+            num_scan_inputs=num_scan_inputs,
+            num_scan_outputs=num_scan_outputs,
+            input_axes=input_axes,
+            output_axes=output_axes,
+            reverse_inputs=reverse_inputs,
+            reverse_outputs=reverse_outputs,
+        )
+        return self.add_layer(op, *inputs, name=name, outputs=outputs, regions=regions)
+
+    def add_while_layer(
+        self,
+        *inputs: Value | Layer | None,
+        regions: Sequence[Network | Graph],
+        num_carried: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Run a region as long as another one says so, which is asked before every iteration."""
+        op = While(num_carried=num_carried)
+        return self.add_layer(op, *inputs, name=name, outputs=outputs, regions=regions)
+
     def add_convolution2d_layer(
         self,
         input: Value | Layer | None,
@@ -691,6 +768,85 @@ class Builders(ABC):
             center_point_box=center_point_box,
         )
         return self.add_layer(op, boxes, scores, name=name, outputs=outputs)
+
+    def add_dynamic_broadcast_to_layer(
+        self,
+        input: Value | Layer | None,
+        shape: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Repeat a tensor along axes of extent 1, and along new ones in front, as a shape that is a tensor asks for."""
+        return self.add_layer(DynamicBroadcastTo(), input, shape, name=name, outputs=outputs)
+
+    def add_dynamic_pad_layer(
+        self,
+        input: Value | Layer | None,
+        pads: Value | Layer | None,
+        *,
+        pad_value: float = 0.0,
+        padding_mode: PaddingMode = PaddingMode.CONSTANT,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Add a border to a tensor that is as wide as a tensor says."""
+        op = DynamicPad(pad_value=pad_value, padding_mode=padding_mode)
+        return self.add_layer(op, input, pads, name=name, outputs=outputs)
+
+    def add_dynamic_reshape_layer(
+        self,
+        input: Value | Layer | None,
+        shape: Value | Layer | None,
+        *,
+        copy_zeros: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Give the same elements, in the same order, a shape that is a tensor."""
+        op = DynamicReshape(copy_zeros=copy_zeros)
+        return self.add_layer(op, input, shape, name=name, outputs=outputs)
+
+    def add_dynamic_slice_layer(
+        self,
+        input: Value | Layer | None,
+        starts: Value | Layer | None,
+        ends: Value | Layer | None,
+        steps: Value | Layer | None = None,
+        *,
+        axes: tuple[int, ...],
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut a piece out of a tensor, from, to and in steps that are tensors."""
+        op = DynamicSlice(axes=axes)
+        return self.add_layer(op, input, starts, ends, steps, name=name, outputs=outputs)
+
+    def add_dynamic_tile_layer(
+        self,
+        input: Value | Layer | None,
+        multiples: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Repeat a tensor along each axis as often as a tensor says."""
+        return self.add_layer(DynamicTile(), input, multiples, name=name, outputs=outputs)
+
+    def add_dynamic_top_k_layer(
+        self,
+        input: Value | Layer | None,
+        k: Value | Layer | None,
+        *,
+        axis: int = -1,
+        largest: bool = True,
+        index_dtype: DataType = DataType.INT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The largest elements along an axis (or the smallest), as many as a tensor says, and where they were."""
+        op = DynamicTopK(axis=axis, largest=largest, index_dtype=index_dtype)
+        return self.add_layer(op, input, k, name=name, outputs=outputs)
 
     def add_einsum_layer(
         self,

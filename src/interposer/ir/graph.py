@@ -81,12 +81,12 @@ class Layer:
     """An operator in a graph, with its inputs (None where an optional one is absent or not connected yet) and outputs.
 
     `backend` is the id of the backend that has it, `hint` that of the one to try first. `source` says where it came
-    from ("net.onnx, node 'MatMul_3'"), `replaced` which layers it stands for after rewriting. `regions` are the graphs
-    of a layer with control flow. `guid` is unique within the process.
+    from ("net.onnx, node 'MatMul_3'"), `replaced` which layers it stands for after rewriting. `guid` is unique within
+    the process.
     """
 
     __slots__ = (
-        "_inputs", "backend", "guid", "hint", "name", "op", "outputs", "regions", "replaced", "source",
+        "_inputs", "_regions", "backend", "guid", "hint", "name", "op", "outputs", "replaced", "source",
     )  # fmt: skip
     _guids: Final = itertools.count()
 
@@ -98,7 +98,7 @@ class Layer:
         self.backend: str | None = None
         self.hint: str | None = None
         self.replaced: tuple[str, ...] = ()
-        self.regions: tuple[Graph, ...] = ()
+        self._regions: tuple[Graph, ...] = ()
         self._inputs: list[Value | None] = []
         self.outputs: tuple[Value, ...] = ()
 
@@ -106,6 +106,17 @@ class Layer:
     def inputs(self) -> tuple[Value | None, ...]:
         """The values that go in, by position."""
         return tuple(self._inputs)
+
+    @property
+    def regions(self) -> tuple[Graph, ...]:
+        """The graphs that the layer runs, if it is one of control flow; each belongs to this layer alone."""
+        return self._regions
+
+    @regions.setter
+    def regions(self, regions: Sequence[Graph]) -> None:
+        self._regions = tuple(regions)
+        for region in self._regions:
+            region.owner = self
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -152,10 +163,14 @@ class Layer:
 
 
 class Graph:
-    """Layers with the values between them. Iterating gives the layers in the order in which they were added."""
+    """Layers with the values between them. Iterating gives the layers in the order in which they were added.
+
+    `owner` is the layer whose region it is; a graph that is no region has none.
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.owner: Layer | None = None
         self._layers: dict[int, Layer] = {}
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -177,10 +192,11 @@ class Graph:
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] = (),
         source: str = "",
+        regions: Sequence[Graph] = (),
     ) -> Layer:
         """Append a layer. `outputs` are declared infos; a name that is taken gets a number behind it.
 
-        Absent inputs behind the last one that is there are left out.
+        Absent inputs behind the last one that is there are left out. `regions` become the layer's own.
 
         Raises:
             InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or something
@@ -198,6 +214,7 @@ class Graph:
         layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
         declared = [*outputs, *[None] * (count - len(outputs))]
         layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))
+        layer.regions = tuple(regions)
         self._layers[layer.guid] = layer
         for index, value in enumerate(inputs):
             if value is not None:
@@ -245,6 +262,14 @@ class Graph:
         inputs[index] = value
         if value is not None:
             value.uses.append(Use(layer, index))
+
+    def set_inputs(self, layer: Layer, values: Sequence[Value | None]) -> None:
+        """Make these the operands of a layer, instead of those that it has."""
+        for index in range(len(layer._inputs)):
+            self.set_input(layer, index, None)
+        layer._inputs.clear()
+        for index, value in enumerate(values):
+            self.set_input(layer, index, value)
 
     def replace_uses(self, old: Value, new: Value, where: Callable[[Use], bool] = lambda _: True) -> None:
         """Let every use of `old` (for which `where` holds) take `new` instead."""
@@ -336,6 +361,9 @@ class Graph:
         copy.absorb(self.topological(), {})
         return copy
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Graph:
+        return self.clone()
+
     def absorb(self, layers: Iterable[Layer], values: Mapping[Value, Value]) -> dict[Value, Value]:
         """Append copies of `layers` (in running order), with `values` standing in for what is outside of them.
 
@@ -394,6 +422,10 @@ def copy_attributes(source: Layer, target: Layer) -> None:
 
 
 def _is_dead(layer: Layer) -> bool:
-    if isinstance(layer.op, Input | Output) or not layer.op.pure:
+    if isinstance(layer.op, Input | Output) or not _is_pure(layer):
         return False
     return not any(value.uses for value in layer.outputs)
+
+
+def _is_pure(layer: Layer) -> bool:
+    return layer.op.pure and all(_is_pure(inner) for region in layer.regions for inner in region)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from interposer.errors import InvalidArgumentError, InvalidNetworkError
-from interposer.ir.graph import Graph, Layer, Value
-from interposer.types import Dim, TensorInfo, TensorShape
+from interposer.ir.graph import Graph, Layer, Value, cycle_fault
+from interposer.ir.regions import border_faults, bound_info, region_title
+from interposer.ops.control import Input
+from interposer.ops.control_flow import ControlFlow, Infos
+from interposer.types import TensorInfo
 
 __all__ = ["infer_graph", "infer_layer", "infos_for", "layer_faults", "shaped_by_data"]
 
@@ -14,14 +17,18 @@ __all__ = ["infer_graph", "infer_layer", "infos_for", "layer_faults", "shaped_by
 def infer_layer(layer: Layer) -> list[str]:
     """Set the infos of a layer's outputs from those of its inputs; returns the faults, none where all is well.
 
-    Where there are faults, or an input is not known, the outputs are left unknown.
+    Of a layer with control flow, the infos of its regions' values are set too. Where there are faults, or an input is
+    not known, the outputs are left unknown.
     """
     faults = layer_faults(layer)
     if faults or any(value.info is None for value in layer.values):
         _forget(layer.outputs)
         return faults
     try:
-        inferred = layer.op.infer_infos(*layer.input_infos)
+        inferred = _inferred(layer)
+    except InvalidNetworkError as error:
+        _forget(layer.outputs)
+        return list(error.faults)
     except InvalidArgumentError as error:
         _forget(layer.outputs)
         return [str(error)]
@@ -39,7 +46,65 @@ def layer_faults(layer: Layer) -> list[str]:
         missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
                    if value is None and not o.optional]  # fmt: skip
         return [f"{name} is not connected" for name in missing]
-    return layer.op.violations(*infos)
+    return layer.op.violations(*infos) or list(border_faults(layer))
+
+
+def _inferred(layer: Layer) -> Sequence[TensorInfo | None]:
+    if isinstance(layer.op, ControlFlow):
+        return _through_regions(layer, layer.op)
+    return layer.op.infer_infos(*layer.input_infos)
+
+
+def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
+    """The infos of what a layer with regions gives; carried values become as unknown as any iteration makes them.
+
+    Every round makes at least one extent of a carried value unknown, so that there are not many.
+    """
+    operands = op.arguments(layer.input_infos)
+    carried = tuple(info.with_constant(None) for info in op.initial(operands))
+    while True:
+        bound = op.bound(operands, carried)
+        given = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
+        after = op.carried_on(given)
+        wider = _joined(carried, after)
+        if wider == carried:
+            _check_bound(layer, op.bound(operands, after))
+            return op.gives(operands, carried, given)
+        carried = wider
+
+
+def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
+    """The infos of what a region gives where its inputs are bound to such tensors."""
+    region = layer.regions[index]
+    order, stuck = region.schedule()
+    faults = [cycle_fault(stuck)] if stuck else []
+    for inner, info in zip(region.inputs, bound, strict=True):
+        found = bound_info(inner.output, info)
+        faults += [f"layer {inner}: {found}"] if isinstance(found, str) else []
+        inner.output.info = None if isinstance(found, str) else found
+    for inner in order:
+        faults += () if isinstance(inner.op, Input) else (f"layer {inner}: {fault}" for fault in infer_layer(inner))
+    if faults:
+        raise InvalidNetworkError([f"region {region_title(layer, index)!r}: {fault}" for fault in faults])
+    return tuple(inner.values[0].known for inner in region.outputs)
+
+
+def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
+    """What comes out of an iteration must be what the next one's inputs are declared as."""
+    for index, (region, infos) in enumerate(zip(layer.regions, bound, strict=True)):
+        for inner, info in zip(region.inputs, infos, strict=True):
+            found = bound_info(inner.output, info)
+            if isinstance(found, str):
+                raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {found}")
+
+
+def _joined(carried: Infos, given: Infos) -> Infos:
+    found = []
+    for index, (before, after) in enumerate(zip(carried, given, strict=True)):
+        if (before.dtype, before.quantization) != (after.dtype, after.quantization):
+            raise InvalidArgumentError(f"carried value {index} is {before} before an iteration, but {after} after it")
+        found.append(before.joined(after))
+    return tuple(found)
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
@@ -51,6 +116,8 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
     faults = layer.op.violations(*inputs)
     if faults:
         raise InvalidArgumentError("; ".join(faults))
+    if isinstance(layer.op, ControlFlow):
+        return [value.known for value in layer.outputs]
     found = []
     for value, info in zip(layer.outputs, layer.op.infer_infos(*inputs), strict=True):
         merged = _merged(info, value.known, _title(value))
@@ -63,8 +130,11 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
 def shaped_by_data(graph: Graph) -> set[Value]:
     """The values whose shape is only known while running, however much is known of the inputs' shapes.
 
-    These are results that are declared dynamic, as far as inference could not tell their shape, and what follows.
+    These are results that are declared dynamic, as far as inference could not tell their shape, and what follows; in a
+    region, all of whose shape is unknown.
     """
+    if graph.owner is not None:
+        return {value for layer in graph for value in layer.outputs if value.info and not value.info.is_concrete}
     found: set[Value] = set()
     for layer in graph.topological():
         follows = not found.isdisjoint(layer.values)
@@ -98,10 +168,12 @@ def _merged(inferred: TensorInfo | None, declared: TensorInfo | None, title: str
         return f"{title} is declared as {declared.dtype}, but it gives {inferred.dtype}"
     if not declared.shape.accepts(inferred.shape):
         return f"{title} is declared with shape {declared.shape}, but it gives {inferred.shape}"
-    both = zip(inferred.shape, declared.shape, strict=True)
-    shape = TensorShape(d if isinstance(i, Dim) else i for i, d in both)
+    element = inferred.element and _merged(inferred.element, declared.element, f"every element of {title}")
+    if isinstance(element, str):
+        return element
+    shape = inferred.shape.merged(declared.shape)
     try:
-        return TensorInfo(shape, inferred.dtype, declared.quantization, inferred.constant)
+        return TensorInfo(shape, inferred.dtype, declared.quantization, inferred.constant, element)
     except InvalidArgumentError as error:
         return f"{title} cannot be as it is declared: {error}"
 

@@ -46,11 +46,13 @@ class Network(Builders):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
         source: str = "",
+        regions: Sequence[Network | Graph] = (),
     ) -> Layer:
         """Add a layer that runs `op` on `values`, one for each operand in order (None skips an optional one).
 
         `outputs` declares infos of the outputs: needed for quantized results, checked for everything else. Operands
-        that are not given can be connected later with `connect`.
+        that are not given can be connected later with `connect`. `regions` are what a layer with control flow runs; it
+        gets copies of them.
 
         Raises:
             InvalidArgumentError: too many values, a value of another network, or something that is no value.
@@ -58,7 +60,8 @@ class Network(Builders):
         declared = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
         expect(op, Op, "add_layer needs an operator such as Addition()")
         inputs = [_as_value(value) for value in values]
-        layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared, source=source)
+        copies = [_as_graph(region).clone() for region in regions]
+        layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared, source=source, regions=copies)
         infer_layer(layer)
         return layer
 
@@ -187,6 +190,12 @@ def _binding(layer: Layer) -> int:
 def _operand_index(layer: Layer, name: str) -> int:
     layer.operand(name)
     return next(index for index, declared in enumerate(layer.op.operands) if declared.name == name)
+
+
+def _as_graph(given: Network | Graph) -> Graph:
+    if not isinstance(given, Network | Graph):
+        raise InvalidArgumentError(f"a region must be a Network or a Graph, not {given!r}")
+    return given.graph if isinstance(given, Network) else given
 
 
 def _as_value(given: Value | Layer | None) -> Value | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from interposer.errors import InvalidArgumentError, VerificationError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import layer_faults
+from interposer.ir.regions import region_title
 from interposer.ops.control import Input, MemCopy, MemImport, Output, PreCompiled
+from interposer.ops.control_flow import ControlFlow
 from interposer.types import TensorInfo
 
 __all__ = ["verify"]
@@ -21,6 +23,7 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     - Every layer has the outputs that its operator gives, no more inputs than operands, and all required ones.
     - Every input is an output of a layer of the graph; inputs and uses agree both ways; nothing depends on itself.
     - Every tensor has an info: one that its layer's operator infers, as far as that can tell.
+    - A layer with control flow has the regions that its operator names, with the inputs and outputs that it binds.
     - With `placed`, every layer that runs has a backend, and takes nothing from another one but through a copy.
 
     Raises:
@@ -41,9 +44,16 @@ def _graph_faults(graph: Graph, placed: bool) -> Iterator[str]:
         if placed:
             yield from (f"layer {layer}: {fault}" for fault in _placement_faults(layer))
         for index, region in enumerate(layer.regions):
-            yield from (f"region {index} of layer {layer}: {fault}" for fault in _graph_faults(region, placed))
+            title = f"region {region_title(layer, index)} of layer {layer}"
+            yield from (f"{title}: {fault}" for fault in _region_faults(layer, region, placed))
     yield from structure or _cycle_faults(graph)
     yield from _binding_faults(graph)
+
+
+def _region_faults(layer: Layer, region: Graph, placed: bool) -> Iterator[str]:
+    if region.owner is not layer:
+        yield "it does not know whose region it is"
+    yield from _graph_faults(region, placed)
 
 
 def _name_faults(graph: Graph) -> Iterator[str]:
@@ -112,7 +122,33 @@ def _info_faults(layer: Layer) -> Iterator[str]:
     if any(value.info is None for value in layer.values):
         return
     faults = layer_faults(layer)
-    yield from faults or _inference_faults(layer)
+    yield from faults or (_crossing_faults(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
+    yield from () if faults else _inference_faults(layer)
+
+
+def _crossing_faults(layer: Layer, op: ControlFlow) -> Iterator[str]:
+    """Where what goes into a region or comes out of it is not what the other side knows of it."""
+    operands = op.arguments(layer.input_infos)
+    results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
+    given = tuple(tuple(info for info in infos if info is not None) for infos in results)
+    if tuple(map(len, given)) != op.region_outputs():
+        return  # what is missing there is told of the region
+    try:
+        for carried in (op.initial(operands), op.carried_on(given)):
+            yield from _entering_faults(layer, op.bound(operands, carried))
+        for value, info in zip(layer.outputs, op.gives(operands, op.carried_on(given), given), strict=True):
+            if value.info is not None and not _agree(value.info, info):
+                yield f"output {value.name!r} is {value.info}; its regions give {info}"
+    except InvalidArgumentError as error:
+        yield str(error)
+
+
+def _entering_faults(layer: Layer, bound: Sequence[Sequence[TensorInfo]]) -> Iterator[str]:
+    for index, infos in enumerate(bound):
+        for inner, info in zip(layer.regions[index].inputs, infos, strict=True):
+            if inner.output.info is not None and not _agree(inner.output.info, info):
+                title = f"region {region_title(layer, index)!r}"
+                yield f"{title} takes {inner.output.info} as {inner.name!r}, but gets {info}"
 
 
 def _inference_faults(layer: Layer) -> Iterator[str]:
@@ -136,7 +172,7 @@ def _agree(info: TensorInfo, inferred: TensorInfo | None) -> bool:
 def _placement_faults(layer: Layer) -> Iterator[str]:
     if not layer.backend and (layer.op.executable or isinstance(layer.op, PreCompiled)):
         yield "it has no backend"
-    if not layer.backend or isinstance(layer.op, MemCopy | MemImport):
+    if not layer.backend or isinstance(layer.op, MemCopy | MemImport | ControlFlow):
         return
     for value in layer.values:
         if not value.is_constant and value.producer.backend != layer.backend:

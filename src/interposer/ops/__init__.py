@@ -9,9 +9,11 @@ from interposer.ops.attention import *
 from interposer.ops.blocks import *
 from interposer.ops.choice import *
 from interposer.ops.control import *
+from interposer.ops.control_flow import *
 from interposer.ops.convolution import *
 from interposer.ops.convolution3d import *
 from interposer.ops.detection import *
+from interposer.ops.dynamic import *
 from interposer.ops.einsum import *
 from interposer.ops.elementwise import *
 from interposer.ops.embedding import *

@@ -1,0 +1,106 @@
+"""Regions: the graphs inside of layers of control flow, their borders, and the way to the layers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops.control import Input, Output
+from interposer.ops.control_flow import ControlFlow
+from interposer.types import TensorInfo
+
+__all__ = ["Place", "border_faults", "bound_info", "find_layer", "named_graphs", "path", "places", "region_title"]
+
+_KNOWN_ELEMENTS: Final = 1024
+"""Of how many elements a constant may be that inference in a region knows of."""
+
+
+def region_title(layer: Layer, index: int) -> str:
+    """What a region is called: as its operator says, else by its number."""
+    names = layer.op.region_names if isinstance(layer.op, ControlFlow) else ()
+    return names[index] if index < len(names) else str(index)
+
+
+class Place(NamedTuple):
+    """A layer, the graph that it is in, and its name with those of the layers and regions around it in front."""
+
+    name: str
+    graph: Graph
+    layer: Layer
+
+
+def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str, Graph]]:
+    """A graph and all regions in it, each with what stands in front of its layers' names: ``"loop/body/"``."""
+    prefix = path(graph) if prefix is None else prefix
+    yield prefix, graph
+    for layer in graph:
+        for index, region in enumerate(layer.regions):
+            yield from named_graphs(region, f"{prefix}{layer.name}/{region_title(layer, index)}/")
+
+
+def places(graph: Graph) -> Iterator[Place]:
+    """All layers of a graph and of the regions in it, every graph's in running order."""
+    for prefix, each in named_graphs(graph):
+        yield from (Place(f"{prefix}{layer.name}", each, layer) for layer in each.topological())
+
+
+def path(graph: Graph) -> str:
+    """What stands in front of the names of a graph's layers; nothing where it is no region.
+
+    A region does not know what the graph around it is a region of; `named_graphs` starts from there.
+    """
+    owner = graph.owner
+    if owner is None:
+        return ""
+    index = next(index for index, region in enumerate(owner.regions) if region is graph)
+    return f"{owner.name}/{region_title(owner, index)}/"
+
+
+def find_layer(graph: Graph, name: str) -> Layer:
+    """The layer of that name, which may be one in a region; `InvalidArgumentError` where there is none."""
+    found = {place.name: place.layer for place in places(graph)}
+    if name not in found:
+        raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, found)}")
+    return found[name]
+
+
+def border_faults(layer: Layer) -> Iterator[str]:
+    """What is wrong with the number of a layer's regions, and of their inputs and outputs."""
+    op = layer.op
+    if not isinstance(op, ControlFlow):
+        return
+    if len(layer.regions) != len(op.region_names):
+        yield f"it has {len(layer.regions)} regions; {layer.kind} has {len(op.region_names)}: {_listed(op)}"
+        return
+    listed = max(0, len(layer.inputs) - len(op.operands) + 1)
+    for index, (inputs, outputs) in enumerate(zip(op.region_inputs(listed), op.region_outputs(), strict=True)):
+        region, title = layer.regions[index], f"region {region_title(layer, index)!r}"
+        yield from _id_faults(title, "inputs", region.inputs, inputs)
+        yield from _id_faults(title, "outputs", region.outputs, outputs)
+
+
+def _listed(op: ControlFlow) -> str:
+    return " and ".join(map(repr, op.region_names))
+
+
+def _id_faults(title: str, kind: str, layers: Iterable[Layer], count: int) -> Iterator[str]:
+    ids = [layer.op.binding_id for layer in layers if isinstance(layer.op, Input | Output)]
+    if ids != list(range(count)):
+        given = ", ".join(map(str, ids)) or "none"
+        wanted = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
+        yield f"{title} has {kind} with the binding ids {given}; expected {wanted}"
+
+
+def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
+    """What is known of a region's input that is bound to a tensor of that info, or why it cannot be."""
+    declared, constant = value.declared, info.constant
+    if constant is not None and constant.size > _KNOWN_ELEMENTS:
+        info = info.with_constant(None)
+    if declared is None:
+        return info
+    same = (declared.dtype, declared.quantization) == (info.dtype, info.quantization)
+    if not same or not declared.shape.accepts(info.shape):
+        return f"it is declared as {declared}, but is bound to {info}"
+    return info.with_shape(info.shape.merged(declared.shape)).with_constant(info.constant)

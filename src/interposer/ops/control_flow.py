@@ -1,0 +1,395 @@
+"""Layers that run other graphs, their regions: once, or as often as is only known while running.
+
+The regions belong to the layer (``Layer.regions``) and see nothing of the graph around it: what they take comes in as
+operands of the layer, bound to the regions' Input layers by their binding ids, and their Output layers say what they
+give. *Carried* values go from one iteration to the next and may change their extents on the way, which are then unknown
+in the region; *captured* values, the operands behind these, are the same in every iteration.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+from interposer.errors import InvalidArgumentError
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import ANYTHING, DataType, Dim, TensorInfo, differ
+
+__all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While"]
+
+Infos: TypeAlias = tuple[TensorInfo, ...]
+
+
+class ControlFlow(Op):
+    """The base of operators with regions: which of their tensors goes where.
+
+    `operands` are what `Op.arguments` makes of the infos of a layer's inputs, `carried` what is known of the carried
+    values in any iteration, and `given`, for each region, the infos of what it gives.
+    """
+
+    region_names: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def region_inputs(self, count: int) -> tuple[int, ...]:
+        """How many inputs each region has where `count` values are listed as the last operand of the layer."""
+
+    @abstractmethod
+    def region_outputs(self) -> tuple[int, ...]:
+        """How many outputs each region has."""
+
+    def initial(self, operands: Sequence[Any]) -> Infos:
+        """The carried values before the first iteration."""
+        return ()
+
+    @abstractmethod
+    def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
+        """What the inputs of each region are bound to."""
+
+    def carried_on(self, given: Sequence[Infos]) -> Infos:
+        """The carried values after an iteration."""
+        return ()
+
+    @abstractmethod
+    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+        """The infos of the layer's results.
+
+        Raises:
+            InvalidArgumentError: the regions give what cannot be.
+        """
+
+    def iterations(self, operands: Sequence[Any]) -> int | None:
+        """How often the regions run at most, where that is known."""
+        return 1
+
+    def infer(self, *operands: Any) -> tuple[TensorInfo | None, ...]:
+        """Nothing is known without the regions."""
+        return (None,) * self.num_results()
+
+
+def _check_connected(inputs: Sequence[TensorInfo | None]) -> Iterator[str]:
+    yield from (f"inputs[{index}] is not connected" for index, info in enumerate(inputs) if info is None)
+
+
+def _check_single(name: str, info: TensorInfo | None) -> Iterator[str]:
+    if info is not None and differ(info.num_elements, 1):
+        yield f"{name} has shape {info.shape}; expected one element"
+
+
+def _check_count(name: str, count: int, inputs: Sequence[object]) -> Iterator[str]:
+    if count > len(inputs):
+        yield f"there are {len(inputs)} inputs, but {name} is {count}"
+
+
+def _checked_condition(info: TensorInfo, region: str) -> None:
+    if info.dtype is not DataType.BOOL or differ(info.num_elements, 1):
+        raise InvalidArgumentError(f"output 0 of region {region!r}, its condition, is {info}; expected one bool")
+
+
+def _stacked(info: TensorInfo, axis: int, extent: int | None, title: str) -> TensorInfo:
+    """The info of such tensors along a new axis."""
+    if not info.is_ranked:
+        return info.with_constant(None)
+    rank = info.rank + 1
+    if not -rank <= axis < rank:
+        raise InvalidArgumentError(f"{title} of rank {info.rank} cannot be stacked along axis {axis}")
+    if info.quantization is not None and info.quantization.per_axis:
+        raise InvalidArgumentError(f"{title} is quantized per axis; only a single scale can be stacked")
+    at = axis % rank
+    return TensorInfo((*info.shape[:at], extent, *info.shape[at:]), info.dtype, info.quantization)
+
+
+def _known(info: TensorInfo | None) -> Any:
+    """The only element of a tensor, where that is known; else None."""
+    if info is None or info.constant is None or info.constant.size != 1:
+        return None
+    return info.constant.reshape(-1)[0].item()
+
+
+@op(executable=False)
+class If(ControlFlow):
+    """Run one of two regions: the first one where the condition is true, else the second one.
+
+    Both regions take all ``inputs``. Their results must be of the same types; extents and ranks in which they differ
+    are only known while running.
+
+    Shapes:
+        condition: one element
+        inputs: any
+        outputs: those that the regions give
+
+    Regions:
+        then: inputs -> outputs
+        else: inputs -> outputs
+
+    Source:
+        ONNX If; TFLite IF; NNAPI IF.
+    """
+
+    condition = operand(dtypes={DataType.BOOL})
+    inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
+    outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
+
+    num_outputs: int = attribute(default=1, ge=1, doc="How many tensors each region gives.")
+
+    region_names: ClassVar = ("then", "else")
+
+    def num_results(self) -> int:
+        return self.num_outputs
+
+    def check(self, condition: TensorInfo, inputs: Sequence[TensorInfo | None]) -> Iterator[str]:
+        yield from _check_single("condition", condition)
+        yield from _check_connected(inputs)
+
+    def region_inputs(self, count: int) -> tuple[int, ...]:
+        return count, count
+
+    def region_outputs(self) -> tuple[int, ...]:
+        return self.num_outputs, self.num_outputs
+
+    def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
+        return operands[1], operands[1]
+
+    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+        return tuple(_either(index, *pair) for index, pair in enumerate(zip(*given, strict=True)))
+
+
+def _either(index: int, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+    if (a.dtype, a.quantization) != (b.dtype, b.quantization):
+        raise InvalidArgumentError(f"output {index} is {a} in region 'then', but {b} in region 'else'")
+    return a.joined(b)
+
+
+@op(executable=False)
+class Loop(ControlFlow):
+    """Run a region again and again: as often as ``trip_count`` says, and only while the condition is true.
+
+    Without ``trip_count`` it is not counted, without ``condition`` the first iteration always runs, and without both
+    only the region's own condition ends it. What the region gives behind the carried values is collected: every
+    iteration adds one index to the first axis.
+
+    Shapes:
+        trip_count, condition: one element
+        inputs: any; the first ``num_carried`` are carried, the others captured
+        outputs: the carried values as the last iteration leaves them, then (iterations, ...) for each collected one
+
+    Regions:
+        body: iteration (int64), condition (bool, always true), carried, captured -> condition, carried, collected
+
+    Source:
+        ONNX Loop.
+    """
+
+    trip_count = operand(dtypes={DataType.INT64}, optional=True)
+    condition = operand(dtypes={DataType.BOOL}, optional=True)
+    inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
+    outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
+
+    num_carried: int = attribute(default=0, ge=0, doc="How many of the inputs are carried.")
+    num_scan_outputs: int = attribute(default=0, ge=0, doc="How many tensors are collected.")
+
+    region_names: ClassVar = ("body",)
+
+    def num_results(self) -> int:
+        return self.num_carried + self.num_scan_outputs
+
+    def check(
+        self, trip_count: TensorInfo | None, condition: TensorInfo | None, inputs: Sequence[TensorInfo | None]
+    ) -> Iterator[str]:
+        yield from _check_single("trip_count", trip_count)
+        yield from _check_single("condition", condition)
+        yield from _check_connected(inputs)
+        yield from _check_count("num_carried", self.num_carried, inputs)
+
+    def region_inputs(self, count: int) -> tuple[int, ...]:
+        return (2 + count,)
+
+    def region_outputs(self) -> tuple[int, ...]:
+        return (1 + self.num_carried + self.num_scan_outputs,)
+
+    def initial(self, operands: Sequence[Any]) -> Infos:
+        return tuple(operands[2][: self.num_carried])
+
+    def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
+        head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL)
+        return ((*head, *carried, *operands[2][self.num_carried :]),)
+
+    def carried_on(self, given: Sequence[Infos]) -> Infos:
+        return given[0][1 : 1 + self.num_carried]
+
+    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+        _checked_condition(given[0][0], "body")
+        counted = _known(given[0][0]) is True and (operands[1] is None or _known(operands[1]) is not None)
+        length = self.iterations(operands) if counted else None
+        collected = enumerate(given[0][1 + self.num_carried :])
+        return *carried, *(_stacked(info, 0, length, f"collected output {index}") for index, info in collected)
+
+    def iterations(self, operands: Sequence[Any]) -> int | None:
+        trip_count, condition, _ = operands
+        if _known(condition) is False:
+            return 0
+        count = _known(trip_count)
+        return None if count is None else max(0, int(count))
+
+
+@op(executable=False)
+class Scan(ControlFlow):
+    """Run a region for every index along an axis of some tensors, which it sees in slices.
+
+    What the region gives behind the states is collected along an axis again, one index for every iteration.
+
+    Shapes:
+        inputs: any; first the states, which are carried, then those that are scanned, all with L indices along their
+            axis, then the captured ones
+        outputs: the states as the last iteration leaves them, then the collected ones, with L along their axis
+
+    Regions:
+        body: states, slices, captured -> states, slices to collect
+
+    Source:
+        ONNX Scan.
+    """
+
+    inputs = operand(dtypes=ANYTHING, variadic=True)
+    outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
+
+    num_states: int = attribute(default=0, ge=0, doc="How many of the inputs are states.")
+    num_scan_inputs: int = attribute(default=1, ge=1, doc="How many of the inputs behind these are scanned.")
+    num_scan_outputs: int = attribute(default=0, ge=0, doc="How many tensors are collected.")
+    input_axes: tuple[int, ...] = attribute(default=(), doc="The axis of each scanned input; none stand for 0.")
+    output_axes: tuple[int, ...] = attribute(default=(), doc="The axis of each collected tensor; none stand for 0.")
+    reverse_inputs: tuple[bool, ...] = attribute(default=(), doc="Which scanned inputs are read from their end.")
+    reverse_outputs: tuple[bool, ...] = attribute(default=(), doc="Which collected tensors are filled from their end.")
+
+    region_names: ClassVar = ("body",)
+
+    def num_results(self) -> int:
+        return self.num_states + self.num_scan_outputs
+
+    def _attribute_faults(self) -> Iterator[str]:
+        yield from super()._attribute_faults()
+        for name, count in (
+            ("input_axes", self.num_scan_inputs), ("reverse_inputs", self.num_scan_inputs),
+            ("output_axes", self.num_scan_outputs), ("reverse_outputs", self.num_scan_outputs),
+        ):  # fmt: skip
+            if getattr(self, name) and len(getattr(self, name)) != count:
+                yield f"{name} has {len(getattr(self, name))} entries; expected {count}, or none"
+
+    def axis(self, index: int, rank: int) -> int:
+        """The axis of a scanned input, counted from the front; `InvalidArgumentError` where it has none such."""
+        axis = self.input_axes[index] if self.input_axes else 0
+        if not -rank <= axis < rank:
+            raise InvalidArgumentError(f"scanned input {index} has rank {rank}, but its axis is {axis}")
+        return axis % rank
+
+    def _scanned(self, operands: Sequence[Any]) -> Infos:
+        return tuple(operands[0][self.num_states : self.num_states + self.num_scan_inputs])
+
+    def check(self, inputs: Sequence[TensorInfo | None]) -> Iterator[str]:
+        yield from _check_connected(inputs)
+        yield from _check_count("num_states + num_scan_inputs", self.num_states + self.num_scan_inputs, inputs)
+        if len(inputs) >= self.num_states + self.num_scan_inputs and None not in inputs:
+            yield from self._check_scanned(self._scanned((inputs,)))
+
+    def _check_scanned(self, scanned: Infos) -> Iterator[str]:
+        for index, info in enumerate(scanned):
+            axis = self.input_axes[index] if self.input_axes else 0
+            if not -info.rank <= axis < info.rank:
+                yield f"scanned input {index} has shape {info.shape}, but its axis is {axis}"
+                return
+            if info.quantization is not None and info.quantization.per_axis:
+                yield f"scanned input {index} is quantized per axis; only a single scale is supported"
+        lengths = [info.shape[self.axis(index, info.rank)] for index, info in enumerate(scanned)]
+        if any(differ(lengths[0], length) for length in lengths):
+            yield f"the scanned inputs have {', '.join(map(str, lengths))} slices; expected the same number"
+
+    def region_inputs(self, count: int) -> tuple[int, ...]:
+        return (count,)
+
+    def region_outputs(self) -> tuple[int, ...]:
+        return (self.num_states + self.num_scan_outputs,)
+
+    def initial(self, operands: Sequence[Any]) -> Infos:
+        return tuple(operands[0][: self.num_states])
+
+    def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
+        scanned = self._scanned(operands)
+        slices = [self._slice(index, info) for index, info in enumerate(scanned)]
+        return ((*carried, *slices, *operands[0][self.num_states + self.num_scan_inputs :]),)
+
+    def carried_on(self, given: Sequence[Infos]) -> Infos:
+        return given[0][: self.num_states]
+
+    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+        axes = self.output_axes or (0,) * self.num_scan_outputs
+        pairs = zip(given[0][self.num_states :], axes, strict=True)
+        length = self.iterations(operands)
+        return *carried, *(
+            _stacked(info, axis, length, f"collected output {index}") for index, (info, axis) in enumerate(pairs)
+        )
+
+    def iterations(self, operands: Sequence[Any]) -> int | None:
+        scanned = self._scanned(operands)
+        ranked = ((index, info) for index, info in enumerate(scanned) if info.is_ranked)
+        lengths = (info.shape[self.axis(index, info.rank)] for index, info in ranked)
+        return next((length for length in lengths if not isinstance(length, Dim)), None)
+
+    def _slice(self, index: int, info: TensorInfo) -> TensorInfo:
+        if not info.is_ranked:
+            return info.with_constant(None)
+        axis = self.axis(index, info.rank)
+        return TensorInfo((*info.shape[:axis], *info.shape[axis + 1 :]), info.dtype, info.quantization)
+
+
+@op(executable=False)
+class While(ControlFlow):
+    """Run a region as long as another one says so, which is asked before every iteration.
+
+    Shapes:
+        inputs: any; the first ``num_carried`` are carried, the others captured
+        outputs: the carried values as the last iteration leaves them
+
+    Regions:
+        condition: carried, captured -> one bool
+        body: carried, captured -> carried
+
+    Source:
+        TFLite WHILE; NNAPI WHILE.
+    """
+
+    inputs = operand(dtypes=ANYTHING, variadic=True)
+    outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
+
+    num_carried: int = attribute(default=1, ge=1, doc="How many of the inputs are carried.")
+
+    region_names: ClassVar = ("condition", "body")
+
+    def num_results(self) -> int:
+        return self.num_carried
+
+    def check(self, inputs: Sequence[TensorInfo | None]) -> Iterator[str]:
+        yield from _check_connected(inputs)
+        yield from _check_count("num_carried", self.num_carried, inputs)
+
+    def region_inputs(self, count: int) -> tuple[int, ...]:
+        return count, count
+
+    def region_outputs(self) -> tuple[int, ...]:
+        return 1, self.num_carried
+
+    def initial(self, operands: Sequence[Any]) -> Infos:
+        return tuple(operands[0][: self.num_carried])
+
+    def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
+        entering = (*carried, *operands[0][self.num_carried :])
+        return entering, entering
+
+    def carried_on(self, given: Sequence[Infos]) -> Infos:
+        return given[1]
+
+    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+        _checked_condition(given[0][0], "condition")
+        return carried
+
+    def iterations(self, operands: Sequence[Any]) -> int | None:
+        return None
