@@ -27,7 +27,7 @@ class Template:
     Args:
         name: the network's name.
         inputs: what the model says of its inputs, in its order.
-        outputs: the same of its outputs; None where it says nothing of the rank.
+        outputs: the same of its outputs; None where it says nothing.
         build: gives the network for shapes by name, and for values of inputs, which then are inputs no more. It may be
             called from several threads.
     """

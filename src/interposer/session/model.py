@@ -39,7 +39,7 @@ class Model:
     may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
     runtime unloads it when the next network is loaded.
 
-    `inputs` and `outputs` map names to infos; an output's is None where not even its rank is known before a call.
+    `inputs` and `outputs` map names to infos; an output's is None where the file says nothing of it.
     """
 
     def __init__(

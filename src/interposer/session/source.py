@@ -15,7 +15,9 @@ from interposer.session.values import with_values
 
 __all__ = ["FORMATS", "Source", "read_network", "read_source"]
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Mapping[str, Any]"
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Mapping[str, Any] | ModelProto"
+ModelProto: TypeAlias = Any
+"""An `onnx.ModelProto`."""
 FORMATS: Final = ("nnapi", "onnx", "tflite")
 
 
@@ -25,7 +27,8 @@ def read_network(
     """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
     Args:
-        source: a path, the bytes of a file, a network, or a document for `interposer.frontends.nnapi.build`.
+        source: a path, the bytes of a file, a network, an `onnx.ModelProto`, or a document for
+            `interposer.frontends.nnapi.build`.
         format: one of `FORMATS`; None tells it from the content.
         shapes: for inputs by name their shapes, or for named extents their values.
         values: for inputs by name their values; they are constants of the network then, and inputs no more.
@@ -48,20 +51,23 @@ def read_source(
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")
     if isinstance(source, Network):
-        return with_values(bound(source, shapes) if shapes else source, values or {})
+        return _bound(bound(source, shapes) if shapes else source, values or {})
     if format is not None and format not in FORMATS:
         raise InvalidArgumentError(
             f"unknown format {format!r}{did_you_mean(format, FORMATS)} (known: {', '.join(FORMATS)})"
         )
     if isinstance(source, Mapping):
-        return with_values(_built(source, format, shapes), values or {})
-    if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+        return _bound(_built(source, format, shapes), values or {})
+    if type(source).__name__ == "ModelProto" and format in {None, "onnx"}:
+        format = "onnx"
+    elif not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"a model must be a path, bytes or a Network, not {type(source).__name__}")
     source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
-    found = _load(format or _format_of(source), source, shapes)
-    if isinstance(found, Template):
-        return found.bound(values or {})
-    return with_values(found, values or {})
+    return _bound(_load(format or _format_of(source), source, shapes), values or {})
+
+
+def _bound(found: Network | Template, values: Values) -> Network | Template:
+    return found.bound(values) if isinstance(found, Template) else with_values(found, values)
 
 
 def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | None) -> Network:

@@ -27,7 +27,7 @@ class Key(NamedTuple):
 class Blueprint:
     """A network, or what becomes one once the values of some inputs are known.
 
-    `name`, `inputs` and `outputs` are its own; an output's info is None where not even its rank is known. Not
+    `name`, `inputs` and `outputs` are its own; an output's info is None where the file says nothing of it. Not
     safe to use from several threads.
 
     Raises:

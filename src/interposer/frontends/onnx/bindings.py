@@ -10,7 +10,7 @@ from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.tensors import data_type
 from interposer.frontends.template import Shapes
-from interposer.types import MAX_RANK, Dim, TensorInfo, differ
+from interposer.types import MAX_RANK, UNRANKED, Dim, TensorInfo, differ
 
 __all__ = ["Bindings", "declared_info"]
 
@@ -86,10 +86,10 @@ class Bindings:
 
 
 def declared_info(value: Message) -> TensorInfo | None:
-    """What the model says of an output; None where that is not even the rank."""
+    """What the model says of an output; None where it says nothing."""
     try:
         dims = _declared(value)
-        return None if dims is None else TensorInfo(dims, _element_type(value))
+        return TensorInfo(UNRANKED if dims is None else dims, _element_type(value))
     except ParseError:
         return None
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from interposer.errors import InvalidArgumentError, MissingDependencyError, ParseError
 
-__all__ = ["Document", "Message", "Source", "read_model"]
+__all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]
 
 Message: TypeAlias = Any
 """A protobuf message; the fields' types are the protocol's business."""
@@ -33,7 +33,7 @@ def read_model(source: Source) -> Document:
         ParseError: the file cannot be read, or is no ONNX model.
         InvalidArgumentError: something that is no source.
     """
-    if isinstance(source, _onnx().ModelProto):
+    if isinstance(source, onnx_package().ModelProto):
         return Document(_checked(source), None)
     if isinstance(source, bytes | bytearray | memoryview):
         return Document(_checked(_decoded(bytes(source))), None)
@@ -43,7 +43,8 @@ def read_model(source: Source) -> Document:
     return Document(_checked(_decoded(_content(path))), path)
 
 
-def _onnx() -> Any:
+def onnx_package() -> Any:
+    """The package onnx; `MissingDependencyError` where it is not installed."""
     try:
         import onnx  # noqa: PLC0415 - optional, and slow to import
     except ImportError as error:
@@ -63,7 +64,7 @@ def _decoded(data: bytes) -> Message:
         raise ParseError("the file is empty")
     encoding = "textproto" if _is_text(data) else "protobuf"
     try:
-        return _onnx().load_model_from_string(data, format=encoding)
+        return onnx_package().load_model_from_string(data, format=encoding)
     except Exception as error:  # protobuf's own errors, which have no common base, and Python's on malformed text
         text = str(error) or type(error).__name__
         raise ParseError(f"this is no ONNX model, or it is damaged ({encoding}: {text[:200]})") from error

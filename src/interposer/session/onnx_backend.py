@@ -1,0 +1,148 @@
+"""The interface that the package onnx declares for whatever runs its models, so that its tools and tests can use us.
+
+::
+
+    from interposer.session import onnx_backend
+
+    [y] = onnx_backend.run_model(model, [x])
+    prepared = onnx_backend.prepare(model, "CpuAcc")
+    onnx.backend.test.BackendTest(onnx_backend.InterposerBackend, __name__)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.frontends.onnx.proto import Message, Source
+from interposer.frontends.onnx.single import model_of
+from interposer.session.load import default_runtime, load
+from interposer.session.model import Model
+
+if TYPE_CHECKING:
+
+    class Backend:
+        """The base class in the package onnx."""
+
+    class BackendRep:
+        """The base class in the package onnx."""
+
+else:
+    try:
+        from onnx.backend.base import Backend, BackendRep
+    except ImportError:  # whoever calls will be told
+        Backend = BackendRep = object
+
+__all__ = [
+    "InterposerBackend",
+    "Prepared",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
+_OPTIONS: Final = ("backends", "limits", "options", "runtime", "shapes", "values")
+_NOT_OURS: Final = ("atol", "rtol")  # what the test runner hands on to everybody
+
+
+class Prepared(BackendRep):
+    """A model that is ready to run; `model` is the `interposer.Model` that does it. Threads may share it."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """The outputs for these inputs: arrays, and lists of such for sequences, in the model's order.
+
+        `inputs` are a list in the model's order, a mapping by name, or a bare array for an only input.
+
+        Raises:
+            BindingError: inputs that do not fit.
+            InterposerError: whatever else `Model.run` raises.
+        """
+        bare = isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence | Mapping)
+        given = [inputs] if bare else inputs if isinstance(inputs, Mapping) else list(inputs)
+        return tuple(self.model.run(given))
+
+
+class InterposerBackend(Backend):
+    """What the package onnx calls a backend. A device is "CPU", or the id of one of our backends, such as "CpuRef".
+
+    On "CPU" all available backends take part, as in `interposer.load`; a backend's id as device puts it before CpuRef,
+    and ``backends=`` names all of them in their order. Further keyword arguments are those of `interposer.load`:
+    `limits`, `options`, `runtime`, `shapes` and `values`.
+    """
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """True for "CPU" and the ids of backends that are available."""
+        kind = device.partition(":")[0]
+        return kind == "CPU" or kind in default_runtime().device_spec.supported_backends
+
+    @classmethod
+    def is_compatible(cls, model: Source, device: str = "CPU", **kwargs: Any) -> bool:
+        """True where `prepare` would do."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except InterposerError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: Source, device: str = "CPU", **kwargs: Any) -> Prepared:
+        """The model (an `onnx.ModelProto`, a path or bytes), ready to run.
+
+        Raises:
+            InvalidArgumentError: a keyword argument that nobody knows.
+            InterposerError: whatever else `interposer.load` raises.
+        """
+        for name in kwargs.keys() - _NOT_OURS:
+            if name not in _OPTIONS:
+                raise InvalidArgumentError(f"unknown argument {name!r}{did_you_mean(name, _OPTIONS)}")
+        options = {name: given for name, given in kwargs.items() if name in _OPTIONS}
+        options.setdefault("backends", _backends(device))
+        return Prepared(load(model, format="onnx", **options))
+
+    @classmethod
+    def run_model(cls, model: Source, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Prepare a model and run it once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: Message,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: object = None,
+        *,
+        opset_version: int | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Run a single node on inputs in the order of its own, absent ones left out.
+
+        `opset_version` is that of the node's domain, by default the newest that the package onnx knows (1 for a domain
+        of others); `outputs_info` is not needed.
+        """
+        given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        names = [name for name in node.input if name]
+        model = model_of(node, given, opset_version)
+        return cls.run_model(model, dict(zip(names, given, strict=True)), device, **kwargs)
+
+
+def _backends(device: str) -> list[str] | None:
+    """The device's backend first and CpuRef for what it does not take; for the CPU, whatever there is."""
+    kind = device.partition(":")[0]
+    return None if kind == "CPU" else list(dict.fromkeys([kind, "CpuRef"]))
+
+
+prepare = InterposerBackend.prepare
+run_model = InterposerBackend.run_model
+run_node = InterposerBackend.run_node
+supports_device = InterposerBackend.supports_device
+is_compatible = InterposerBackend.is_compatible
