@@ -19,6 +19,7 @@
     │   ├── BackendUnavailableError            known, but absent; .reason
     │   ├── DuplicateBackendError              two backends of one id
     │   ├── BackendContractError               a backend answered what it must not
+    │   ├── PluginError                        a shared object that cannot be used; .check and .path
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
     ├── BindingError                           inputs or outputs of a run that do not fit the network
@@ -49,6 +50,7 @@ __all__ = [
     "LoadError",
     "MissingDependencyError",
     "ParseError",
+    "PluginError",
     "UnboundInputError",
     "UnknownBackendError",
     "UnknownNetworkError",
@@ -251,6 +253,14 @@ class DuplicateBackendError(BackendError):
 
 class BackendContractError(BackendError):
     """A backend that answered what the plug-in interface does not allow."""
+
+
+class PluginError(BackendError):
+    """A shared object that cannot be used as a backend; `check` names the check that failed, `path` the file."""
+
+    def __init__(self, path: str, check: str, reason: str, *, backend: str = "") -> None:
+        self.path, self.check, self.reason = path, check, reason
+        super().__init__(f"{path} cannot be used as a backend ({check}): {reason}", backend=backend)
 
 
 class UnsupportedLayerError(BackendError):

@@ -1,0 +1,88 @@
+"""One call into a plug-in: the error buffer that it may fill, and what becomes of its status."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from interposer.backend.dynamic import abi
+from interposer.errors import BackendContractError, BackendError
+
+__all__ = ["CallError", "ErrorBuffers"]
+
+CAPACITY: Final = 4096
+_GUARD: Final = 12288
+_CANARY: Final = b"\xa5" * _GUARD
+
+
+class CallError(BackendError):
+    """A function of a plug-in gave a status other than ``IPR_OK``.
+
+    `said` is its message, `item_kind` (``abi.ITEM_...``) and `item` (-1 for none) are what it names as faulty.
+    """
+
+    def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
+        self.status, self.code = status, int(error.code)
+        self.item_kind, self.item = int(error.item_kind), int(error.item)
+        self.said = said
+        super().__init__(f"{function}: {self.reason}", backend=backend)
+
+    @property
+    def reason(self) -> str:
+        """The message; the status in words where there is none; both where the status says more."""
+        status = abi.STATUS.get(self.status, f"status {self.status}")
+        number = f" (error {self.code})" if self.code else ""
+        if not self.said:
+            return f"{status}, without a message{number}"
+        plain = self.status in (abi.FAILED, abi.UNSUPPORTED)
+        return f"{self.said}{number}" if plain else f"{status}: {self.said}{number}"
+
+
+class _Buffer:
+    """An ``ipr_error``, its text, and behind that bytes which must stay as they are."""
+
+    def __init__(self) -> None:
+        self.memory = ctypes.create_string_buffer(b"\0" * CAPACITY + _CANARY, CAPACITY + _GUARD)
+        self.error = abi.Error(
+            struct_size=ctypes.sizeof(abi.Error), item=-1, capacity=CAPACITY, text=ctypes.addressof(self.memory)
+        )
+        self.address = ctypes.addressof(self.error)
+
+    def overrun(self) -> bool:
+        return self.memory.raw[CAPACITY:] != _CANARY
+
+    def text(self) -> str:
+        """The message, cut where it is longer than the buffer."""
+        length = int(self.error.length)
+        raw = self.memory.raw[: min(length, CAPACITY)]
+        cut = f"... ({length:,} bytes)" if length > CAPACITY else ""
+        return raw.decode("utf-8", "replace").strip("\0 \n") + cut
+
+
+class ErrorBuffers:
+    """Calls functions of one plug-in. Thread safe: every call under way has a buffer of its own."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._free: deque[_Buffer] = deque()
+
+    def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
+        """Call ``function(*arguments, error)``.
+
+        Raises:
+            CallError: it gave a status other than ``IPR_OK``.
+            BackendContractError: it wrote past the end of the error's text.
+        """
+        try:
+            buffer = self._free.pop()
+        except IndexError:
+            buffer = _Buffer()
+        status = function(*arguments, buffer.address)
+        if status == 0:
+            self._free.append(buffer)
+            return
+        if buffer.overrun():
+            raise BackendContractError(f"{name} wrote past the end of the error's text", backend=self.backend)
+        raise CallError(self.backend, name, status, buffer.error, buffer.text())

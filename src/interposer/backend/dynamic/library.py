@@ -1,0 +1,392 @@
+"""An opened plug-in: the checks of its three functions and of its table, what it says of itself, and its end.
+
+`identify` and `open_library` are what a loader needs; both name the check that failed in `PluginError.check`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from interposer.backend.base import BackendId
+from interposer.backend.capabilities import Options
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.calls import CallError, ErrorBuffers
+from interposer.backend.dynamic.host import HostServices, HostSettings
+from interposer.backend.dynamic.information import LibraryInfo, read_info
+from interposer.backend.dynamic.options import OptionTable, checked_options
+from interposer.backend.dynamic.reading import code_fault, read, read_versioned
+from interposer.errors import (
+    BackendContractError,
+    BackendUnavailableError,
+    InterposerError,
+    InvalidArgumentError,
+    PluginError,
+)
+
+__all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "version_fault"]
+
+SYMBOLS: Final = ("GetBackendId", "GetVersion", "BackendFactory")
+"""The functions that a plug-in exports."""
+PATIENCE: Final = 10.0
+"""Seconds that `Library.close` waits for calls that are under way."""
+_UNWRITTEN: Final = 0xFFFFFFFF
+_LONGEST_ID: Final = 256
+_open: set[Library] = set()
+
+
+class Identity(NamedTuple):
+    """Who a plug-in is, and the version of the interface that it was written to."""
+
+    id: str
+    major: int
+    minor: int
+
+    @property
+    def version(self) -> str:
+        """The version as text, "1.0"."""
+        return f"{self.major}.{self.minor}"
+
+
+def version_fault(version: tuple[int, int], here: tuple[int, int] = abi.API_VERSION) -> str | None:
+    """Why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
+    if version[0] == here[0] and version[1] <= here[1]:
+        return None
+    return f"it needs version {version[0]}.{version[1]} of the backend interface; this is {here[0]}.{here[1]}"
+
+
+def identify(library: ctypes.CDLL, path: str) -> Identity:
+    """Ask an opened shared object for its version and id; runs code of the plug-in.
+
+    Raises:
+        PluginError: ``.check`` is "symbols" (one is missing), "version" or "id".
+    """
+    for name in SYMBOLS:
+        if not hasattr(library, name):
+            raise PluginError(path, "symbols", f"it does not export {name}")
+    major, minor = _version(library, path)
+    fault = version_fault((major, minor))
+    if fault is not None:
+        raise PluginError(path, "version", fault)
+    return Identity(_id(library, path), major, minor)
+
+
+def _version(library: ctypes.CDLL, path: str) -> tuple[int, int]:
+    major, minor = ctypes.c_uint32(_UNWRITTEN), ctypes.c_uint32(_UNWRITTEN)
+    ask = _exported(library, "GetVersion", None, ctypes.c_void_p, ctypes.c_void_p)
+    ask(ctypes.addressof(major), ctypes.addressof(minor))
+    for name, number in (("major", major), ("minor", minor)):
+        if number.value == _UNWRITTEN:
+            raise PluginError(path, "version", f"GetVersion did not write the {name} version")
+    return major.value, minor.value
+
+
+def _id(library: ctypes.CDLL, path: str) -> str:
+    address = _exported(library, "GetBackendId", ctypes.c_void_p)()
+    if not address:
+        raise PluginError(path, "id", "GetBackendId gave NULL")
+    try:
+        return BackendId(_c_text(address).decode("utf-8"))
+    except (InterposerError, UnicodeDecodeError) as error:
+        raise PluginError(path, "id", f"GetBackendId gave no valid id: {error}") from error
+
+
+def _c_text(address: int) -> bytes:
+    """The bytes up to NUL, read in pieces that cross no page before they must."""
+    found = b""
+    while len(found) <= _LONGEST_ID:
+        piece = read(address + len(found), min(64, 4096 - (address + len(found)) % 4096), "the id")
+        end = piece.find(b"\0")
+        if end >= 0:
+            return found + piece[:end]
+        found += piece
+    raise BackendContractError(f"it is longer than {_LONGEST_ID} bytes")
+
+
+def _exported(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *arguments)(address or 0)
+    return function
+
+
+def open_library(
+    library: ctypes.CDLL,
+    path: str,
+    *,
+    settings: HostSettings | None = None,
+    options: Options | None = None,
+    checking: bool = False,
+) -> Library:
+    """Check an opened shared object, get its table from the factory and initialise it.
+
+    Args:
+        library: stays open as long as what is returned, which keeps it.
+        path: the canonical path of the file; the plug-in is told.
+        settings: the machine as the plug-in should see it.
+        options: the user's options for the plug-in, those for ``init``.
+        checking: look for writes past outputs, to inputs and to constants in every run; slow.
+
+    Raises:
+        PluginError: ``.check`` is one of those of `identify`, "factory", "table", "info" or "init".
+        InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
+        BackendUnavailableError: the plug-in says that what it needs is not here.
+    """
+    identity = identify(library, path)
+    table = _table(library, path, identity)
+    opened = Library(library, path, identity, table, checking)
+    opened._start(settings or HostSettings(), options or {})
+    return opened
+
+
+def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
+    address = _exported(library, "BackendFactory", ctypes.c_void_p)()
+    if not address:
+        raise PluginError(path, "factory", "BackendFactory gave NULL")
+    try:
+        raw = _table_bytes(address, path, identity)
+    except BackendContractError as error:
+        raise PluginError(path, "table", str(error)) from error
+    table = abi.Backend.from_buffer_copy(raw.ljust(ctypes.sizeof(abi.Backend), b"\0"))
+    for name in (*abi.REQUIRED, *abi.OPTIONAL):
+        fault = code_fault(getattr(table, name))
+        if fault is not None and (name in abi.REQUIRED or getattr(table, name)):
+            raise PluginError(path, "table", f"its member {name} {fault}")
+    return table
+
+
+def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
+    head = read(address, 16, "the table")
+    magic, given = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
+    if magic != abi.MAGIC:
+        raise PluginError(
+            path,
+            "table",
+            f"it begins with {magic:#018x}, not with {abi.MAGIC:#018x}: BackendFactory gave no ipr_backend "
+            "(a backend for Arm NN exports the same functions, and gives a C++ object)",
+        )
+    least = abi.TABLE_SIZES[identity.minor]
+    if not least <= given <= abi.MAX_STRUCT_SIZE:
+        raise PluginError(
+            path,
+            "table",
+            f"its struct_size is {given:,}; version {identity.version} of the interface, which GetVersion tells, needs "
+            f"at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
+        )
+    return read(address, min(given, ctypes.sizeof(abi.Backend)), "the table")
+
+
+class _Held(NamedTuple):
+    """An out struct of the plug-in that is to be released."""
+
+    release: int
+    owner: int | None
+
+
+class Library:
+    """A plug-in that is initialised, until `close`. Made by `open_library`; thread safe.
+
+    `info` is what it says of itself. `call` and `serialized` are how the other modules of this package call it.
+    """
+
+    def __init__(self, library: ctypes.CDLL, path: str, identity: Identity, table: abi.Backend, checking: bool) -> None:
+        self.path, self.identity, self.checking = path, identity, checking
+        self.id = identity.id
+        self.log = logging.getLogger(f"interposer.backend.{identity.id}")
+        self.info = LibraryInfo()
+        self.functions = {
+            name: abi.FUNCTIONS[name](getattr(table, name))
+            for name in (*abi.REQUIRED, *abi.OPTIONAL)
+            if getattr(table, name)
+        }
+        self._library, self._table = library, table
+        self.self = table.self
+        self._errors = ErrorBuffers(identity.id)
+        self._host: HostServices | None = None
+        self._compiling = threading.Lock()
+        self._closing = threading.Lock()
+        self._held: dict[int, _Held] = {}
+        self._to_release: deque[int] = deque()
+        self._inside: list[None] = []
+        self._numbers = iter(range(1 << 62))
+        self._pid = os.getpid()
+        self._why_closed = "it is not initialised"
+
+    def __repr__(self) -> str:
+        return f"<Library {self.id} {self.identity.version} at {self.path}>"
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def _start(self, settings: HostSettings, options: Options) -> None:
+        self.info = self._ask_info()
+        given = OptionTable(checked_options(self.id, options, self.info.options, abi.SCOPE_INIT))
+        host = HostServices(self.path, settings, self.checking)
+        self._host = host
+        try:
+            self._errors.call("init", self.functions["init"], self.self, ctypes.addressof(host.struct), given.address)
+        except CallError as error:
+            host.log.drain(self.log)
+            if error.status == abi.UNAVAILABLE:
+                raise BackendUnavailableError(self.id, error.said or error.reason) from error
+            raise PluginError(self.path, "init", f"init: {error.reason}") from error
+        except BackendContractError as error:
+            raise PluginError(self.path, "init", str(error)) from error
+        self._why_closed = ""
+        _open.add(self)
+        try:
+            self.info = self._ask_info()
+        except BaseException:
+            self.close()
+            raise
+        host.log.drain(self.log)
+
+    def _ask_info(self) -> LibraryInfo:
+        out = abi.Info(struct_size=ctypes.sizeof(abi.Info))
+        try:
+            self._errors.call("get_info", self.functions["get_info"], self.self, ctypes.addressof(out))
+            return read_info(out)
+        except (CallError, BackendContractError, InvalidArgumentError) as error:
+            raise PluginError(self.path, "info", f"get_info: {getattr(error, 'reason', error)}") from error
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`, and before it is initialised."""
+        return bool(self._why_closed)
+
+    def close(self) -> None:
+        """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.
+
+        Waits for calls that are under way; where one does not come back, the plug-in is left as it is.
+        """
+        with self._closing:
+            if self.closed:
+                return
+            self._why_closed = "it was shut down"
+            _open.discard(self)
+            if not self._usable_here() or not self._wait_until_left():
+                self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
+                return
+            for number in sorted(self._held, reverse=True):
+                self._release(number)
+            self.functions["shutdown"](self.self)
+            if self._host is not None:
+                self._host.log.drain(self.log)
+
+    def _wait_until_left(self) -> bool:
+        end = time.monotonic() + PATIENCE
+        while self._inside and time.monotonic() < end:
+            time.sleep(0.001)
+        return not self._inside
+
+    def _usable_here(self) -> bool:
+        return os.getpid() == self._pid or abi.Cap.FORK_SAFE in self.info.capabilities
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
+        """Call a function that takes `arguments` and an error.
+
+        Raises:
+            BackendUnavailableError: the library is closed, or was opened before the process was forked.
+            CallError: the function failed.
+        """
+        self._inside.append(None)
+        try:
+            if self._why_closed:
+                raise BackendUnavailableError(self.id, self._why_closed)
+            if os.getpid() != self._pid and not self._usable_here():
+                raise BackendUnavailableError(self.id, "it was opened before this process was forked")
+            self._errors.call(name, function, *arguments)
+        finally:
+            self._inside.pop()
+            if self._host is not None:
+                self._host.log.drain(self.log)
+
+    @contextmanager
+    def serialized(self) -> Iterator[None]:
+        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it."""
+        if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
+            yield
+            return
+        with self._compiling:
+            yield
+        self._release_waiting()
+
+    def extension(
+        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """The functions of an extension by their names, or None where the plug-in does not have it.
+
+        `functions` says for each member which type of `abi.FUNCTIONS` it is.
+
+        Raises:
+            BackendContractError: a table that is too small, or a member that is no function.
+        """
+        ask = self.functions.get("get_extension")
+        if ask is None or self.closed:
+            return None
+        with self.serialized():
+            address = ask(self.self, name)
+        if not address:
+            return None
+        what = f"the table of {name.decode()}"
+        table = read_versioned(kind, address, ctypes.sizeof(kind), what)
+        for member in functions:
+            fault = code_fault(getattr(table, member))
+            if fault is not None:
+                raise BackendContractError(f"{what}: its member {member} {fault}", backend=self.id)
+        return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
+
+    # --- what the plug-in gave ----------------------------------------------------------------------------------------
+
+    def hold(self, out: Any) -> int:
+        """Remember an out struct until `let_go`; gives the number by which that is asked."""
+        number = next(self._numbers)
+        if out.release:
+            fault = code_fault(out.release)
+            if fault is not None:
+                raise BackendContractError(f"the release function {fault}", backend=self.id)
+            self._held[number] = _Held(out.release, out.owner)
+        return number
+
+    def let_go(self, number: int) -> None:
+        """Release what `hold` remembered: now, or after the call that is under way. Never waits."""
+        self._to_release.append(number)
+        self._release_waiting()
+
+    @contextmanager
+    def holding(self, out: Any) -> Iterator[None]:
+        """Release an out struct at the end of a ``with`` block."""
+        number = self.hold(out)
+        try:
+            yield
+        finally:
+            self.let_go(number)
+
+    def _release_waiting(self) -> None:
+        while self._to_release and self._compiling.acquire(blocking=False):
+            try:
+                while self._to_release:
+                    self._release(self._to_release.popleft())
+            except IndexError:  # another thread took the last one
+                pass
+            finally:
+                self._compiling.release()
+
+    def _release(self, number: int) -> None:
+        held = self._held.pop(number, None)
+        if held is not None and self._usable_here():
+            abi.FUNCTIONS["release"](held.release)(held.owner)
+
+
+@atexit.register
+def _close_all() -> None:
+    for library in list(_open):
+        library.close()

@@ -1,0 +1,127 @@
+"""Reading memory that a plug-in points to, without trusting it: what is not there is an error, not a crash.
+
+The kernel copies (process_vm_readv on the own process) and reports addresses that are not mapped. Where it may not be
+asked, memory is read directly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from interposer.backend.dynamic import abi
+from interposer.errors import BackendContractError
+
+__all__ = ["MAX_TEXT", "code_fault", "read", "read_array", "read_struct", "read_text", "read_versioned"]
+
+MAX_TEXT: Final = 1 << 16
+"""Bytes of a text that are taken at most; what is longer is cut."""
+MAX_BYTES: Final = 1 << 32
+_NOT_ALLOWED: Final = (errno.EPERM, errno.ENOSYS, errno.EACCES)
+_S = TypeVar("_S", bound=ctypes.Structure)
+
+
+class _Span(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+@cache
+def _copier() -> Any:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "process_vm_readv", None)
+    if function is not None:
+        spans = ctypes.POINTER(_Span)
+        function.argtypes = [ctypes.c_int, spans, ctypes.c_ulong, spans, ctypes.c_ulong, ctypes.c_ulong]
+        function.restype = ctypes.c_ssize_t
+    return function
+
+
+def read(address: int | None, size: int, what: str) -> bytes:
+    """A copy of `size` bytes of memory.
+
+    Raises:
+        BackendContractError: nothing is mapped there; names `what` was to be read.
+    """
+    if size == 0:
+        return b""
+    if not address:
+        raise BackendContractError(f"{what}: the pointer is NULL, but {size:,} bytes were announced")
+    if size > MAX_BYTES or address + size > 1 << 64:
+        raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be meant")
+    copy = _copier()
+    if copy is None:
+        return ctypes.string_at(address, size)
+    buffer = ctypes.create_string_buffer(size)
+    got = copy(os.getpid(), _Span(ctypes.addressof(buffer), size), 1, _Span(address, size), 1, 0)
+    if got == size:
+        return buffer.raw
+    if got < 0 and ctypes.get_errno() in _NOT_ALLOWED:
+        return ctypes.string_at(address, size)
+    raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be read")
+
+
+def read_struct(kind: type[_S], address: int | None, what: str) -> _S:
+    """A copy of a struct of fixed size."""
+    if address and address % ctypes.alignment(kind):
+        raise BackendContractError(f"{what}: the pointer {address:#x} is not aligned")
+    return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), what))
+
+
+def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -> _S:
+    """A copy of a struct that begins with its size; members beyond that size are zero.
+
+    Raises:
+        BackendContractError: it cannot be read, or its size is less than `least` or absurd.
+    """
+    given = int.from_bytes(read(address, 8, what), "little")
+    if not least <= given <= abi.MAX_STRUCT_SIZE:
+        raise BackendContractError(f"{what} has struct_size {given:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}")
+    size = ctypes.sizeof(kind)
+    return kind.from_buffer_copy(read(address, min(given, size), what).ljust(size, b"\0"))
+
+
+def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
+    """Copies of the elements of an array, each of which has at least the bytes that are known here."""
+    if count == 0:
+        return []
+    size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
+    if not size <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
+        raise BackendContractError(
+            f"{what} has the stride {stride:,}; expected a multiple of {alignment} from {size} to "
+            f"{abi.MAX_STRUCT_SIZE:,}"
+        )
+    raw = read(address, count * stride, what)
+    return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
+
+
+def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:
+    """A copy of an array of int64, of which at most `limit` can be meant."""
+    if count > limit:
+        raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
+    return memoryview(read(address, 8 * count, what)).cast("q").tolist() if count else []
+
+
+def read_text(text: Any, what: str) -> str:
+    """What an ``ipr_string`` of the plug-in says; bytes that are not UTF-8 become replacement characters."""
+    size = min(int(text.size), MAX_TEXT)
+    return read(text.data, size, what).decode("utf-8", "replace")
+
+
+def code_fault(address: int | None) -> str | None:
+    """Why this cannot be the address of a function, or None; None also where the system does not say."""
+    if not address:
+        return "is NULL"
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        place, rights = line.split(maxsplit=2)[:2]
+        start, _, stop = place.partition("-")
+        if int(start, 16) <= address < int(stop, 16):
+            return None if "x" in rights else f"is {address:#x}, which is no code"
+    return f"is {address:#x}, where there is nothing"
