@@ -204,6 +204,8 @@ class Op:
     """False for what has no kernel: the border of a network, stand-ins, compiled parts, and what the runtime runs."""
     pure: ClassVar[bool] = True
     """False where two runs on equal inputs may differ or leave a trace, so that it is never folded or merged."""
+    in_place: ClassVar[tuple[str, ...]] = ()
+    """Names of operands of the output's shape and size that the output may be written over, element by element."""
     family: ClassVar[str] = ""
     """The module that declares it, and that its kernels and samples share their name with."""
     __signature__: ClassVar[_Signature] = _Signature()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import IntFlag
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
+from interposer.backend.planner import Lifetime, MemoryPlan, plan
 from interposer.errors import BackendContractError
 from interposer.types import Array, TensorInfo, TensorShape
 
@@ -40,6 +42,9 @@ class TensorHandle(ABC):
     A tensor whose shape depends on data has a handle of its own in every run, whose `info` has unknown extents until
     the workload that gives it has called `resize`.
     """
+
+    imports: ClassVar[bool] = False
+    """True where the tensor can lie in memory of the caller: see `import_memory`."""
 
     def __init__(self, info: TensorInfo) -> None:
         self.info = info
@@ -84,6 +89,31 @@ class TensorHandle(ABC):
         wanted = self.info
         return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (wanted.shape, wanted.dtype.numpy)
 
+    def import_memory(self, array: Array) -> bool:
+        """Let the tensor lie in memory of the caller until `forget_memory`; False where it cannot lie in this array.
+
+        The array has the tensor's shape and type. Asked only of handles that say `imports`, which are not managed where
+        they are for a tensor at the network's border; `allocate` gives one memory of its own if it says no.
+        """
+        return False
+
+    def forget_memory(self) -> None:
+        """Let go of the memory that was imported."""
+
+    def share(self, source: TensorHandle) -> bool:
+        """Lie where another tensor lies, which nobody reads any more once this one is written.
+
+        Called instead of `manage`, while the other one lives; False where that is not possible.
+        """
+        return False
+
+    def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
+        """The handle of a piece of this tensor, from `origin` on; None where there can be none.
+
+        Its memory is that of this tensor: it is neither managed nor allocated.
+        """
+        return None
+
     def copy_in(self, array: Array) -> None:
         """Fill the tensor from an array of its shape and type."""
         with self.mapped() as own:
@@ -111,11 +141,19 @@ class MemoryManager(ABC):
 
 
 class ArrayHandle(TensorHandle):
-    """A tensor in ordinary memory: a NumPy array, its own or a piece of an arena."""
+    """A tensor in ordinary memory: a NumPy array, its own, the caller's, or a piece of an arena."""
+
+    imports: ClassVar[bool] = True
+    """A class that derives from this one says so itself, where it keeps to what is said here."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.imports = bool(cls.__dict__.get("imports", False))
 
     def __init__(self, info: TensorInfo, array: Array | None = None, manager: ArenaMemoryManager | None = None) -> None:
         super().__init__(info)
         self._array, self._manager = array, manager
+        self._managed = False
 
     @property
     def manager(self) -> ArenaMemoryManager | None:
@@ -126,13 +164,38 @@ class ArrayHandle(TensorHandle):
         """Begin the tensor's life in the arena."""
         if self._manager is not None:
             self._manager.begin(self)
+            self._managed = True
 
     def allocate(self) -> None:
         """End the tensor's life in the arena, or make an array of its own."""
-        if self._manager is not None:
+        if self._managed and self._manager is not None:
             self._manager.end(self)
         elif self._array is None:
             self._array = np.empty(tuple(self.info.shape), self.info.dtype.numpy)
+
+    def import_memory(self, array: Array) -> bool:
+        """True for an array without gaps, whose elements are where the processor wants them."""
+        flags = array.flags
+        if self._managed or not (flags.c_contiguous and flags.aligned):
+            return False
+        self._array = array
+        return True
+
+    def forget_memory(self) -> None:
+        """The tensor lies nowhere then."""
+        if not self._managed:
+            self._array = None
+
+    def share(self, source: TensorHandle) -> bool:
+        """True for a tensor of the same arena."""
+        if self._manager is None or not isinstance(source, ArrayHandle) or source.manager is not self._manager:
+            return False
+        self._managed = self._manager.join(self, source)
+        return self._managed
+
+    def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle:
+        """A view of the array."""
+        return _SubTensorHandle(self, tuple(origin), info)
 
     def resize(self, shape: Sequence[int]) -> None:
         """Make an array of the shape, where that was open; the handle must not lie in an arena."""
@@ -153,46 +216,105 @@ class ArrayHandle(TensorHandle):
         return self._array
 
 
+class _SubTensorHandle(ArrayHandle):
+    """A piece of another tensor's array."""
+
+    imports: ClassVar[bool] = False
+
+    def __init__(self, parent: ArrayHandle, origin: tuple[int, ...], info: TensorInfo) -> None:
+        super().__init__(info)
+        self._parent = parent
+        self._place = tuple(slice(start, start + int(dim)) for start, dim in zip(origin, info.shape, strict=True))
+
+    def manage(self) -> None:
+        """The parent is managed."""
+
+    def allocate(self) -> None:
+        """The parent is allocated."""
+
+    def map(self) -> Array:
+        """A view of the parent's array."""
+        return self._parent.map()[self._place]
+
+
 class ArenaMemoryManager(MemoryManager):
     """Lets tensors of ordinary memory share one arena: tensors that live at the same time do not overlap.
 
-    Strings cannot lie in an arena and get arrays of their own. `planned_bytes` is known before `acquire`.
+    The places are planned when all lives are known: see `interposer.backend.planner`. Strings cannot lie in an arena
+    and get arrays of their own. `plan`, and with it `planned_bytes`, is known before `acquire`.
+
+    Args:
+        allocate: gives the memory of the arena, an array of at least as many bytes as it is asked for, aligned to
+            `ALIGNMENT`; ordinary memory by default.
     """
 
-    def __init__(self) -> None:
-        self._live: dict[ArrayHandle, tuple[int, int]] = {}
-        self._places: list[tuple[ArrayHandle, int, int]] = []
-        self.planned_bytes = 0
+    def __init__(self, allocate: Callable[[int], Array] | None = None) -> None:
+        self._allocate = allocate or _ordinary
+        self._moment = 0
+        self._handles: list[list[ArrayHandle]] = []
+        self._lives: list[Lifetime] = []
+        self._numbers: dict[ArrayHandle, int] = {}
+        self._plan: MemoryPlan | None = None
 
     def begin(self, handle: ArrayHandle) -> None:
-        """Find a place for a tensor: the lowest gap among those that live now which it fits in."""
-        size = int(handle.info.num_bytes) if handle.info.dtype.bits else 0
-        room = -(-size // ALIGNMENT) * ALIGNMENT
-        offset = 0
-        for start, stop in sorted(self._live.values()):
-            if start - offset >= room:
-                break
-            offset = max(offset, stop)
-        self._live[handle] = (offset, offset + room)
-        self._places.append((handle, offset, size))
-        self.planned_bytes = max(self.planned_bytes, offset + room)
+        """Begin the life of a tensor."""
+        self._moment += 1
+        self._numbers[handle] = len(self._lives)
+        self._handles.append([handle])
+        self._lives.append(Lifetime(_arena_bytes(handle.info), self._moment, self._moment))
+        self._plan = None
+
+    def join(self, handle: ArrayHandle, source: ArrayHandle) -> bool:
+        """Let a tensor lie where another one does that began before; False where it needs more room."""
+        number = self._numbers.get(source)
+        if number is None or not 0 < _arena_bytes(handle.info) <= self._lives[number].size:
+            return False
+        self._handles[number].append(handle)
+        self._numbers[handle] = number
+        return True
 
     def end(self, handle: ArrayHandle) -> None:
-        """Let the tensor's place be used again by those that begin later."""
-        self._live.pop(handle, None)
+        """End the life of a tensor: its place may be used by those that begin later."""
+        self._moment += 1
+        number = self._numbers[handle]
+        self._lives[number] = replace(self._lives[number], ends=self._moment)
+        self._plan = None
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """Where the tensors lie."""
+        if self._plan is None:
+            self._plan = plan(self._lives, ALIGNMENT)
+        return self._plan
+
+    @property
+    def planned_bytes(self) -> int:
+        """How large the arena is."""
+        return self.plan.size
 
     def acquire(self) -> None:
         """Get the arena and give every tensor its place."""
-        raw = np.empty(self.planned_bytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
-        arena = raw[start : start + self.planned_bytes]
-        for handle, offset, size in self._places:
-            handle.bind(arena[offset : offset + size] if handle.info.dtype.bits else _strings(handle.info))
+        arena = self._allocate(self.plan.size)
+        for handles, offset in zip(self._handles, self.plan.offsets, strict=True):
+            for handle in handles:
+                size = _arena_bytes(handle.info)
+                handle.bind(arena[offset : offset + size] if handle.info.dtype.bits else _strings(handle.info))
 
     def release(self) -> None:
         """Forget the arena; it is freed when nobody holds a piece of it."""
-        for handle, _, _ in self._places:
+        for handle in self._numbers:
             handle.bind(None)
+
+
+def _ordinary(size: int) -> Array:
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+def _arena_bytes(info: TensorInfo) -> int:
+    """The bytes in the arena; none for what is no plain numbers."""
+    return int(info.num_bytes) if info.dtype.bits else 0
 
 
 def _strings(info: TensorInfo) -> Array:

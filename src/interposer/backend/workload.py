@@ -33,6 +33,13 @@ class WorkloadInfo:
 class Workload(ABC):
     """One layer made ready to run. It keeps no state between runs beyond what it was made with."""
 
+    concurrent: bool = False
+    """True where several threads may execute it at the same time, on different tensors; else one after the other."""
+    in_place: bool = False
+    """True where the output may lie in the memory of an input that the operator names in `Op.in_place`."""
+    strided: bool = False
+    """True where tensors may be pieces of others, mapped to arrays with gaps between their rows."""
+
     def post_allocation_configure(self) -> None:
         """Called once, when all workloads of the network are made and its memory is planned."""
 
@@ -50,6 +57,11 @@ class WorkloadFactory:
 
     def __init__(self, memory_manager: MemoryManager | None = None) -> None:
         self.memory_manager = memory_manager
+
+    @property
+    def supports_sub_tensors(self) -> bool:
+        """True where handles give others for pieces of themselves: see `TensorHandle.create_sub_tensor`."""
+        return type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """The workload of a layer that the backend was given; its descriptor is ``layer.op``.
@@ -81,6 +93,8 @@ class WorkloadFactory:
 class KernelWorkload(Workload):
     """Runs a kernel on mapped arrays. Outputs of unknown shape are resized to what the kernel finds."""
 
+    concurrent = in_place = strided = True
+
     def __init__(self, op: Op, kernel: Kernel, info: KernelInfo) -> None:
         self.op, self.kernel, self.info = op, kernel, info
         self.prepared = kernel.make_ready(op, info)
@@ -89,11 +103,11 @@ class KernelWorkload(Workload):
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map everything, compute, and unmap."""
         with ExitStack() as stack:
-            arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
+            arrays = [None if handle is None else _array(handle, stack) for handle in inputs]
             if self._open:
                 self._find(arrays, outputs)
                 return
-            out = [stack.enter_context(handle.mapped()) for handle in outputs]
+            out = [_array(handle, stack) for handle in outputs]
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
     def _find(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
@@ -102,6 +116,15 @@ class KernelWorkload(Workload):
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
             handle.copy_in(array)
+
+
+def _array(handle: TensorHandle, stack: ExitStack) -> Array:
+    """What a handle maps to; of our own handles it needs no check."""
+    if type(handle) is not ArrayHandle:
+        return stack.enter_context(handle.mapped())
+    array = handle.map()
+    stack.callback(handle.unmap)
+    return array
 
 
 class KernelWorkloadFactory(WorkloadFactory):

@@ -115,11 +115,16 @@ class Kernel:
         self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, out: Sequence[Array], prepared: Any = None
     ) -> None:
         """Compute `op` on `arrays` into `out`, one array for each."""
-        given = {"info": info, "prepared": prepared, "out": out[0] if len(out) == 1 else tuple(out)}
+        fills = "out" in self.wants
+        filled = [one if one.flags.c_contiguous else np.empty_like(one, order="C") for one in out] if fills else out
+        given = {"info": info, "prepared": prepared, "out": filled[0] if len(out) == 1 else tuple(filled)}
         with np.errstate(all="ignore"):  # infinities and NaN are results like others
             found = self._found(op, arrays, given)
-            if "out" not in self.wants:
+            if not fills:
                 _store(_counted(found, len(out)), out)
+        for one, target in zip(filled, out, strict=True):
+            if one is not target:
+                np.copyto(target, one)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
         """Compute `op` on `arrays` into arrays of its own; what `info` leaves open of their shapes is found."""

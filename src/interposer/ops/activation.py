@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from interposer.ops.axes import axes_faults
 from interposer.schema import Op, attribute, op, operand, result
@@ -104,6 +104,7 @@ class Activation(Op):
         RELU6, ELU, HARD_SWISH; Arm NN ActivationDescriptor.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result(like="input")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from interposer.ops.axes import broadcast_shapes
 from interposer.schema import Op, attribute, op, operand, result
@@ -175,6 +175,7 @@ class ElementwiseBinary(Op):
         BITWISE_XOR, RIGHT_SHIFT; NNAPI ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW; Arm NN ElementwiseBinaryDescriptor.
     """
 
+    in_place: ClassVar = ("a", "b")
     a = operand()
     b = operand()
     output = result(dtype_of="a")
@@ -367,6 +368,7 @@ class ElementwiseUnary(Op):
         LOGICAL_NOT, LOG, SIN; Arm NN ElementwiseUnaryDescriptor.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result()
 
@@ -396,6 +398,7 @@ class Floor(Op):
         ONNX Floor-13; TFLite FLOOR; NNAPI FLOOR; Arm NN FloorLayer.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result(like="input")
 
@@ -450,6 +453,7 @@ class LogicalBinary(Op):
         ONNX And-7, Or-7, Xor-7; TFLite and NNAPI LOGICAL_AND, LOGICAL_OR; Arm NN LogicalBinaryDescriptor.
     """
 
+    in_place: ClassVar = ("a", "b")
     a = operand(dtypes=[DataType.BOOL])
     b = operand(dtypes=[DataType.BOOL])
     output = result(dtypes=[DataType.BOOL])
@@ -511,6 +515,7 @@ class Prelu(Op):
         ONNX PRelu-16; TFLite PRELU; NNAPI PRELU; Arm NN PreluLayer.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     alpha = operand(same_dtype_as="input")
     output = result(dtype_of="input")

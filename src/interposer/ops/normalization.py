@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import ClassVar
 
 from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis
 from interposer.schema import Op, attribute, op, operand, result
@@ -67,6 +68,7 @@ class BatchNormalization(Op):
         ONNX BatchNormalization-15; Arm NN BatchNormalizationDescriptor.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand(rank=(2, MAX_RANK))
     mean = operand()
     variance = operand()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import ClassVar
 
 from interposer.schema import Op, attribute, op, operand, result
 from interposer.types import FLOATS, QUANTIZABLE, DataType, TensorInfo
@@ -53,6 +54,7 @@ class Quantize(Op):
         ONNX QuantizeLinear-23 (which rounds half to even); TFLite QUANTIZE; NNAPI QUANTIZE; Arm NN QuantizeLayer.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result(dtypes=QUANTIZABLE)
 
@@ -87,6 +89,7 @@ class Dequantize(Op):
         ONNX DequantizeLinear-23; TFLite DEQUANTIZE; NNAPI DEQUANTIZE; Arm NN DequantizeLayer.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand(dtypes=QUANTIZABLE)
     output = result(dtypes=FLOATS)
 
@@ -118,6 +121,7 @@ class FakeQuantization(Op):
         TFLite FAKE_QUANT; Arm NN FakeQuantizationDescriptor (whose reference kernel gives the numbers of the steps).
     """
 
+    in_place: ClassVar = ("input",)
     input = operand(dtypes=FLOATS)
     output = result(like="input")
 
@@ -153,6 +157,7 @@ class Cast(Op):
         ONNX Cast-23; TFLite CAST; NNAPI CAST; Arm NN CastLayer.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result()
 
@@ -268,6 +273,7 @@ class Bitcast(Op):
         ONNX BitCast-26; TFLite BITCAST between types of one width.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class Reshape(Op):
         Arm NN ReshapeDescriptor.
     """
 
+    in_place: ClassVar = ("input",)
     input = operand()
     output = result(dtype_of="input")
 

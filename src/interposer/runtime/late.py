@@ -6,7 +6,7 @@ depends on the values that are computed, the workload asks for memory with `Tens
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from interposer.backend import ArrayHandle, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
@@ -14,6 +14,7 @@ from interposer.backend.registry import checked
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for
+from interposer.runtime.steps import Step
 from interposer.runtime.workloads import runtime_workload
 from interposer.types import TensorInfo
 
@@ -24,55 +25,51 @@ LateHandles: TypeAlias = dict[Value, TensorHandle]
 
 
 class LateStep:
-    """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes.
+    """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes."""
 
-    `fixed` holds the handles of those of its tensors whose shapes are known when the network is loaded.
-    """
-
-    def __init__(self, layer: Layer, factory: WorkloadFactory, fixed: Mapping[Value, TensorHandle]) -> None:
+    def __init__(self, layer: Layer, factory: WorkloadFactory) -> None:
         self.layer = layer
         self.workload = runtime_workload(layer)
         self._factory = factory
-        self._fixed = fixed
-        self._made: tuple[WorkloadInfo, Workload] | None = None
+        self._made: tuple[WorkloadInfo, Step] | None = None
 
-    def execute(self, late: LateHandles) -> None:
+    def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
         """Run the layer on handles that are fixed or are in `late`, and add to `late` those of its outputs.
+
+        `fixed` holds the handles of those of its tensors whose shapes are known when the network is loaded.
 
         Raises:
             InvalidArgumentError: the operator cannot be run on inputs of the shapes that were found.
             BackendContractError: a backend makes no workload, or its workload leaves the shape of an output unknown.
         """
-        inputs = [None if value is None else self._handle(value, late) for value in self.layer.inputs]
-        infos = tuple(None if value is None else self._info(value, late) for value in self.layer.inputs)
+        handles = {**fixed, **{value: late[value] for value in self.layer.values if value in late}}
+        infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
-        found = {value: _new_handle(one) for value, one in self._open_outputs(info.outputs)}
+        pairs = zip(self.layer.outputs, info.outputs, strict=True)
+        found = {value: _new_handle(one) for value, one in pairs if value not in fixed}
         late.update(found)
-        outputs = [self._handle(value, late) for value in self.layer.outputs]
-        self._workload(info).execute(inputs, outputs)
+        handles.update(found)
+        inputs = [None if value is None else handles[value] for value in self.layer.inputs]
+        self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
         for value, handle in found.items():
             if not handle.info.is_concrete:
                 raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
 
-    def _handle(self, value: Value, late: LateHandles) -> TensorHandle:
-        return late[value] if value in late else self._fixed[value]
+    def _step(self, info: WorkloadInfo) -> Step:
+        made = self._made
+        if made is None or not (self.workload is not None or _same(made[0], info)):
+            made = self._made = info, Step.of(self.layer, self.workload or self._new_workload(info))
+        return made[1]
 
-    def _info(self, value: Value, late: LateHandles) -> TensorInfo:
-        return late[value].info if value in late else value.known
+    def _new_workload(self, info: WorkloadInfo) -> Workload:
+        made = self._factory.create_workload(self.layer, info)
+        workload = checked(made, Workload, "create_workload", str(self.layer.backend))
+        workload.post_allocation_configure()
+        return workload
 
-    def _open_outputs(self, infos: Sequence[TensorInfo]) -> list[tuple[Value, TensorInfo]]:
-        pairs = zip(self.layer.outputs, infos, strict=True)
-        return [(value, info) for value, info in pairs if value not in self._fixed]
 
-    def _workload(self, info: WorkloadInfo) -> Workload:
-        if self.workload is not None:
-            return self.workload
-        if self._made is None or not _same(self._made[0], info):
-            made = self._factory.create_workload(self.layer, info)
-            workload = checked(made, Workload, "create_workload", str(self.layer.backend))
-            workload.post_allocation_configure()
-            self._made = info, workload
-        return self._made[1]
+def _info(value: Value, late: LateHandles) -> TensorInfo:
+    return late[value].info if value in late else value.known
 
 
 def _new_handle(info: TensorInfo) -> ArrayHandle:

@@ -22,6 +22,8 @@ DebugCallback = Callable[[str, int, Array], None]
 class CopyWorkload(Workload):
     """Copies a tensor from one handle to another, whatever memory is behind them."""
 
+    concurrent = strided = True
+
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map the source and let the target take it in."""
         [source], [target] = inputs, outputs

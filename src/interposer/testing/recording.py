@@ -127,6 +127,7 @@ class Recording:
         self.titles: list[str] = []
         self.faults: list[str] = []
         self.manager_of: dict[int, int] = {}
+        self.overwrites: set[tuple[int, int]] = set()
         self._numbers: dict[int, int] = {}
         self._kept: list[object] = []
         self._handles: dict[int, list[TensorHandle]] = {}
@@ -203,6 +204,19 @@ class Recording:
         self._handles.setdefault(owner, []).append(handle)
         for name in ("manage", "allocate", "map", "unmap", "copy_in", "copy_out"):
             self._watch(handle, number, name)
+        self._watch_sharing(handle, number)
+
+    def _watch_sharing(self, handle: TensorHandle, number: int) -> None:
+        original = handle.share
+
+        def share(source: TensorHandle) -> bool:
+            agreed = original(source)
+            if agreed:
+                self.events.append(Event("manage", number, self._where()))
+                self.overwrites.add((number, self._numbers.get(id(source), -1)))
+            return agreed
+
+        _replace(handle, "share", share)
 
     def _watch_workload(self, workload: Workload, layer: Layer) -> None:
         number = self._number(workload, f"the workload of layer {layer}")
@@ -220,6 +234,8 @@ class Recording:
             self.events.append(Event("executed", number, self._where(), *ids))
             for index, (handle, old) in enumerate(zip(inputs, before, strict=True)):
                 new = self._content(handle)
+                if any((out, ids[0][index]) in self.overwrites for out in ids[1]):
+                    continue
                 if handle is not None and old is not None and new is not None and not same(new, old):
                     shared = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
                     self.faults.append(f"the workload of layer {layer} wrote to its input {index}{shared}")

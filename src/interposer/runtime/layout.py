@@ -1,0 +1,173 @@
+"""Where the tensors of a network will lie: in the caller's memory, in each other's, in a piece of another, or alone.
+
+A `Layout` is worked out once for a network, from its graph; whether a handle can do what the layout proposes is asked
+of the handle itself when memory is planned: see `WorkingMemHandle`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops.control import Constant, Input, Output
+from interposer.ops.rearrange import Concat, Splitter
+from interposer.types import TensorInfo
+
+__all__ = ["Layout", "Piece", "layout_of"]
+
+Allows = Callable[[Layer], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor that lies in another one, from `origin` on."""
+
+    whole: Value
+    origin: tuple[int, ...]
+
+
+@dataclass
+class Layout:
+    """What is proposed for the values of one graph.
+
+    `border` are values of the caller: what comes in, and what Output layers take. `pieces` lie in other tensors,
+    `wholes` hold them; `in_place` are values that lie in what their layer reads for the last time. `begins` and `ends`
+    are lists of values by moment: at moment 0 the network's inputs are filled, at n layer n of the order runs, and
+    after the last one outputs are read.
+    """
+
+    border: set[Value] = field(default_factory=set)
+    pieces: dict[Value, Piece] = field(default_factory=dict)
+    wholes: set[Value] = field(default_factory=set)
+    in_place: dict[Value, Value] = field(default_factory=dict)
+    begins: list[list[Value]] = field(default_factory=list)
+    ends: list[list[Value]] = field(default_factory=list)
+
+    def root(self, value: Value) -> Value:
+        """The tensor that holds this one as a piece of a piece ...; itself where it is none."""
+        while value in self.pieces:
+            value = self.pieces[value].whole
+        return value
+
+    @property
+    def joined(self) -> set[Layer]:
+        """Concat and Splitter layers that have nothing left to do."""
+        found = set()
+        for value, piece in self.pieces.items():
+            splits = isinstance(value.producer.op, Splitter) and piece.whole in value.producer.values
+            found.add(value.producer if splits else piece.whole.producer)
+        return found
+
+
+def layout_of(
+    graph: Graph, order: Sequence[Layer], kept: set[Value], may_join: Allows, may_overwrite: Allows
+) -> Layout:
+    """Propose where the tensors of a graph lie.
+
+    Args:
+        order: the order in which the layers run.
+        kept: values that no plan concerns, such as those whose shape is not known.
+        may_join: whether a layer may read and write tensors that are pieces of others, with gaps between their rows.
+        may_overwrite: whether a layer may write its output over an input that it lets be overwritten.
+    """
+    layout = Layout(border=set(_border(graph)))
+    for layer in order:
+        found = _pieces(layer, layout, kept, may_join)
+        layout.pieces.update(found)
+        layout.wholes.update(piece.whole for piece in found.values())
+    for layer in order:
+        source = _overwritten(layer, layout, kept) if may_overwrite(layer) else None
+        if source is not None:
+            layout.in_place[layer.output] = source
+    _set_lives(layout, order, kept)
+    return layout
+
+
+def _border(graph: Graph) -> Iterator[Value]:
+    """The values that come in, and those that go out without having come in."""
+    for layer in graph.inputs:
+        yield layer.output
+    for layer in graph.outputs:
+        [value] = layer.values
+        if not isinstance(value.producer.op, Input | Constant):
+            yield value
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows) -> Mapping[Value, Piece]:
+    """The inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input."""
+    if isinstance(layer.op, Concat):
+        whole, parts, axis = layer.output, layer.values, layer.op.axis
+    elif isinstance(layer.op, Splitter):
+        whole, parts, axis = layer.values[0], layer.outputs, layer.op.axis
+    else:
+        return {}
+    homeless = whole in kept or whole.is_constant or len(set(parts)) != len(parts)
+    if homeless or not all(_can_lie_in(part, whole, layout, kept) for part in parts):
+        return {}
+    axis %= whole.known.rank
+    users = [part.producer for part in parts] + [user for part in parts for user in part.consumers]
+    if not all(may_join(user) for user in dict.fromkeys([*users, whole.producer, *whole.consumers])):
+        return {}
+    starts = accumulate((int(part.known.shape[axis]) for part in parts), initial=0)
+    before, behind = (0,) * axis, (0,) * (whole.known.rank - axis - 1)
+    return {part: Piece(whole, (*before, start, *behind)) for part, start in zip(parts, starts, strict=False)}
+
+
+def _can_lie_in(part: Value, whole: Value, layout: Layout, kept: set[Value]) -> bool:
+    if part in kept or part in layout.border or part in layout.pieces or part.is_constant:
+        return False
+    same_home = part.producer.backend == whole.producer.backend
+    return same_home and (part.known.dtype, part.known.quantization) == (whole.known.dtype, whole.known.quantization)
+
+
+# --- in place ---------------------------------------------------------------------------------------------------------
+
+
+def _overwritten(layer: Layer, layout: Layout, kept: set[Value]) -> Value | None:
+    """The input that the layer's output may lie in, where there is one that nobody needs afterwards."""
+    if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, kept):
+        return None
+    operands = [layer.operand(name) for name in layer.op.in_place]
+    return next((one for one in operands if one is not None and _is_free(one, layer, layout, kept)), None)
+
+
+def _is_free(value: Value, layer: Layer, layout: Layout, kept: set[Value]) -> bool:
+    only_use = len(value.uses) == 1 and value.producer.backend == layer.backend
+    return only_use and _is_plain(value, layout, kept) and _same_room(value.known, layer.output.known)
+
+
+def _is_plain(value: Value, layout: Layout, kept: set[Value]) -> bool:
+    taken = (kept, layout.border, layout.pieces, layout.wholes)
+    return not value.is_constant and not any(value in others for others in taken)
+
+
+def _same_room(a: TensorInfo, b: TensorInfo) -> bool:
+    return a.dtype.itemsize == b.dtype.itemsize and math.prod(a.shape) == math.prod(b.shape)
+
+
+# --- lives ------------------------------------------------------------------------------------------------------------
+
+
+def _set_lives(layout: Layout, order: Sequence[Layer], kept: set[Value]) -> None:
+    moment = {layer: number for number, layer in enumerate(order, 1)}
+    last = len(order) + 1
+    layout.begins = [[] for _ in range(last + 1)]
+    layout.ends = [[] for _ in range(last + 1)]
+    spans: dict[Value, tuple[int, int]] = {}
+    for layer in order:
+        for value in layer.outputs if not isinstance(layer.op, Constant) else ():
+            if value in kept:
+                continue
+            made = 0 if isinstance(layer.op, Input) else moment[layer]
+            reads = (last if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses)
+            begins, ends = spans.get(layout.root(value), (made, made))
+            spans[layout.root(value)] = min(begins, made), max(ends, made, *reads)
+    for value, (begins, ends) in spans.items():
+        layout.begins[begins].append(value)
+        layout.ends[ends].append(value)
