@@ -14,7 +14,6 @@ from interposer.backend.registry import checked
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for
-from interposer.runtime.workloads import runtime_workload
 from interposer.types import TensorInfo
 
 __all__ = ["LateHandles", "LateStep"]
@@ -26,12 +25,19 @@ LateHandles: TypeAlias = dict[Value, TensorHandle]
 class LateStep:
     """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes.
 
-    `fixed` holds the handles of those of its tensors whose shapes are known when the network is loaded.
+    `fixed` holds the handles of those of its tensors whose shapes are known when the network is loaded; `workload` is
+    that of a layer which the runtime runs itself.
     """
 
-    def __init__(self, layer: Layer, factory: WorkloadFactory, fixed: Mapping[Value, TensorHandle]) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        factory: WorkloadFactory,
+        fixed: Mapping[Value, TensorHandle],
+        workload: Workload | None = None,
+    ) -> None:
         self.layer = layer
-        self.workload = runtime_workload(layer)
+        self.workload = workload
         self._factory = factory
         self._fixed = fixed
         self._made: tuple[WorkloadInfo, Workload] | None = None
