@@ -108,7 +108,9 @@ def _network(document: Document, shapes: Shapes, values: Values) -> Network:
 def _add_inputs(importer: Importer, graph: Message, shapes: Shapes, values: Values) -> None:
     """Define the inputs: as constants those that are bound to values."""
     check_names(values, [value.name for value in graph.input])
-    claims = claimed_quantizations(graph.node, importer.arrays)
+    notes = annotated_quantizations(graph, importer.arrays)
+    importer.annotate(notes)
+    claims = claimed_quantizations(graph.node, importer.arrays) | notes
     number = 0
     settled = {name: given.shape for name, given in values.items() if isinstance(given, np.ndarray)}
     for name, plain in Bindings({**shapes, **settled}).infos(_inputs(graph, values)):
