@@ -10,11 +10,28 @@ from typing import Any, Final
 from interposer.backend.dynamic import abi
 from interposer.errors import BackendContractError, BackendError
 
-__all__ = ["CallError", "ErrorBuffers"]
+__all__ = ["CallError", "ErrorBuffers", "announce", "watch_calls"]
 
 CAPACITY: Final = 4096
 _GUARD: Final = 12288
 _CANARY: Final = b"\xa5" * _GUARD
+
+
+_watchers: list[Callable[[str], None]] = []
+
+
+def watch_calls(watcher: Callable[[str], None]) -> None:
+    """Let `watcher` be told the name of every function of a plug-in before it is called, from now on.
+
+    For a process that tries a plug-in out and may not survive the call.
+    """
+    _watchers.append(watcher)
+
+
+def announce(name: str) -> None:
+    """Tell those who watch that a function of a plug-in is called now."""
+    for watcher in _watchers:
+        watcher(name)
 
 
 class CallError(BackendError):
@@ -79,6 +96,8 @@ class ErrorBuffers:
             buffer = self._free.pop()
         except IndexError:
             buffer = _Buffer()
+        if _watchers:
+            announce(name)
         status = function(*arguments, buffer.address)
         if status == 0:
             self._free.append(buffer)

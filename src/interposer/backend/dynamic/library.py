@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
-from interposer.backend.dynamic.calls import CallError, ErrorBuffers
+from interposer.backend.dynamic.calls import CallError, ErrorBuffers, announce
 from interposer.backend.dynamic.host import HostServices, HostSettings
 from interposer.backend.dynamic.information import LibraryInfo, read_info
 from interposer.backend.dynamic.options import OptionTable, checked_options
@@ -112,6 +112,7 @@ def _c_text(address: int) -> bytes:
 
 
 def _exported(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    announce(name)
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *arguments)(address or 0)
     return function
@@ -217,6 +218,7 @@ class Library:
         self._inside: list[None] = []
         self._numbers = iter(range(1 << 62))
         self._pid = os.getpid()
+        self._abandoned = False
         self._why_closed = "it is not initialised"
 
     def __repr__(self) -> str:
@@ -260,24 +262,28 @@ class Library:
         """True after `close`, and before it is initialised."""
         return bool(self._why_closed)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.
 
-        Waits for calls that are under way; where one does not come back, the plug-in is left as it is.
+        Waits for calls that are under way; where one does not come back, the plug-in is left as it is, and False
+        is returned: its code must stay in memory.
         """
         with self._closing:
             if self.closed:
-                return
+                return not self._abandoned
             self._why_closed = "it was shut down"
             _open.discard(self)
             if not self._usable_here() or not self._wait_until_left():
                 self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
-                return
+                self._abandoned = True
+                return False
             for number in sorted(self._held, reverse=True):
                 self._release(number)
+            announce("shutdown")
             self.functions["shutdown"](self.self)
             if self._host is not None:
                 self._host.log.drain(self.log)
+            return True
 
     def _wait_until_left(self) -> bool:
         end = time.monotonic() + PATIENCE
