@@ -19,6 +19,7 @@
     │   ├── BackendUnavailableError            known, but absent; .reason
     │   ├── DuplicateBackendError              two backends of one id
     │   ├── BackendContractError               a backend answered what it must not
+    │   ├── BackendCrashedError                an isolated backend's process failed; .reason, .layer and .output
     │   ├── PluginError                        a shared object that cannot be used; .check and .path
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
@@ -37,6 +38,7 @@ from typing import Any
 
 __all__ = [
     "BackendContractError",
+    "BackendCrashedError",
     "BackendError",
     "BackendUnavailableError",
     "BindingError",
@@ -261,6 +263,19 @@ class PluginError(BackendError):
     def __init__(self, path: str, check: str, reason: str, *, backend: str = "") -> None:
         self.path, self.check, self.reason = path, check, reason
         super().__init__(f"{path} cannot be used as a backend ({check}): {reason}", backend=backend)
+
+
+class BackendCrashedError(BackendError):
+    """The child process of an isolated backend crashed, did not answer in time, or answered what nobody can read.
+
+    `reason` says which, `layer` what was running where that is known, `output` is what the process wrote last.
+    """
+
+    def __init__(
+        self, message: str, *, backend: str = "", reason: str = "", layer: str = "", output: Sequence[str] = ()
+    ) -> None:
+        self.reason, self.layer, self.output = reason, layer, tuple(output)
+        super().__init__(message, backend=backend)
 
 
 class UnsupportedLayerError(BackendError):
