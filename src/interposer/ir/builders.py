@@ -17,6 +17,20 @@ from interposer.ops.blocks import (
     SpaceToDepth,
 )
 from interposer.ops.choice import RandomMultinomial, TopK
+from interposer.ops.containers import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
 from interposer.ops.control import Debug, MemCopy, MemImport, Merge, PreCompiled, StandIn, Switch
 from interposer.ops.control_flow import If, Loop, Scan, While
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
@@ -346,6 +360,139 @@ class Builders(ABC):
         """The largest elements along an axis (or the smallest), best first, and where they were."""
         op = TopK(k=k, axis=axis, largest=largest, index_dtype=index_dtype)
         return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_concat_from_sequence_layer(
+        self,
+        sequence: Value | Layer | None,
+        *,
+        axis: int,
+        new_axis: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Join the tensors of a sequence along an axis, or along a new one."""
+        op = ConcatFromSequence(axis=axis, new_axis=new_axis)
+        return self.add_layer(op, sequence, name=name, outputs=outputs)
+
+    def add_optional_construct_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """An optional that holds a tensor or a sequence."""
+        return self.add_layer(OptionalConstruct(), input, name=name, outputs=outputs)
+
+    def add_optional_empty_layer(
+        self,
+        *,
+        dtype: DataType = DataType.FLOAT32,
+        of_sequence: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """An optional that holds nothing."""
+        op = OptionalEmpty(dtype=dtype, of_sequence=of_sequence)
+        return self.add_layer(op, name=name, outputs=outputs)
+
+    def add_optional_get_element_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The element of an optional, which must hold one."""
+        return self.add_layer(OptionalGetElement(), input, name=name, outputs=outputs)
+
+    def add_optional_has_element_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Whether an optional holds an element."""
+        return self.add_layer(OptionalHasElement(), input, name=name, outputs=outputs)
+
+    def add_sequence_at_layer(
+        self,
+        sequence: Value | Layer | None,
+        position: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """One tensor of a sequence."""
+        return self.add_layer(SequenceAt(), sequence, position, name=name, outputs=outputs)
+
+    def add_sequence_construct_layer(
+        self,
+        *inputs: Value | Layer | None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A sequence of tensors of one type, whose shapes may differ."""
+        return self.add_layer(SequenceConstruct(), *inputs, name=name, outputs=outputs)
+
+    def add_sequence_empty_layer(
+        self,
+        *,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A sequence of no tensors."""
+        op = SequenceEmpty(dtype=dtype)
+        return self.add_layer(op, name=name, outputs=outputs)
+
+    def add_sequence_erase_layer(
+        self,
+        sequence: Value | Layer | None,
+        position: Value | Layer | None = None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Take a tensor out of a sequence."""
+        return self.add_layer(SequenceErase(), sequence, position, name=name, outputs=outputs)
+
+    def add_sequence_insert_layer(
+        self,
+        sequence: Value | Layer | None,
+        tensor: Value | Layer | None,
+        position: Value | Layer | None = None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Put a tensor into a sequence."""
+        return self.add_layer(SequenceInsert(), sequence, tensor, position, name=name, outputs=outputs)
+
+    def add_sequence_length_layer(
+        self,
+        sequence: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """How many tensors a sequence holds."""
+        return self.add_layer(SequenceLength(), sequence, name=name, outputs=outputs)
+
+    def add_split_to_sequence_layer(
+        self,
+        input: Value | Layer | None,
+        split: Value | Layer | None = None,
+        *,
+        axis: int = 0,
+        keepdims: bool = True,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut a tensor along an axis into a sequence of pieces."""
+        op = SplitToSequence(axis=axis, keepdims=keepdims)
+        return self.add_layer(op, input, split, name=name, outputs=outputs)
 
     def add_debug_layer(
         self,

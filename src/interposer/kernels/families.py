@@ -5,6 +5,7 @@ from interposer.kernels import (  # noqa: F401
     attention,
     blocks,
     choice,
+    containers,
     control,
     convolution,
     convolution3d,

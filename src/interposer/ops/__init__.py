@@ -8,6 +8,7 @@ from interposer.ops.activation import *
 from interposer.ops.attention import *
 from interposer.ops.blocks import *
 from interposer.ops.choice import *
+from interposer.ops.containers import *
 from interposer.ops.control import *
 from interposer.ops.control_flow import *
 from interposer.ops.convolution import *

@@ -154,11 +154,12 @@ class Runtime:
 
     def enqueue_workload(
         self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
-    ) -> dict[int, Array]:
+    ) -> dict[int, Any]:
         """Run a network once: read `inputs` and fill `outputs`, arrays by binding id.
 
         Without `outputs`, fresh arrays are made; either way the output arrays are returned. An output whose shape
-        depends on data may be left out: its array is made when the shape is known.
+        depends on data may be left out: its array is made when the shape is known. A sequence is given as a list of
+        arrays and comes back as one, an optional as its element or None; both must be left out of `outputs`.
 
         Raises:
             UnknownNetworkError: it is not loaded.
@@ -170,7 +171,7 @@ class Runtime:
         arrays = loaded.bindings.checked_inputs(inputs)
         targets = loaded.bindings.new_outputs() if outputs is None else loaded.bindings.checked_outputs(outputs)
         loaded.run(arrays, targets)
-        return targets
+        return loaded.bindings.given_out(targets)
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:

@@ -5,6 +5,7 @@ from interposer.testing.samples import (  # noqa: F401
     attention,
     blocks,
     choice,
+    containers,
     control,
     convolution,
     convolution3d,
