@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from interposer.backend import DeviceSpec
+from interposer.backend import Backend, DeviceSpec
 from interposer.errors import InvalidArgumentError, UnknownBackendError, UnsupportedLayerError, did_you_mean, expect
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
@@ -16,6 +16,7 @@ from interposer.ir.verify import verify
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.assign import Assigner, Records, is_placed_by_a_backend
 from interposer.optimizer.handles import insert_copies
+from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.options import OptimizerOptions, choose_backends
 from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, insert_debug_layers, run_passes
 from interposer.optimizer.precision import reduce_precision
@@ -55,7 +56,7 @@ def optimize(
     chosen, absent = choose_backends(backends, device_spec)
     _check_options(options.model_options, device_spec)
     ids = tuple(backend.id for backend in chosen)
-    graph, messages = _prepared(network, options, ids)
+    graph, messages = _prepared(network, options, chosen)
     records = Records()
     records.messages += [Message("warning", f"backend {one.id!r} is skipped: {one.reason}") for one in absent]
     records.messages += messages
@@ -112,13 +113,16 @@ def _placements(records: Records, *graphs: Graph) -> tuple[Placement, ...]:
     return tuple(records.placements[name] for name in names if name in records.placements)
 
 
-def _prepared(network: Network, options: OptimizerOptions, ids: tuple[str, ...]) -> tuple[Graph, list[Message]]:
+def _prepared(
+    network: Network, options: OptimizerOptions, backends: tuple[Backend, ...]
+) -> tuple[Graph, list[Message]]:
     network.validate()
     graph, messages = network.graph.clone(), list[Message]()
-    _set_hints(graph, options.hints, ids)
+    _set_hints(graph, options.hints, tuple(backend.id for backend in backends))
     infer_graph(graph)
     if options.rewrite:
-        run_passes(graph, DEFAULT_PASSES)
+        integers = ComputeInIntegers(backends, options.model_options)
+        run_passes(graph, (integers, *DEFAULT_PASSES) if options.compute_in_integers else DEFAULT_PASSES)
     if options.reduce_fp32_to_fp16:
         messages += reduce_precision(graph, DataType.FLOAT16)
     if options.reduce_fp32_to_bf16:
