@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from interposer.collected import as_given, as_stored
 from interposer.errors import BindingError, InvalidArgumentError, UnknownNetworkError, did_you_mean, expect
 from interposer.frontends.template import Template
 from interposer.ir.explain import Explanation
@@ -140,10 +141,11 @@ class Model:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
         return self.optimized.explain()
 
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
 
         What is not an array yet becomes one; a type is changed only within its kind (float64 to float32, not to uint8).
+        A sequence is a list of arrays, in and out; an optional is its element, or None.
 
         Raises:
             BindingError: inputs that do not fit: their number, names, shapes or types.
@@ -152,7 +154,10 @@ class Model:
         """
         arrays = self._arrays(inputs)
         with self._in_use(arrays) as (network_id, optimized):
-            feeds = {layer.op.binding_id: arrays[layer.name] for layer in optimized.inputs}  # type: ignore[attr-defined]
+            feeds = {
+                layer.op.binding_id: as_given(self.inputs[layer.name], arrays[layer.name])  # type: ignore[attr-defined]
+                for layer in optimized.inputs
+            }
             found = self.runtime.enqueue_workload(network_id, feeds)
             return [found[key] for key in sorted(found)]
 
@@ -165,7 +170,7 @@ class Model:
             names = ", ".join(map(repr, self.inputs))
             raise BindingError(f"{len(inputs)} inputs were given; the model has {len(self.inputs)} ({names})")
         pairs = zip(self.inputs.items(), inputs, strict=True)
-        return {name: _checked_shape(name, info, _converted(name, info, given)) for (name, info), given in pairs}
+        return {name: as_stored(f"input {name!r}", info, given, _converted) for (name, info), given in pairs}
 
     def _by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         for name in inputs:
@@ -218,14 +223,15 @@ def _forget(runtime: Runtime, variants: _Variants) -> None:
         runtime.unload_later(network_id)
 
 
-def _checked_shape(name: str, info: TensorInfo, array: Array) -> Array:
+def _converted(title: str, info: TensorInfo, given: Any) -> Array:
+    array = _typed(title, info, given)
     shape = TensorShape(array.shape)
     if not info.shape.accepts(shape):
-        raise BindingError(f"input {name!r} has shape {shape}; expected {info.shape}")
+        raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
     return array
 
 
-def _converted(name: str, info: TensorInfo, given: Any) -> Array:
+def _typed(title: str, info: TensorInfo, given: Any) -> Array:
     wanted = info.dtype.numpy
     try:
         array = np.asarray(given)
@@ -233,11 +239,11 @@ def _converted(name: str, info: TensorInfo, given: Any) -> Array:
         if array.dtype != wanted and plain and _survives(array, wanted):
             array = array.astype(wanted)
     except (TypeError, ValueError) as error:
-        raise BindingError(f"input {name!r} cannot be made into an array: {error}") from error
+        raise BindingError(f"{title} cannot be made into an array: {error}") from error
     if array.dtype != wanted and np.can_cast(array.dtype, wanted, "same_kind"):
         array = array.astype(wanted)
     if array.dtype != wanted:
-        raise BindingError(f"input {name!r} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
+        raise BindingError(f"{title} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
     return array
 
 
