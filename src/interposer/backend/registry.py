@@ -22,7 +22,15 @@ from interposer.errors import (
     UnknownBackendError,
 )
 
-__all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "DeviceSpec", "checked", "process_registry"]
+__all__ = [
+    "ENTRY_POINTS",
+    "BackendRecord",
+    "BackendRegistry",
+    "DeviceSpec",
+    "backend_fault",
+    "checked",
+    "process_registry",
+]
 
 ENTRY_POINTS: Final = "interposer.backends"
 """The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
@@ -219,7 +227,7 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
     level = logging.WARNING
     try:
         backend = entry.load()()
-        reason = _fault(backend_id, backend)
+        reason = backend_fault(backend_id, backend)
         if reason is None:
             reason, level = backend.unavailable(), logging.INFO
     except (Exception, SystemExit) as error:
@@ -233,7 +241,8 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
     return reason
 
 
-def _fault(backend_id: str, backend: object) -> str | None:
+def backend_fault(backend_id: str, backend: object) -> str | None:
+    """What is wrong with that which is to be the backend of this id, or None where nothing is."""
     if not isinstance(backend, Backend):
         return f"its factory gave {type(backend).__name__}, which is no Backend"
     if getattr(backend, "id", None) != backend_id:

@@ -1,0 +1,37 @@
+"""Backends in child processes, over shared memory: what goes wrong there is an error here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from interposer.backend.base import Backend
+from interposer.backend.isolated.options import BackendEvent, Isolation, isolations
+from interposer.errors import BackendUnavailableError
+
+__all__ = ["BackendEvent", "Isolation", "isolated_backend", "isolations"]
+
+
+def isolated_backend(
+    backend_id: str,
+    factory: Callable[[], object],
+    how: Isolation | None = None,
+    record: Callable[[BackendEvent], None] = lambda event: None,
+) -> Backend:
+    """A backend that runs in a child process, started here; `factory` makes it there, and is never called here.
+
+    Args:
+        backend_id: what the backend calls itself.
+        factory: a class or function of a module, or anything else that can be pickled.
+        how: deadlines, restarts and limits.
+        record: is told of every crash and restart.
+
+    Raises:
+        BackendUnavailableError: this is not Linux, the factory cannot be handed to another process, or the backend
+            cannot be made there or says that it cannot work here.
+    """
+    if sys.platform != "linux":
+        raise BackendUnavailableError(backend_id, f"isolation works on Linux only, and this is {sys.platform}")
+    from interposer.backend.isolated.backend import IsolatedBackend  # noqa: PLC0415 - only where it can work
+
+    return IsolatedBackend(backend_id, factory, how, record)
