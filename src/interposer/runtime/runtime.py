@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, process_registry
+from interposer.backend.discovery import load_dynamic_backends
+from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, expect
@@ -30,9 +32,9 @@ _log = logging.getLogger("interposer.runtime")
 class Runtime:
     """Holds the backends of a process that it may use, and the networks that are loaded.
 
-    Backends registered in `registry` belong to this runtime alone. Methods may be called from several threads: runs of
-    different networks go side by side, runs of one network one after the other. Closing it, or leaving its ``with``
-    block, unloads everything.
+    Backends registered in `registry` belong to this runtime alone, as do dynamic backends. Methods may be called from
+    several threads: runs of different networks go side by side, runs of one network one after the other. Closing it, or
+    leaving its ``with`` block, unloads everything.
     """
 
     def __init__(self, options: CreationOptions | None = None) -> None:
@@ -40,6 +42,15 @@ class Runtime:
         expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
         self.registry = BackendRegistry(process_registry(), disabled)
+        self._dynamic = load_dynamic_backends(
+            self.registry,
+            path=self.options.dynamic_backends_path,
+            allow_list=self.options.backend_allow_list,
+            probe_seconds=self.options.probe_seconds,
+            unload=self.options.unload_libraries,
+            disabled=disabled,
+            backend_options=self.options.backend_options,
+        )
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._told: dict[NetworkId, dict[str, BackendContext]] = {}
@@ -51,6 +62,10 @@ class Runtime:
     def device_spec(self) -> DeviceSpec:
         """The backends that networks for this runtime can be optimized for."""
         return DeviceSpec(self.registry)
+
+    def dynamic_backends(self) -> tuple[DynamicBackendRecord, ...]:
+        """What became of every file that was seen when shared objects with backends were looked for, good or bad."""
+        return () if self._dynamic is None else self._dynamic.records
 
     @property
     def loaded_networks(self) -> tuple[NetworkId, ...]:
@@ -202,7 +217,10 @@ class Runtime:
         self._loaded(network_id).set_debug_callback(callback)
 
     def close(self) -> None:
-        """Unload all networks and let go of the backends' contexts; a context that says no is logged and overruled."""
+        """Unload all networks and let go of contexts and dynamic backends, which are gone from the registry then.
+
+        A context that says no is logged and overruled.
+        """
         with self._lock:
             for network_id in self.loaded_networks:
                 try:
@@ -211,6 +229,8 @@ class Runtime:
                     _log.warning("%s; closing the runtime all the same", error)
                     self._drop(network_id, self._networks[network_id])
             self._contexts.clear()
+            if self._dynamic is not None:
+                self._dynamic.close()
 
     def __enter__(self) -> Runtime:
         return self
