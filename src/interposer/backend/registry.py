@@ -14,7 +14,14 @@ from typing import Any, Final, TypeVar, cast
 
 from interposer.backend.base import API_VERSION, Backend, BackendId
 from interposer.backend.capabilities import Capabilities
-from interposer.backend.isolated import PUT_ASIDE, BackendEvent, Isolation, isolated_backend, wanted_isolations
+from interposer.backend.isolated import (
+    PUT_ASIDE,
+    BackendEvent,
+    Isolation,
+    end_process,
+    isolated_backend,
+    wanted_isolations,
+)
 from interposer.config import BACKEND_PATH, disabled_backends
 from interposer.errors import (
     BackendContractError,
@@ -234,9 +241,9 @@ class BackendRegistry:
 
     def close(self) -> None:
         """End the child processes of the backends that were made here; one that is still used starts again."""
-        for backend in tuple(self._known.values()):
-            if isinstance(backend, Backend):
-                backend.close()
+        for entry, backend in tuple(self._known.items()):
+            if isinstance(backend, Backend) and entry.recipe is not None:
+                end_process(backend)
 
     def available(self) -> tuple[str, ...]:
         """The ids of the backends that can be used here; CpuRef last."""

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from interposer.backend import Options
+from interposer.backend.isolated import Isolation, wanted_isolations
 from interposer.errors import InvalidArgumentError, expect
 
 __all__ = ["CreationOptions"]
@@ -32,6 +33,8 @@ class CreationOptions:
             its own, 30 as a rule; 0 loads it without a trial.
         unload_libraries: whether shared objects leave the process with the last runtime that uses them; they are shut
             down then in any case.
+        isolate: ids of backends to run in child processes (or one id), or for each id an `Isolation` with its deadline
+            and limits; None means those that ``INTERPOSER_ISOLATE`` or ``interposer.toml`` name.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)
@@ -40,6 +43,7 @@ class CreationOptions:
     backend_allow_list: str | PathLike[str] | Collection[str] | None = None
     probe_seconds: float | None = None
     unload_libraries: bool | None = None
+    isolate: Collection[str] | Mapping[str, Isolation] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.disabled_backends, str):
@@ -48,6 +52,8 @@ class CreationOptions:
         expect(self.backend_options, Mapping, "backend_options must be a mapping from backend's id to its options")
         for backend, given in self.backend_options.items():
             expect(given, Mapping, f"the options of backend {backend!r} must be a mapping")
+        if self.isolate is not None:
+            wanted_isolations(self.isolate)
         self._check_dynamic_backends()
 
     def _check_dynamic_backends(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, process_registry
 from interposer.backend.discovery import load_dynamic_backends
 from interposer.backend.dynamic.records import DynamicBackendRecord
+from interposer.backend.isolated import BackendEvent, wanted_isolations
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, expect
@@ -41,7 +42,7 @@ class Runtime:
         self.options = CreationOptions() if options is None else options
         expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
-        self.registry = BackendRegistry(process_registry(), disabled)
+        self.registry = BackendRegistry(process_registry(), disabled, wanted_isolations(self.options.isolate))
         self._dynamic = load_dynamic_backends(
             self.registry,
             path=self.options.dynamic_backends_path,
@@ -66,6 +67,11 @@ class Runtime:
     def dynamic_backends(self) -> tuple[DynamicBackendRecord, ...]:
         """What became of every file that was seen when shared objects with backends were looked for, good or bad."""
         return () if self._dynamic is None else self._dynamic.records
+
+    @property
+    def events(self) -> tuple[BackendEvent, ...]:
+        """What happened to backends that run in child processes, and to networks for that; the last thousand."""
+        return tuple(self.registry.events)
 
     @property
     def loaded_networks(self) -> tuple[NetworkId, ...]:
@@ -229,6 +235,7 @@ class Runtime:
                     _log.warning("%s; closing the runtime all the same", error)
                     self._drop(network_id, self._networks[network_id])
             self._contexts.clear()
+            self.registry.close()
             if self._dynamic is not None:
                 self._dynamic.close()
 

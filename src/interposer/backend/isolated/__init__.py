@@ -6,10 +6,28 @@ import sys
 from collections.abc import Callable
 
 from interposer.backend.base import Backend
-from interposer.backend.isolated.options import BackendEvent, Isolation, isolations
+from interposer.backend.isolated.options import (
+    CRASHED,
+    PLACED_ANEW,
+    PUT_ASIDE,
+    RESTARTED,
+    BackendEvent,
+    Isolation,
+    wanted_isolations,
+)
 from interposer.errors import BackendUnavailableError
 
-__all__ = ["BackendEvent", "Isolation", "isolated_backend", "isolations"]
+__all__ = [
+    "CRASHED",
+    "PLACED_ANEW",
+    "PUT_ASIDE",
+    "RESTARTED",
+    "BackendEvent",
+    "Isolation",
+    "end_process",
+    "isolated_backend",
+    "wanted_isolations",
+]
 
 
 def isolated_backend(
@@ -35,3 +53,12 @@ def isolated_backend(
     from interposer.backend.isolated.backend import IsolatedBackend  # noqa: PLC0415 - only where it can work
 
     return IsolatedBackend(backend_id, factory, how, record)
+
+
+def end_process(backend: Backend) -> None:
+    """End the child process of a backend that is isolated; it is started again if the backend is still used."""
+    if sys.platform == "linux":
+        from interposer.backend.isolated.backend import IsolatedBackend  # noqa: PLC0415
+
+        if isinstance(backend, IsolatedBackend):
+            backend.close()

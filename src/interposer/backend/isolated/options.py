@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
+from interposer.config import settings
 from interposer.errors import InvalidArgumentError
 
-__all__ = ["BackendEvent", "Isolation", "isolations"]
+__all__ = ["CRASHED", "PLACED_ANEW", "PUT_ASIDE", "RESTARTED", "BackendEvent", "Isolation", "wanted_isolations"]
+
+CRASHED: Final = "crashed"
+RESTARTED: Final = "restarted"
+PUT_ASIDE: Final = "put aside"
+PLACED_ANEW: Final = "placed anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +53,39 @@ def _is_number(given: object) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool)
 
 
-def isolations(given: Collection[str] | Mapping[str, Isolation]) -> dict[str, Isolation]:
-    """For ids of backends how each is isolated; ids without anything else mean the defaults.
+def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
+    """For ids of backends how each is isolated; None means what environment or file say.
+
+    Those of which only the id is given get the deadline and the restarts that environment or file say, if they do.
 
     Raises:
         InvalidArgumentError: something other than ids, or other than an `Isolation` for one.
+        ConfigError: what environment or file say cannot be meant.
     """
-    names: Any = (given,) if isinstance(given, str) else given
+    names: Any = settings()["isolate"].read() or () if given is None else (given,) if isinstance(given, str) else given
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(f"isolate must be ids of backends, or a mapping from id to Isolation, not {given!r}")
-    found = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, Isolation())
+    found = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, _usual()) if names else {}
     for name, how in found.items():
         if not isinstance(how, Isolation):
             raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")
     return found
 
 
+def _usual() -> Isolation:
+    usual, said = Isolation(), settings()
+    deadline = said["isolation_deadline_seconds"].read()
+    restarts = said["isolation_max_restarts"].read()
+    return replace(
+        usual,
+        deadline_seconds=usual.deadline_seconds if deadline is None else deadline or None,
+        max_restarts=usual.max_restarts if restarts is None else restarts,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class BackendEvent:
-    """Something that happened to a backend: `kind` is "crashed", "restarted", "put aside" or "placed anew".
+    """Something that happened to a backend: `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE` or `PLACED_ANEW`.
 
     `layer` is the one that was running, where that is known; `when` is in seconds since 1970.
     """

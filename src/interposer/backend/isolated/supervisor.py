@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from interposer.backend.isolated.life import Life
-from interposer.backend.isolated.options import BackendEvent, Isolation
+from interposer.backend.isolated.options import CRASHED, PUT_ASIDE, RESTARTED, BackendEvent, Isolation
 from interposer.backend.isolated.regions import Place, Region, aligned, array_bytes
 from interposer.errors import BackendCrashedError, BackendUnavailableError
 from interposer.types import Array
@@ -123,7 +123,7 @@ class Supervisor:
             raise
         if self._faulty:
             self._faulty = False
-            self._note("restarted", f"its child process runs again (restart {self.restarts})")
+            self._note(RESTARTED, f"its child process runs again (restart {self.restarts})")
         return self._life
 
     def started(self) -> tuple[Life, dict[str, Any]]:
@@ -144,10 +144,10 @@ class Supervisor:
 
     def _note_crash(self, error: BackendCrashedError) -> None:
         self._faulty = True
-        self._note("crashed", str(error), error.layer)
+        self._note(CRASHED, str(error), error.layer)
         if self._spent():
             self.aside = f"its child process failed {self.restarts + 1} times; the last time it {error.reason}"
-            self._note("put aside", self.aside)
+            self._note(PUT_ASIDE, self.aside)
 
     def _note(self, kind: str, text: str, layer: str = "") -> None:
         event = BackendEvent(self.backend, kind, text, layer)
