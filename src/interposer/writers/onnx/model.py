@@ -20,7 +20,7 @@ from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.layers import written
 from interposer.writers.onnx.protos import Message, node_proto, onnx, tensor_proto, value_info
 from interposer.writers.onnx.registry import RefusedError
-from interposer.writers.onnx.sheet import Sheet, Step
+from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["OLDEST_OPSET", "reasons", "write"]
@@ -179,10 +179,8 @@ def _named_outputs(border: _Border, sheet: Sheet) -> list[str]:
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name:
-            layer = value.producer
-            draft = Draft(sheet, layer, ())
-            source = draft.name_of(tensor)
-            sheet.steps.append(Step("Identity", [source], [name], name=sheet.free_step_name(f"{name}/Identity")))
+            draft = Draft(sheet, value.producer, ())
+            draft.finish([draft.node("Identity", tensor)], [name])
     return [name for name, _ in border.outputs]
 
 
