@@ -17,13 +17,22 @@ from typing import Final, NamedTuple
 
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic.backend import DynamicBackend
+from interposer.backend.dynamic.elf import elf_fault
 from interposer.backend.dynamic.host import HostSettings
-from interposer.backend.dynamic.library import Library, identify, open_library
+from interposer.backend.dynamic.library import SYMBOLS, Library, identify, open_library
 from interposer.backend.dynamic.records import State, Step, StepError
 from interposer.cache import cache_folder
 from interposer.errors import BackendUnavailableError, InterposerError, PluginError
 
-__all__ = ["FileIdentity", "host_settings", "opened_file", "shared_backend", "step_error"]
+__all__ = [
+    "FileIdentity",
+    "backend_of_file",
+    "host_settings",
+    "opened_file",
+    "sha256_of",
+    "shared_backend",
+    "step_error",
+]
 
 PATIENCE: Final = 20.0
 """Seconds to wait for the end of a backend that somebody else has just let go of."""
@@ -111,6 +120,36 @@ def shared_backend(
             return living
         opened.unload = unload
         return _new_backend(opened, options)
+
+
+def backend_of_file(
+    path: str | os.PathLike[str], options: Mapping[str, Options] | None = None, *, sha256: str = ""
+) -> DynamicBackend:
+    """The backend of one file, whatever its name, loaded into this process without a trial.
+
+    `options` are those of backends by id; with `sha256`, it is refused unless the file has this content.
+
+    Raises:
+        PluginError: it cannot be loaded; ``.check`` names the step that failed.
+    """
+    library = os.path.realpath(path)
+    try:
+        with opened_file(library) as descriptor:
+            fault = elf_fault(descriptor, SYMBOLS)
+            if fault is not None:
+                raise StepError(Step.FILE, fault)
+            if sha256 and sha256_of(descriptor) != sha256:
+                raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not {sha256} any more")
+            return shared_backend(library, descriptor, options=options or {}, exactly=bool(sha256))
+    except StepError as error:
+        raise PluginError(library, error.step.value, error.reason) from error
+
+
+def sha256_of(descriptor: int) -> str:
+    """The SHA-256 of an open file."""
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _opened_library(path: str, descriptor: int, *, unload: bool, exactly: bool) -> _Opened:

@@ -5,18 +5,19 @@ Nothing that is found can stop the search or this process: a file that does not 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
+from interposer.backend.base import Backend
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic.elf import elf_fault
-from interposer.backend.dynamic.libraries import FileIdentity, opened_file, shared_backend
+from interposer.backend.dynamic.libraries import FileIdentity, backend_of_file, opened_file, sha256_of, shared_backend
 from interposer.backend.dynamic.library import SYMBOLS
 from interposer.backend.dynamic.names import looks_like_a_backend, name_fault
 from interposer.backend.dynamic.paths import PACKAGE_FOLDER, Folder
@@ -172,7 +173,7 @@ class _File:
     def _check_allowed(self, descriptor: int) -> None:
         if self.options.allowed is None or self.ours:
             return
-        self._note(sha256=_digest(descriptor))
+        self._note(sha256=sha256_of(descriptor))
         if self.record.sha256 not in self.options.allowed:
             raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not in the list of allowed ones: {self.record.sha256}")
 
@@ -186,14 +187,14 @@ class _File:
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
-        if verdict.error is not None:
+        if verdict.error is not None and not (verdict.error.step is Step.PROBE and self._is_isolated):
             raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
 
     def _verdict(self, descriptor: int) -> Verdict:
         identity = FileIdentity.of(descriptor)
         with _probing:
             if identity not in _verdicts:
-                self._note(sha256=self.record.sha256 or _digest(descriptor))
+                self._note(sha256=self.record.sha256 or sha256_of(descriptor))
                 _verdicts[identity] = kept_verdict(self.record.sha256) or self._probed(descriptor)
             return _verdicts[identity]
 
@@ -212,16 +213,29 @@ class _File:
         if name in self.options.disabled and name not in self.search.registry:
             raise StepError(Step.REGISTER, "it is disabled", State.SKIPPED)
 
+    @property
+    def _is_isolated(self) -> bool:
+        """Whether another process is to run it; known as soon as its id is."""
+        return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
+
     def _open_and_register(self, descriptor: int) -> None:
-        backend = shared_backend(
-            self.record.library, descriptor, options=self.options.backend_options,
-            unload=self.options.unload, exactly=self._exactly,
-        )  # fmt: skip
-        self._note(id=backend.id, version=".".join(map(str, backend.api_version)))
-        self._check_id()
-        self.search.registry.register(backend.id, lambda: backend, source=_source(self.record))
-        self.search.registered.append(backend.id)
+        factory = self._factory(descriptor)
+        self.search.registry.register(self.record.id, factory, source=_source(self.record))
+        self.search.registered.append(self.record.id)
         self._note(state=State.LOADED, step=Step.REGISTER)
+
+    def _factory(self, descriptor: int) -> Callable[[], Backend]:
+        if not self._is_isolated:
+            backend = shared_backend(
+                self.record.library, descriptor, options=self.options.backend_options,
+                unload=self.options.unload, exactly=self._exactly,
+            )  # fmt: skip
+            self._note(id=backend.id, version=".".join(map(str, backend.api_version)))
+            self._check_id()
+            if not self._is_isolated:
+                return lambda: backend
+        digest = self.record.sha256 if self._exactly else ""
+        return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
 
 
 def _source(record: DynamicBackendRecord) -> str:
@@ -239,9 +253,3 @@ def _check_name(file_name: str) -> None:
     fault = name_fault(file_name)
     if fault is not None:
         raise StepError(Step.NAME, fault, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)
-
-
-def _digest(descriptor: int) -> str:
-    with open(descriptor, "rb", closefd=False) as file:
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest()
