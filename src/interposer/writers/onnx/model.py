@@ -75,7 +75,7 @@ def write(
     outputs = _named_outputs(border, sheet)
     graph = onnx().GraphProto(name=name or border.name or "network")
     _annotate(graph, border, sheet)
-    clean(sheet, outputs, [one.tensor_name for one in graph.quantization_annotation])
+    clean(sheet, outputs, _annotated(graph))
     _fill(graph, border, sheet)
     return _model(graph, sheet.opset, ir_version)
 
@@ -199,6 +199,13 @@ def _annotate(graph: Message, border: _Border, sheet: Sheet) -> None:
         note = graph.quantization_annotation.add(tensor_name=name)
         for key, array in _parameters(info):
             note.quant_parameter_tensor_names.add(key=key, value=sheet.constant(array, f"{name}/{key.lower()}"))
+
+
+def _annotated(graph: Message) -> list[str]:
+    """What annotations name: tensors, scales and zero points."""
+    notes = graph.quantization_annotation
+    parameters = [entry.value for note in notes for entry in note.quant_parameter_tensor_names]
+    return [note.tensor_name for note in notes] + parameters
 
 
 def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:
