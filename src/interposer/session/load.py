@@ -44,7 +44,8 @@ def load(
     """Read a network, divide it among backends, and make it ready to run.
 
     Args:
-        source: a path, the bytes of a file, a `Network`, an `onnx.ModelProto`, or an NNAPI document (a mapping).
+        source: a path, the bytes of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
+            an NNAPI document (a mapping).
         backends: ids in order of preference; None means all that are available, CpuRef last.
         format: "nnapi", "onnx" or "tflite"; None tells it from the content.
         options: what the optimizer is asked for.

@@ -132,7 +132,7 @@ def test_all_that_is_missing_in_functions_is_listed_behind_other_missing_things_
     assert str(caught.value) == (
         "operators that are not supported:"
         "\n  - 2 x ImageDecoder (opset 21; first as node 'o/ImageDecoder_0')"
-        "\n  - 2 x local.None (opset 1; first as node 'o/n')"
+        "\n  - 2 x local.None (opset 1; first as node 'o/n': map it with interposer.frontends.onnx.operator)"
     )
 
 

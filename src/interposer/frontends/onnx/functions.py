@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from interposer.errors import ParseError
 from interposer.frontends.onnx.order import graphs_in, graphs_of, in_running_order, names_in
 from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.registry import Converter, find, title
 
 __all__ = ["Body", "Functions", "domain_of", "opsets_of"]
 
@@ -47,13 +48,16 @@ def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
 
 
 class Functions:
-    """The functions that a model defines. A node of one is expanded when its turn comes; names never clash.
+    """What nodes stand for: functions that the model defines, and functions of ours or the caller's for operators.
+
+    A node of the former is expanded when its turn comes; names never clash.
 
     Raises:
         ParseError: two functions of one name, one that calls itself, or more nodes than anybody needs.
     """
 
-    def __init__(self, model: Message) -> None:
+    def __init__(self, model: Message, overrides: Mapping[str, Converter]) -> None:
+        self._overrides = overrides
         self._definitions: dict[FunctionKey, Message] = {}
         for function in model.functions:
             key = _key(function, function.name)
@@ -90,8 +94,14 @@ class Functions:
             self._counts[key] = self._count(self._definitions[key].node, (*calls, key))
         return self._counts[key]
 
+    def converter(self, node: Message, version: int | None) -> Converter | None:
+        """The function for an operator in that version of its opset, or None where it is not known."""
+        domain = domain_of(node)
+        given = self._overrides.get(title(domain, node.op_type))
+        return given or (None if version is None else find(domain, node.op_type, version))
+
     def find(self, node: Message) -> Message | None:
-        """The function that a node calls, or None where it is an operator."""
+        """The model's own function that a node calls, or None where it is an operator."""
         return self._definitions.get(_key(node, node.op_type)) if self._definitions else None
 
     def body(self, function: Message, node: Message, name: str) -> Body:
@@ -155,7 +165,7 @@ def _key(message: Message, name: str) -> FunctionKey:
 
 def _title(key: FunctionKey) -> str:
     domain, name, overload = key
-    return repr(":".join(filter(None, [f"{domain}.{name}" if domain else name, overload])))
+    return repr(":".join(filter(None, [title(domain, name), overload])))
 
 
 def _numbered(kind: str, numbers: Counter[str]) -> str:

@@ -17,7 +17,7 @@ from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.refusals import Refusals
-from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, find
+from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, title
 from interposer.frontends.onnx.schemas import has_function, standard_function
 from interposer.frontends.onnx.tensors import array_of
 from interposer.ir.graph import Graph, Layer, Value
@@ -154,7 +154,7 @@ class Importer:
         domain = domain_of(message)
         version = self._opsets.get(domain)
         function = self._functions.find(message)
-        converter = None if function is not None or version is None else find(domain, message.op_type, version)
+        converter = None if function is not None else self._functions.converter(message, version)
         try:
             if any(name in self._missing for name in names_in(message)):
                 self._survey(message, name)
@@ -200,7 +200,7 @@ class Importer:
         version, function = self._opsets.get(domain), self._functions.find(message)
         if function is not None:
             self._inline(function, message, name, self._survey)
-        elif version is None or not (find(domain, message.op_type, version) or has_function(message, version)):
+        elif version is None or not (self._functions.converter(message, version) or has_function(message, version)):
             self._refuse(message, name, domain, UnsupportedFormError(""))
         for graph in graphs_of(message):
             for inner in graph.node:
@@ -218,16 +218,17 @@ class Importer:
 
     def _refuse(self, message: Message, name: str, domain: str, error: UnsupportedFormError) -> None:
         """Keep the reason; a node that only waits for the inputs is refused where all is known of them."""
-        title = f"{domain}.{message.op_type}" if domain else message.op_type
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
         place = f"{opset}; first as node {name!r}"
         self._missing.update(output for output in message.output if output)
         if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
-            self._refusals.defer(title, f"{place}: {error}", error.needs)
+            self._refusals.defer(title(domain, message.op_type), f"{place}: {error}", error.needs)
             return
         reason = error.reason if isinstance(error, UnboundFormError) else str(error)
-        self._refusals.refuse(title, f"{place}: {reason}" if reason else place)
+        if version is not None and not reason and not domain.startswith("ai.onnx") and domain:
+            reason = "map it with interposer.frontends.onnx.operator"
+        self._refusals.refuse(title(domain, message.op_type), f"{place}: {reason}" if reason else place)
 
     @property
     def _has_open_inputs(self) -> bool:

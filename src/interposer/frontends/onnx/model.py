@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from interposer.errors import InvalidArgumentError, ParseError
 from interposer.frontends.onnx.bindings import Bindings, declared_info
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
+from interposer.frontends.onnx.custom import overrides
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions, opsets_of
 from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, read_model
+from interposer.frontends.onnx.registry import Converter
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
 from interposer.types import Quantization, TensorInfo
@@ -22,7 +24,13 @@ from interposer.types import Quantization, TensorInfo
 __all__ = ["load", "template"]
 
 
-def load(source: Source, *, shapes: Shapes | None = None, values: Values | None = None) -> Network:
+def load(
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    operators: Mapping[str, Converter] | None = None,
+) -> Network:
     """The network that an ONNX model describes.
 
     Layers are named after nodes, inputs and outputs after the model's; binding ids count these in the model's order.
@@ -34,6 +42,8 @@ def load(source: Source, *, shapes: Shapes | None = None, values: Values | None 
         shapes: binds open extents: by input's name a shape (None for what stays open), by extent's name a number.
         values: binds inputs by name to arrays; they are constants of the network then, and inputs no more. One that
             has a default in the model, an initializer, gets another value so.
+        operators: functions for operators by their names ("Relu", "com.example.Swish"), which come before all others;
+            `operator` registers them for good.
 
     Raises:
         ParseError: the file cannot be read, is no ONNX model, or is damaged; says where.
@@ -46,15 +56,18 @@ def load(source: Source, *, shapes: Shapes | None = None, values: Values | None 
     Traceback (most recent call last):
     interposer.errors.ParseError: the file is empty
     """
-    return template(source, shapes=shapes).network(values=values)
+    return template(source, shapes=shapes, operators=operators).network(values=values)
 
 
-def template(source: Source, *, shapes: Shapes | None = None) -> Template:
+def template(
+    source: Source, *, shapes: Shapes | None = None, operators: Mapping[str, Converter] | None = None
+) -> Template:
     """The model as something that gives a network for shapes and values of its inputs.
 
     Args and errors are those of `load`; what is wrong with nodes is only told when a network is asked for. The file's
     content must not be changed afterwards.
     """
+    own = overrides(operators)
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
     with _told_of(path):
         document = read_model(source)
@@ -64,7 +77,7 @@ def template(source: Source, *, shapes: Shapes | None = None) -> Template:
 
         def build(shapes: Shapes, values: Values) -> Network:
             with _told_of(path):
-                return _network(document, {**given, **shapes}, values)
+                return _network(document, {**given, **shapes}, values, own)
 
         inputs = dict(Bindings(given).infos(_inputs(graph, {})))
         outputs = {output.name: declared_info(output) for output in graph.output}
@@ -87,12 +100,12 @@ def _inputs(graph: Message, values: Values) -> list[Message]:
     return [value for value in graph.input if value.name not in defaults]
 
 
-def _network(document: Document, shapes: Shapes, values: Values) -> Network:
+def _network(document: Document, shapes: Shapes, values: Values, operators: Mapping[str, Converter]) -> Network:
     import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - the families fill the table of operators
 
     graph = document.model.graph
     network = Network(graph.name or "network")
-    opsets, functions = opsets_of(document.model.opset_import), Functions(document.model)
+    opsets, functions = opsets_of(document.model.opset_import), Functions(document.model, operators)
     importer = Importer(network, opsets, ExternalFiles(document.path), functions)
     importer.define_constants([tensor for tensor in graph.initializer if tensor.name not in values])
     importer.annotate(annotated_quantizations(graph, importer.arrays))
