@@ -4,6 +4,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     activation,
     attention,
     choice,
+    containers,
     control_flow,
     convolution,
     elementwise,

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError
+from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.folding import Folder, fold_extents
 from interposer.frontends.onnx.functions import Functions, domain_of
@@ -165,6 +165,9 @@ class Importer:
                 self._inline(function or self._standard_function(message, version), message, name, self._convert_node)
         except UnsupportedFormError as error:
             self._refuse(message, name, domain, error)
+        except UnknownRankError:
+            reason = "the rank of a tensor is not known before running"
+            self._refuse(message, name, domain, UnsupportedFormError(reason))
         except InterposerError as error:
             if isinstance(error, ParseError) and error.where:
                 raise
@@ -265,13 +268,15 @@ class Importer:
         """The outputs of a new layer, or constants in their place where all is known already."""
         op = op.canonical()
         folded = None if quantization else self._folder.fold(op, operands)
-        if folded is not None:
-            return [self._constant(info, name, source) for info in folded]
+        if folded is not None and all(info.is_tensor for info, _ in folded):
+            return [self.constant(array, name, source, info.quantization) for info, array in folded]
         declared = self._declared(op, operands, quantization)
         layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
         for fault in infer_layer(layer):
             raise ParseError(fault)
         self._note_extents(layer)
+        for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
+            self._note_collection(value, info, array)
         return [self._settled(value) for value in layer.outputs]
 
     def add_control(
@@ -282,6 +287,11 @@ class Importer:
         for fault in infer_layer(layer):
             raise ParseError(fault)
         return list(layer.outputs)
+
+    def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
+        """A sequence that is known stays a layer, which nobody needs where all that is done with it is computed too."""
+        value.info = info
+        self._folder.note(value, array)
 
     def _declared(
         self, op: Op, operands: Sequence[Value | None], quantization: Quantization | None
@@ -311,7 +321,7 @@ class Importer:
         return self.constant(info.constant, name, source, info.quantization)
 
     def _note_extents(self, layer: Layer) -> None:
-        if isinstance(layer.op, Shape):
+        if isinstance(layer.op, Shape) and layer.values[0].known.is_ranked:
             dims = np.empty(layer.values[0].known.rank, object)
             dims[:] = layer.values[0].known.shape
             self._extents[layer.output] = dims

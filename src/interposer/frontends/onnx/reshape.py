@@ -90,6 +90,8 @@ def unsqueeze(node: Node) -> Value:
 @operator("Shape")
 def shape_of(node: Node) -> Value:
     """A part of the shape, since 15."""
+    if not node.has_attribute("start") and not node.has_attribute("end"):
+        return node.add(Shape(DataType.INT64), node.value(0))
     rank = node.info(0).rank
     start, end = node.integer("start", 0), node.integer("end", rank)
     first, last, _ = slice(start, end).indices(rank)

@@ -28,7 +28,7 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     """A layer whose inputs are all constant is a constant, unless that would be much larger than its inputs.
 
     So is a layer whose result shape inference knows. Weights that get another type are folded, unless they are many and
-    have few bits: those of a language model would take eight times the memory.
+    have few bits: those of a language model would take eight times the memory. What is no tensor is no constant.
     """
     if not op.executable or layer.regions or not _is_small(layer):
         return None
@@ -42,7 +42,7 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
 
 def _is_small(layer: Layer) -> bool:
     outputs = layer.output_infos
-    if not outputs or not all(info.is_concrete for info in outputs):
+    if not outputs or not all(info.is_tensor and info.is_concrete for info in outputs):
         return False
     size = sum(info.num_bytes for info in outputs)
     given = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
