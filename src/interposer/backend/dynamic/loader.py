@@ -110,7 +110,7 @@ class _Search:
         """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
         for record in self.records:
             if record.id and record.id not in self.registry:
-                self.registry.register_absent(record.id, record.reason, source=_source(record))
+                self.registry.register_absent(record.id, record.reason, source=record.source)
                 self.registered.append(record.id)
 
     def _record(self, record: DynamicBackendRecord) -> None:
@@ -220,7 +220,7 @@ class _File:
 
     def _open_and_register(self, descriptor: int) -> None:
         factory = self._factory(descriptor)
-        self.search.registry.register(self.record.id, factory, source=_source(self.record))
+        self.search.registry.register(self.record.id, factory, source=self.record.source)
         self.search.registered.append(self.record.id)
         self._note(state=State.LOADED, step=Step.REGISTER)
 
@@ -236,10 +236,6 @@ class _File:
                 return lambda: backend
         digest = self.record.sha256 if self._exactly else ""
         return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
-
-
-def _source(record: DynamicBackendRecord) -> str:
-    return f"shared object {record.path}"
 
 
 def _resolved(path: str) -> str:

@@ -81,6 +81,11 @@ class DynamicBackendRecord:
         """The last part of the path."""
         return os.path.basename(self.path)
 
+    @property
+    def source(self) -> str:
+        """Where a backend comes from, in words."""
+        return f"{'folder' if self.step is Step.FOLDER else 'shared object'} {self.path}"
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON-compatible data."""
         data = asdict(self) | {"state": self.state.value, "step": self.step.value}
