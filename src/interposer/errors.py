@@ -24,7 +24,7 @@
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
     ├── BindingError                           inputs or outputs of a run that do not fit the network
-    ├── LoadError                              a network that could not be loaded into the runtime
+    ├── LoadError                              a network that could not be loaded into the runtime; .backend
     └── ExecutionError                         a workload failed while running; .layer and .backend
 """
 
@@ -300,7 +300,11 @@ class BindingError(InterposerError):
 
 
 class LoadError(InterposerError):
-    """A network that could not be loaded into the runtime; nothing of it stays behind."""
+    """A network that could not be loaded into the runtime; nothing of it stays behind. `backend` is at fault, if any."""
+
+    def __init__(self, message: str, *, backend: str = "") -> None:
+        self.backend = backend
+        super().__init__(message)
 
 
 class ExecutionError(InterposerError):

@@ -234,8 +234,12 @@ class BackendRegistry:
         factory = partial(isolated_backend, backend_id, entry.recipe, how, partial(self._note, entry))
         return _Entry(lambda: factory, entry.source)
 
-    def _note(self, entry: _Entry, event: BackendEvent) -> None:
+    def record(self, event: BackendEvent) -> None:
+        """Keep what happened to a backend; `events` has the last thousand."""
         self.events.append(event)
+
+    def _note(self, entry: _Entry, event: BackendEvent) -> None:
+        self.record(event)
         if event.kind == PUT_ASIDE:
             self._known[entry] = event.text
 

@@ -46,7 +46,8 @@ class Factories:
             factory = backend.create_workload_factory(manager, options)
             self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
         except Exception as error:
-            raise LoadError(f"backend {backend_id} could not make its workload factory: {said(error)}") from error
+            text = f"backend {backend_id} could not make its workload factory: {said(error)}"
+            raise LoadError(text, backend=backend_id) from error
 
     def of(self, layer: Layer) -> WorkloadFactory:
         """The factory of the layer's backend."""
@@ -135,4 +136,5 @@ def guarded(layer: Layer, what: str, call: Callable[[], _T]) -> _T:
     try:
         return call()
     except Exception as error:
-        raise LoadError(f"layer {layer} {what} on backend {layer.backend}: {said(error)}") from error
+        text = f"layer {layer} {what} on backend {layer.backend}: {said(error)}"
+        raise LoadError(text, backend=str(layer.backend)) from error

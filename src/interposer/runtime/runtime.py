@@ -114,7 +114,8 @@ class Runtime:
             context = backend.create_backend_context(options)
             return None if context is None else checked(context, BackendContext, "create_backend_context", backend_id)
         except Exception as error:
-            raise LoadError(f"backend {backend_id} could not make its context: {said(error)}") from error
+            text = f"backend {backend_id} could not make its context: {said(error)}"
+            raise LoadError(text, backend=backend_id) from error
 
     def _ask_before_loading(
         self, network_id: NetworkId, contexts: Mapping[str, BackendContext]
@@ -124,7 +125,8 @@ class Runtime:
             refusal = _refusal(context.before_load_network, network_id)
             if refusal is not None:
                 self._tell("after_unload_network", network_id, agreed)
-                raise LoadError(f"network {network_id} is not loaded: the context of backend {backend} {refusal}")
+                text = f"network {network_id} is not loaded: the context of backend {backend} {refusal}"
+                raise LoadError(text, backend=backend)
             agreed[backend] = context
         return agreed
 

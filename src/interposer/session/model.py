@@ -12,14 +12,25 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from interposer.backend import BackendEvent
 from interposer.collected import as_given, as_stored
-from interposer.errors import BindingError, InvalidArgumentError, UnknownNetworkError, did_you_mean, expect
+from interposer.errors import (
+    BindingError,
+    ExecutionError,
+    InterposerError,
+    InvalidArgumentError,
+    LoadError,
+    UnknownNetworkError,
+    did_you_mean,
+    expect,
+)
 from interposer.frontends.template import Template
 from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
-from interposer.optimizer import OptimizerOptions, optimize
+from interposer.optimizer import OptimizerOptions
 from interposer.runtime import NetworkId, Runtime
+from interposer.session.fallback import Choice
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, Key
 from interposer.types import Array, TensorInfo, TensorShape
@@ -40,6 +51,9 @@ class Model:
     may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
     runtime unloads it when the next network is loaded.
 
+    Where `fallback` is allowed, a backend that fails to make ready or to run its part is put aside for this model, the
+    network is placed anew on the others, and the call completes there; `events` tells of it.
+
     `inputs` and `outputs` map names to infos; an output's is None where the file says nothing of it.
     """
 
@@ -50,14 +64,15 @@ class Model:
         backends: Iterable[str] | None = None,
         options: OptimizerOptions | None = None,
         limits: Limits | None = None,
+        fallback: bool = False,
     ) -> None:
         self.runtime = runtime
-        self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
-        self._options = options
         self._limits = Limits() if limits is None else limits
         expect(network, Network | Template, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(self._limits, Limits, "the limits must be Limits(...)")
+        expect(fallback, bool, "fallback must be True or False")
+        self._choice = Choice(runtime, backends, options, fallback)
         self._variants: _Variants = OrderedDict()
         self._calls: Counter[Key] = Counter()
         self._lock = threading.RLock()
@@ -95,8 +110,27 @@ class Model:
 
     def _make(self, key: Key, network: Network) -> None:
         self._limits.check(network.graph)
-        optimized = optimize(network, self._backends, self.runtime.device_spec, self._options)
-        self._variants[key] = self.runtime.load_network(optimized), optimized
+        while True:
+            optimized = self._choice.optimized(network)
+            try:
+                self._variants[key] = self.runtime.load_network(optimized), optimized
+                return
+            except LoadError as error:
+                if not self._do_without(error):
+                    raise
+
+    def _do_without(self, error: InterposerError) -> bool:
+        """Drop what runs on the backend that failed, so that it is placed anew; False where that is not to be."""
+        with self._lock:
+            failed = self._choice.put_aside(error)
+            if not failed:
+                return False
+            self._choice.note(failed, error, self.name)
+            for key, (network_id, optimized) in tuple(self._variants.items()):
+                if failed in optimized.backends:
+                    del self._variants[key]
+                    self.runtime.unload_later(network_id)
+            return True
 
     def _make_room(self, made: Key) -> None:
         idle = [key for key in self._variants if not self._calls[key] and key != made]
@@ -137,6 +171,11 @@ class Model:
         if self._closed:
             raise InvalidArgumentError(f"the model {self.name!r} is closed")
 
+    @property
+    def events(self) -> tuple[BackendEvent, ...]:
+        """What was placed anew, and why; see `Runtime.events` for what happened to the backends."""
+        return tuple(self._choice.events)
+
     def explain(self) -> Explanation:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
         return self.optimized.explain()
@@ -149,10 +188,20 @@ class Model:
 
         Raises:
             BindingError: inputs that do not fit: their number, names, shapes or types.
-            ExecutionError: a layer failed.
+            ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left.
             InterposerError: no network can be made for these shapes or values.
         """
         arrays = self._arrays(inputs)
+        while True:
+            before = len(self._choice.events)
+            try:
+                return self._run(arrays)
+            except (ExecutionError, UnknownNetworkError) as error:
+                placed_anew = self._do_without(error) or len(self._choice.events) > before  # perhaps by another thread
+                if not placed_anew:
+                    raise
+
+    def _run(self, arrays: Mapping[str, Array]) -> list[Any]:
         with self._in_use(arrays) as (network_id, optimized):
             feeds = {
                 layer.op.binding_id: as_given(self.inputs[layer.name], arrays[layer.name])  # type: ignore[attr-defined]

@@ -85,7 +85,7 @@ class RemoteFactory(WorkloadFactory):
 
     def describe(self, life: Life) -> None:
         """Tell the process of the tensors that there are, and when they live."""
-        count = len(self.memory.handles) + len(self._constants) + len(self.memory.lifetimes)
+        count = len(self.memory.handles) + len(self._constants) + len(self.memory.moments)
         if self._described == count:
             return
         packer = Packer()
@@ -93,7 +93,7 @@ class RemoteFactory(WorkloadFactory):
             "do": "tensors",
             "network": self.number,
             "infos": [packer.info(handle.info) for handle in self.memory.handles],
-            "lifetimes": self.memory.lifetimes,
+            "lifetimes": self.memory.moments,
             "constants": [[one.slot, packer.info(one.info.with_constant(one.array))] for one in self._constants],
         }
         places = self.supervisor.constants.placed(packer.arrays, life)

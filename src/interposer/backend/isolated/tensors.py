@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from interposer.backend.isolated.regions import Region, aligned, array_at, info_bytes
-from interposer.backend.memory import ArenaMemoryManager, ArrayHandle
+from interposer.backend.isolated.regions import ALIGNMENT, Region, aligned, array_at, info_bytes
+from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
+from interposer.backend.planner import Lifetime, plan
 from interposer.types import Array, TensorInfo
 
 __all__ = ["GIVEN", "MADE", "ConstantHandle", "SharedHandle", "SharedMemory"]
 
-OPEN, GIVEN, MADE = 0, 1, 2
-_MODES: Final = ("open", "given", "made")
+OPEN: Final = 0
+GIVEN: Final = 1
+MADE: Final = 2
 
 
-class SharedMemory(ArenaMemoryManager):
+class SharedMemory(MemoryManager):
     """Two arenas of the host: what the host gives to the child, which can only read it, and what the child makes.
 
     Given tensors share their memory with no others, so that they are intact when an interrupted run is repeated. Which
@@ -25,9 +27,9 @@ class SharedMemory(ArenaMemoryManager):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.handles: list[SharedHandle] = []
-        self.lifetimes: list[tuple[int, bool]] = []
+        self.moments: list[tuple[int, bool]] = []
+        """Whose life begins, or ends, one after the other."""
         self.version = 0
         self.given: Region | None = None
         self.made: Region | None = None
@@ -43,30 +45,28 @@ class SharedMemory(ArenaMemoryManager):
         self.handles.append(handle)
         return handle
 
-    def begin(self, handle: ArrayHandle) -> None:
-        """Find a place for the tensor, as if the child made it."""
-        super().begin(handle)
-        if isinstance(handle, SharedHandle):
-            handle.offset = self._places[-1][1]
-            self.lifetimes.append((handle.slot, False))
-
-    def end(self, handle: ArrayHandle) -> None:
-        """Let the tensor's place be used again."""
-        super().end(handle)
-        if isinstance(handle, SharedHandle):
-            self.lifetimes.append((handle.slot, True))
-
     def acquire(self) -> None:
         """Get both arenas; pages take memory once they are touched."""
         offset = 0
         for handle in self.handles:
             handle.given_offset = offset
             offset += aligned(info_bytes(handle.info))
+        made = plan(self._lifetimes(), ALIGNMENT)
+        for handle, place in zip(self.handles, made.offsets, strict=True):
+            handle.made_offset = place
         self.given = Region(offset, writable=False)
-        self.made = Region(self.planned_bytes, writable=True)
+        self.made = Region(made.size, writable=True)
         for handle in self.handles:
             self.sort(handle, handle.mode)
         self.on_acquire()
+
+    def _lifetimes(self) -> list[Lifetime]:
+        last = len(self.moments)
+        begins = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if not ended}
+        ends = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if ended}
+        slots = range(len(self.handles))
+        sizes = [info_bytes(handle.info) for handle in self.handles]
+        return [Lifetime(sizes[slot], begins.get(slot, 0), ends.get(slot, last)) for slot in slots]
 
     def release(self) -> None:
         """Forget the arenas; they are freed when nobody holds a piece of them."""
@@ -110,15 +110,27 @@ class SharedHandle(ArrayHandle):
     """A tensor in shared memory, which the host can read and write in place."""
 
     def __init__(self, info: TensorInfo, memory: SharedMemory, slot: int) -> None:
-        super().__init__(info, manager=memory)
+        super().__init__(info)
         self.memory, self.slot = memory, slot
         self.mode = OPEN
-        self.offset = self.given_offset = 0
+        self.made_offset = self.given_offset = 0
 
     @property
     def place(self) -> int:
         """Where it lies in its arena, in bytes."""
-        return self.offset if self.mode == MADE else self.given_offset
+        return self.made_offset if self.mode == MADE else self.given_offset
+
+    def manage(self) -> None:
+        """Begin the tensor's life in the plan of memory."""
+        self.memory.moments.append((self.slot, False))
+
+    def allocate(self) -> None:
+        """End its life there."""
+        self.memory.moments.append((self.slot, True))
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Refused: the tensor lies in an arena."""
+        TensorHandle.resize(self, shape)
 
     def map(self) -> Array:
         """The tensor, once all that was asked of the child before is done; the host may write to it."""
