@@ -43,18 +43,24 @@ class CallError(BackendError):
     def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
         self.status, self.code = status, int(error.code)
         self.item_kind, self.item = int(error.item_kind), int(error.item)
-        self.said = said
+        self.said, self._function, self._where = said, function, ""
         super().__init__(f"{function}: {self.reason}", backend=backend)
+
+    def locate(self, where: str) -> None:
+        """Add the name of what is faulty, unless the message has it already."""
+        if where and where not in self.said:
+            self._where = f" (at {where})"
+            self.args = (f"{self._function}: {self.reason}",)
 
     @property
     def reason(self) -> str:
         """The message; the status in words where there is none; both where the status says more."""
         status = abi.STATUS.get(self.status, f"status {self.status}")
-        number = f" (error {self.code})" if self.code else ""
+        tail = f"{self._where} (error {self.code})" if self.code else self._where
         if not self.said:
-            return f"{status}, without a message{number}"
+            return f"{status}, without a message{tail}"
         plain = self.status in (abi.FAILED, abi.UNSUPPORTED)
-        return f"{self.said}{number}" if plain else f"{status}: {self.said}{number}"
+        return f"{self.said}{tail}" if plain else f"{status}: {self.said}{tail}"
 
 
 class _Buffer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import logging
 import os
 import threading
@@ -14,12 +15,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.calls import CallError, ErrorBuffers, announce
+from interposer.backend.dynamic.flatten import Withholding
 from interposer.backend.dynamic.host import HostServices, HostSettings
 from interposer.backend.dynamic.information import LibraryInfo, read_info
 from interposer.backend.dynamic.options import OptionTable, checked_options
@@ -185,10 +188,10 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
 
 
 class _Held(NamedTuple):
-    """An out struct of the plug-in that is to be released."""
+    """Something of the plug-in that is to be released, and what must stay valid until then."""
 
-    release: int
-    owner: int | None
+    release: Callable[[], None] | None
+    kept: object
 
 
 class Library:
@@ -213,10 +216,11 @@ class Library:
         self._host: HostServices | None = None
         self._compiling = threading.Lock()
         self._closing = threading.Lock()
+        self.withholding = Withholding(identity.minor)
         self._held: dict[int, _Held] = {}
         self._to_release: deque[int] = deque()
         self._inside: list[None] = []
-        self._numbers = iter(range(1 << 62))
+        self._numbers = itertools.count()
         self._pid = os.getpid()
         self._abandoned = False
         self._why_closed = "it is not initialised"
@@ -317,13 +321,17 @@ class Library:
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
-        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it."""
-        if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
-            yield
-            return
-        with self._compiling:
-            yield
-        self._release_waiting()
+        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it, and from closing."""
+        self._inside.append(None)
+        try:
+            if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
+                yield
+            else:
+                with self._compiling:
+                    yield
+        finally:
+            self._inside.pop()
+            self._release_waiting()
 
     def extension(
         self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
@@ -352,14 +360,23 @@ class Library:
 
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 
-    def hold(self, out: Any) -> int:
-        """Remember an out struct until `let_go`; gives the number by which that is asked."""
+    def hold(self, out: Any, kept: object = None) -> int:
+        """Remember an out struct, and what it uses, until `let_go`; gives the number by which that is asked.
+
+        Raises:
+            BackendContractError: its release function is none.
+        """
+        if not out.release:
+            return self.hold_call(None, kept)
+        fault = code_fault(out.release)
+        if fault is not None:
+            raise BackendContractError(f"the release function {fault}", backend=self.id)
+        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), kept)
+
+    def hold_call(self, release: Callable[[], None] | None, kept: object = None) -> int:
+        """Remember that ``release()`` is to be called by `let_go`."""
         number = next(self._numbers)
-        if out.release:
-            fault = code_fault(out.release)
-            if fault is not None:
-                raise BackendContractError(f"the release function {fault}", backend=self.id)
-            self._held[number] = _Held(out.release, out.owner)
+        self._held[number] = _Held(release, kept)
         return number
 
     def let_go(self, number: int) -> None:
@@ -374,7 +391,7 @@ class Library:
         try:
             yield
         finally:
-            self.let_go(number)
+            self._release(number)
 
     def _release_waiting(self) -> None:
         while self._to_release and self._compiling.acquire(blocking=False):
@@ -388,8 +405,8 @@ class Library:
 
     def _release(self, number: int) -> None:
         held = self._held.pop(number, None)
-        if held is not None and self._usable_here():
-            abi.FUNCTIONS["release"](held.release)(held.owner)
+        if held is not None and held.release is not None and self._usable_here():
+            held.release()
 
 
 @atexit.register
