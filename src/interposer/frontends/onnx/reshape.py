@@ -114,17 +114,6 @@ def identity(node: Node) -> Value:
     return node.value(0)
 
 
-@operator("Dropout")
-def dropout(node: Node) -> Sequence[Value | None]:
-    """Nothing is dropped when a trained network runs; the mask, where somebody asks for it, is true everywhere."""
-    if node.version >= 12 and node.has(2) and node.array_scalar(2, "training_mode"):
-        node.unsupported("it is in training mode")
-    if not node.wants(1):
-        return [node.value(0)]
-    shape = node.concrete(node.info(0).shape, "input")
-    return [node.value(0), node.add(BroadcastTo(shape), node.constant(np.array(True)))]
-
-
 @operator("Expand", since=8)
 def expand(node: Node) -> Value:
     """Extents of the input that are unknown are taken for greater than 1, unless the shape has the same."""
