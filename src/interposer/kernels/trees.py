@@ -52,7 +52,9 @@ def _goes_on_true(op: TreeEnsemble, values: Array, thresholds: Array, node: Arra
     for kind, compare in _COMPARE.items():
         chosen = kinds == kind.value
         true[chosen] = compare(values[chosen], thresholds[chosen])
-    return true | (np.isnan(values) & op.missing_true[node].astype(np.bool_)) if op.missing_true.size else true
+    if op.missing_true is not None:
+        true |= np.isnan(values) & op.missing_true[node].astype(np.bool_)
+    return true
 
 
 def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:

@@ -74,9 +74,8 @@ class TreeEnsemble(Op):
     leaf_starts: Array = attribute(doc="Where the weights of each leaf begin, and where the last ones end.")
     targets: Array = attribute(doc="The target of each weight.")
     weights: Array = attribute(doc="What is given to the target.")
-    missing_true: Array = attribute(
-        default=np.zeros(0, np.bool_),
-        doc="Whether a node sends what is not a number to its true branch; nowhere if empty.",
+    missing_true: Array | None = attribute(
+        default=None, doc="Whether a node sends what is not a number to its true branch; None for nowhere."
     )
     num_targets: int = attribute(default=1, ge=1, le=2**31 - 1, doc="How many there are.")
     aggregation: TreeAggregation = attribute(default=TreeAggregation.SUM, doc="What is made of the weights.")
@@ -95,8 +94,8 @@ class TreeEnsemble(Op):
         for name in ("comparisons", "thresholds", "true_branches", "false_branches"):
             if getattr(self, name).shape != (nodes,):
                 yield f"{name} has shape {list(getattr(self, name).shape)}; expected [{nodes}], one for each node"
-        if self.features.ndim != 1 or self.missing_true.shape not in {(0,), (nodes,)}:
-            yield f"features and missing_true have {nodes} and {self.missing_true.size} elements"
+        if self.features.ndim != 1 or (self.missing_true is not None and self.missing_true.shape != (nodes,)):
+            yield f"features and missing_true do not both have {nodes} elements, one for each node"
         if leaves < 0 or self.targets.shape != self.weights.shape or self.targets.ndim != 1:
             yield f"there are {leaves} leaves with {self.targets.size} targets and {self.weights.size} weights"
         integers = (self.roots, self.features, self.comparisons, self.true_branches, self.leaf_starts, self.targets)

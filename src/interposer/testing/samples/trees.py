@@ -25,7 +25,7 @@ def _forest(aggregation: TreeAggregation, comparison: TreeComparison, *, missing
         leaf_starts=np.array([0, 1, 2, 3, 4, 6]),
         targets=np.array([0, 1, 0, 1, 0, 1]),
         weights=np.array([1.0, 2.0, 3.0, 4.0, -0.5, 0.25]),
-        missing_true=np.array([True, False, True, False]) if missing else np.zeros(0, np.bool_),
+        missing_true=np.array([True, False, True, False]) if missing else None,
         num_targets=2,
         aggregation=aggregation,
     )
