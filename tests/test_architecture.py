@@ -63,7 +63,7 @@ HOMES: dict[str, set[str]] = {
     "hypothesis": {"testing.networks"},
     "ml_dtypes": {"types"},
     "onnx": {"frontends.onnx", "session.onnx_backend", "writers.onnx"},
-    "PIL": {"cli"},
+    "PIL": {"cli", "kernels.images"},
     "pytest": {"testing.conformance"},
     "rich": {"cli"},
     "tflite": {"frontends.tflite", "writers.tflite"},

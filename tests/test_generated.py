@@ -7,7 +7,7 @@ import pytest
 import interposer.ops
 from interposer.ir.network import Network
 from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import FLOATS, DataType
+from interposer.types import ANY_TYPE, FLOATS, DataType
 from tools import builders, declarations, generate, pages
 
 
@@ -219,12 +219,13 @@ def test_indices_have_the_types_that_the_operator_allows():
 
 
 @pytest.mark.parametrize(("types", "text"), [
-    (DataType, "any"),
+    (ANY_TYPE, "any"),
+    (DataType, "any, sequence, optional"),
     ([DataType.INT16, DataType.INT8, DataType.INT64, DataType.INT32, DataType.BOOL], "bool, int8 to int64"),
     ([DataType.INT8, DataType.INT64, DataType.UINT8], "int8, int64, uint8"),
     (FLOATS, "float16 to float64, bfloat16, float8"),
     ([], ""),
-], ids=["all", "bool and integers", "some integers", "floats", "none"])  # fmt: skip
+], ids=["all", "also what is no tensor", "bool and integers", "some integers", "floats", "none"])  # fmt: skip
 def test_a_set_of_types_is_told_in_words(types, text):
     assert pages.types_text(types) == text
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from interposer.ir.graph import Graph, Layer, Value
     from interposer.ir.network import Network
     from interposer.schema import Op
-    from interposer.types import TensorInfo
+    from interposer.types import Array, TensorInfo
 
 __all__ = ["Builders"]
 

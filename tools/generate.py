@@ -21,6 +21,7 @@ from interposer.schema import Op  # noqa: E402
 from tools.builders import builders_module  # noqa: E402
 from tools.declarations import docstring_sections, first_line, settable, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
+from tools.vocabulary import frozen_faults, vocabulary_module  # noqa: E402
 
 TAKEN: Final = frozenset({"self", "name", "outputs", "op"})
 
@@ -65,6 +66,7 @@ def generated() -> dict[str, str]:
     """All generated files: their texts by their paths from the root."""
     files = {
         "src/interposer/ir/builders.py": builders_module(),
+        "src/interposer/backend/dynamic/vocabulary.py": vocabulary_module(),
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
     }
@@ -81,7 +83,8 @@ def _read(path: str) -> str | None:
 
 def complaints() -> list[str]:
     """What the declarations of operators lack, a line each."""
-    return [f"{op.op_name()} ({op.family}): {fault}" for op in shipped() for fault in _faults(op)]
+    found = [f"{op.op_name()} ({op.family}): {fault}" for op in shipped() for fault in _faults(op)]
+    return [*found, *frozen_faults()]
 
 
 def _faults(op: type[Op]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from interposer import config, errors, ops
 from interposer.kernels import KernelInfo, reference
 from interposer.schema import Attribute, Op, Operand, Result, annotation
 from interposer.testing.sample import Sample, samples_of
-from interposer.types import FLOATS, DataLayout, DataType, TensorInfo
+from interposer.types import ANY_TYPE, FLOATS, DataLayout, DataType, TensorInfo
 from tools.declarations import BY_HAND, WIDTH, docstring_sections, first_line, import_key, snake_case, type_text
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -193,9 +193,9 @@ RUNS: Final = (
 
 def types_text(types: Iterable[DataType] | None) -> str:
     """A set of types in words, in the order of their declaration."""
-    chosen = frozenset(DataType if types is None else types)
-    if chosen == frozenset(DataType):
-        return "any"
+    chosen = ANY_TYPE if types is None else frozenset(types)
+    if chosen >= ANY_TYPE:
+        return ", ".join(["any", *(str(one) for one in DataType if one in chosen - ANY_TYPE)])
     text = _listed(one for one in DataType if one in chosen)
     for run in RUNS:
         text = text.replace(_listed(run), f"{run[0]} to {run[-1]}")

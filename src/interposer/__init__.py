@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         BackendRegistry,
         Capabilities,
         DeviceSpec,
+        Isolation,
         OptimizationViews,
         Substitution,
         Support,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "interposer.backend": (
         "Backend", "BackendContext", "BackendId", "BackendRegistry", "Capabilities", "DeviceSpec",
-        "OptimizationViews", "Substitution", "Support", "process_registry",
+        "Isolation", "OptimizationViews", "Substitution", "Support", "process_registry",
     ),
     "interposer.ir.network": ("Network",),
     "interposer.ir.optimized": ("OptimizedNetwork",),
@@ -72,6 +73,7 @@ __all__ = [
     "DataType",
     "DeviceSpec",
     "InterposerError",
+    "Isolation",
     "Limits",
     "Model",
     "Network",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interposer.errors import InvalidArgumentError
-from interposer.types import Array, DataType, Quantization, TensorInfo, TensorShape
+from interposer.types import COLLECTIONS, Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Codec", "array_from_plain", "array_to_plain", "codec_of", "info_from_plain", "info_to_plain"]
 
@@ -103,10 +103,11 @@ class _FloatCodec(_Number):
 class _EnumCodec(Codec):
     def __init__(self, kind: type[Enum]) -> None:
         self.kind = kind
-        self.title = f"a {kind.__name__} ({', '.join(member.name for member in kind)})"
+        self.members = [member for member in kind if member not in COLLECTIONS]  # attributes speak of tensors
+        self.title = f"a {kind.__name__} ({', '.join(member.name for member in self.members)})"
 
     def coerce(self, value: Any) -> Any:
-        if not isinstance(value, self.kind):
+        if value not in self.members:
             raise TypeError(value)
         return value
 
@@ -259,17 +260,28 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def info_to_plain(info: TensorInfo) -> dict[str, Any]:
-    """A tensor's info as JSON-compatible data; an unknown extent is null or its name."""
-    shape = [dim if type(dim) is int else getattr(dim, "name", None) for dim in info.shape]
+    """A tensor's info as JSON-compatible data; an unknown extent is null or its name, an unknown rank a shape of null.
+
+    A sequence and an optional say what is known of an element under "element".
+    """
+    shape = [_dim_to_plain(dim) for dim in info.shape] if info.is_ranked else None
     quantization = info.quantization and _QuantizationCodec().to_plain(info.quantization)
-    return {"shape": shape, "dtype": str(info.dtype), "quantization": quantization}
+    plain = {"shape": shape, "dtype": str(info.dtype), "quantization": quantization}
+    return plain if info.element is None else plain | {"element": info_to_plain(info.element)}
+
+
+def _dim_to_plain(dim: int) -> int | str | None:
+    return dim.name if isinstance(dim, Dim) else dim
 
 
 def info_from_plain(plain: Mapping[str, Any]) -> TensorInfo:
     """The info that `info_to_plain` wrote."""
-    quantization = plain.get("quantization")
+    quantization, element = plain.get("quantization"), plain.get("element")
     return TensorInfo(
-        plain["shape"], plain["dtype"], _QuantizationCodec().from_plain(quantization) if quantization else None
+        ... if plain["shape"] is None else plain["shape"],
+        plain["dtype"],
+        _QuantizationCodec().from_plain(quantization) if quantization else None,
+        element=info_from_plain(element) if element else None,
     )
 
 

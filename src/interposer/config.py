@@ -23,6 +23,9 @@ __all__ = [
     "DISABLED_BACKENDS",
     "FILE_NAME",
     "FLAG",
+    "ISOLATE",
+    "ISOLATION_DEADLINE_SECONDS",
+    "ISOLATION_MAX_RESTARTS",
     "NAMES",
     "PATH",
     "PROBE_SECONDS",
@@ -45,6 +48,12 @@ PROBE_SECONDS: Final = "INTERPOSER_PROBE_SECONDS"
 """Environment variable: how long a dynamic backend may take when it is tried out; 0 loads it without a trial."""
 UNLOAD_LIBRARIES: Final = "INTERPOSER_UNLOAD_LIBRARIES"
 """Environment variable: whether the library of a dynamic backend leaves the process with its last user: yes or no."""
+ISOLATE: Final = "INTERPOSER_ISOLATE"
+"""Environment variable: ids of backends to run in child processes, separated by commas."""
+ISOLATION_DEADLINE_SECONDS: Final = "INTERPOSER_ISOLATION_DEADLINE_SECONDS"
+"""Environment variable: how long one call of an isolated backend may take; 0 waits for ever."""
+ISOLATION_MAX_RESTARTS: Final = "INTERPOSER_ISOLATION_MAX_RESTARTS"
+"""Environment variable: how often the process of an isolated backend is started again after a fault."""
 CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 """Environment variable: the folder for what may be forgotten, `~/.cache/interposer` as a rule; empty for none."""
 
@@ -173,6 +182,9 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
     Setting("backend_allow_list", BACKEND_ALLOW_LIST, PATH, for_user=True),
     Setting("probe_seconds", PROBE_SECONDS, SECONDS, for_user=True),
     Setting("unload_libraries", UNLOAD_LIBRARIES, FLAG),
+    Setting("isolate", ISOLATE, NAMES),
+    Setting("isolation_deadline_seconds", ISOLATION_DEADLINE_SECONDS, SECONDS),
+    Setting("isolation_max_restarts", ISOLATION_MAX_RESTARTS, COUNT),
 )
 
 

@@ -19,11 +19,12 @@
     │   ├── BackendUnavailableError            known, but absent; .reason
     │   ├── DuplicateBackendError              two backends of one id
     │   ├── BackendContractError               a backend answered what it must not
+    │   ├── BackendCrashedError                an isolated backend's process failed; .reason, .layer and .output
     │   ├── PluginError                        a shared object that cannot be used; .check and .path
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
     ├── BindingError                           inputs or outputs of a run that do not fit the network
-    ├── LoadError                              a network that could not be loaded into the runtime
+    ├── LoadError                              a network that could not be loaded into the runtime; .backend
     └── ExecutionError                         a workload failed while running; .layer and .backend
 """
 
@@ -37,6 +38,7 @@ from typing import Any
 
 __all__ = [
     "BackendContractError",
+    "BackendCrashedError",
     "BackendError",
     "BackendUnavailableError",
     "BindingError",
@@ -263,6 +265,19 @@ class PluginError(BackendError):
         super().__init__(f"{path} cannot be used as a backend ({check}): {reason}", backend=backend)
 
 
+class BackendCrashedError(BackendError):
+    """The child process of an isolated backend crashed, did not answer in time, or answered what nobody can read.
+
+    `reason` says which, `layer` what was running where that is known, `output` is what the process wrote last.
+    """
+
+    def __init__(
+        self, message: str, *, backend: str = "", reason: str = "", layer: str = "", output: Sequence[str] = ()
+    ) -> None:
+        self.reason, self.layer, self.output = reason, layer, tuple(output)
+        super().__init__(message, backend=backend)
+
+
 class UnsupportedLayerError(BackendError):
     """One or more layers that no backend takes; `refusals` holds what each backend said of each layer."""
 
@@ -285,7 +300,11 @@ class BindingError(InterposerError):
 
 
 class LoadError(InterposerError):
-    """A network that could not be loaded into the runtime; nothing of it stays behind."""
+    """A network that could not be loaded into the runtime; nothing of it stays behind. `backend` is at fault, if any."""
+
+    def __init__(self, message: str, *, backend: str = "") -> None:
+        self.backend = backend
+        super().__init__(message)
 
 
 class ExecutionError(InterposerError):

@@ -36,7 +36,6 @@ __all__ = [
     "ShapeLike",
     "TensorInfo",
     "TensorShape",
-    "collected",
     "differ",
 ]
 
@@ -369,7 +368,7 @@ class TensorInfo:
         object.__setattr__(self, "dtype", DataType.of(dtype))
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
-        object.__setattr__(self, "element", element)
+        object.__setattr__(self, "element", _of_any_value(element))
         for fault in self._faults():
             raise InvalidArgumentError(fault)
 
@@ -541,6 +540,11 @@ class TensorInfo:
         return f"{self.dtype}{self.shape}{tail}"
 
 
+def _of_any_value(element: TensorInfo | None) -> TensorInfo | None:
+    known = isinstance(element, TensorInfo) and element.constant is not None
+    return element.with_constant(None) if element is not None and known else element
+
+
 def _with_article(dtype: DataType) -> str:
     return f"{'an' if dtype.value[0] in 'aeiou' else 'a'} {dtype}"
 
@@ -550,12 +554,3 @@ def _joined_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: Te
     if first.dtype is second.dtype and a.shape[0] == 0:
         return second
     return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)
-
-
-def collected(elements: Iterable[Array]) -> Array:
-    """A sequence of arrays as it is stored: an array of objects, of rank 1."""
-    given = list(elements)
-    stored = np.empty(len(given), object)
-    for index, element in enumerate(given):
-        stored[index] = element
-    return stored

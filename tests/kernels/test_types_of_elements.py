@@ -36,7 +36,7 @@ OPERATORS = [
     *(BatchNormalization(), InstanceNormalization(), L2Normalization(), LayerNormalization()),
     Normalization(norm_size=1),
 ]  # fmt: skip
-PLAIN = [(dtype, None) for dtype in DataType]
+PLAIN = [(dtype, None) for dtype in DataType if not dtype.is_collection]
 STORED = [(dtype, Quantization(0.5, 1)) for dtype in DataType if dtype in QUANTIZABLE]
 PER_CHANNEL = [(dtype, Quantization([0.5], 0, axis=1)) for dtype in DataType if dtype in QUANTIZABLE]
 

@@ -2,6 +2,7 @@
 
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
+from interposer.backend.isolated import BackendEvent, Isolation
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.registry import BackendRecord, BackendRegistry, DeviceSpec, process_registry
 from interposer.backend.support import KernelSupport, LayerSupport, Support
@@ -22,6 +23,7 @@ __all__ = [
     "ArrayHandle",
     "Backend",
     "BackendContext",
+    "BackendEvent",
     "BackendId",
     "BackendRecord",
     "BackendRegistry",
@@ -29,6 +31,7 @@ __all__ = [
     "Capability",
     "DeviceSpec",
     "Failure",
+    "Isolation",
     "KernelInfo",
     "KernelSupport",
     "KernelTable",

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import Any, Final, TypeVar, cast
 
 from interposer.backend.base import API_VERSION, Backend, BackendId
 from interposer.backend.capabilities import Capabilities
-from interposer.config import disabled_backends
+from interposer.backend.isolated import (
+    PUT_ASIDE,
+    BackendEvent,
+    Isolation,
+    end_process,
+    isolated_backend,
+    wanted_isolations,
+)
+from interposer.config import BACKEND_PATH, disabled_backends
 from interposer.errors import (
     BackendContractError,
     BackendUnavailableError,
@@ -22,10 +32,21 @@ from interposer.errors import (
     UnknownBackendError,
 )
 
-__all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "DeviceSpec", "checked", "process_registry"]
+__all__ = [
+    "ENTRY_POINTS",
+    "BackendRecord",
+    "BackendRegistry",
+    "DeviceSpec",
+    "backend_fault",
+    "checked",
+    "process_registry",
+]
 
 ENTRY_POINTS: Final = "interposer.backends"
 """The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
+
+EVENTS: Final = 1000
+"""How many events a registry keeps; the oldest go first."""
 
 _T = TypeVar("_T")
 Factory = Callable[[], Backend]
@@ -60,18 +81,28 @@ class BackendRecord:
 class _Entry:
     load: Callable[[], Factory]
     source: str
+    recipe: Callable[[], object] | None = None
+    """What makes the backend in another process; it can be pickled, or that process will be told why not."""
 
 
 class BackendRegistry:
     """The backends that can be asked for by id. A registry with a parent sees the parent's backends too.
 
     Backends are made on demand, one instance for each registry that is asked; one that turns out to be broken or
-    unavailable stays so in that registry. Thread safe.
+    unavailable stays so in that registry. Those that `isolate` names run in child processes; what happens to them is
+    in `events`. Thread safe.
     """
 
-    def __init__(self, parent: BackendRegistry | None = None, disabled: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        parent: BackendRegistry | None = None,
+        disabled: Iterable[str] = (),
+        isolate: Mapping[str, Isolation] | None = None,
+    ) -> None:
         self._parent = parent
         self._disabled = frozenset(disabled)
+        self._isolate = dict(isolate or {})
+        self.events: deque[BackendEvent] = deque(maxlen=EVENTS)
         self._entries: dict[str, _Entry] = {}
         self._known: dict[_Entry, Backend | str] = {}  # the backend, or why it cannot be used
         self._refused: list[BackendRecord] = []
@@ -80,17 +111,32 @@ class BackendRegistry:
     def register(self, backend_id: str, factory: Factory, *, source: str = "registered by code") -> None:
         """Add a backend, made by ``factory()`` when it is first needed.
 
+        An id that is disabled here and belongs to a backend above is free: the new backend takes its place.
+
         Raises:
             DuplicateBackendError: the id is taken; names by whom.
             InvalidArgumentError: the id is no valid one, or the factory cannot be called.
         """
         if not callable(factory):
             raise InvalidArgumentError(f"register needs a Backend class or a function that makes one, not {factory!r}")
-        self._add(BackendId(backend_id), _Entry(lambda: factory, source))
+        self._add(BackendId(backend_id), _Entry(lambda: factory, source, factory))
+
+    def register_absent(self, backend_id: str, reason: str, *, source: str) -> None:
+        """Let an id be known although there is no backend of it here: who asks for it is told the reason.
+
+        Raises:
+            DuplicateBackendError: the id is taken.
+            InvalidArgumentError: the id is no valid one.
+        """
+
+        def absent() -> Factory:
+            raise BackendUnavailableError(backend_id, reason)
+
+        self._add(BackendId(backend_id), _Entry(absent, source))
 
     def _add(self, backend_id: BackendId, entry: _Entry) -> None:
         with self._lock:
-            taken = self._entry(backend_id)
+            taken = self._taken(backend_id)
             if taken is not None:
                 raise DuplicateBackendError(
                     f"backend {backend_id!r} ({entry.source}) is refused: the id is taken ({taken.source})",
@@ -109,11 +155,21 @@ class BackendRegistry:
         own = self._entries.get(backend_id)
         return own if own is not None or self._parent is None else self._parent._entry(backend_id)
 
+    def _taken(self, backend_id: str) -> _Entry | None:
+        if backend_id in self._entries or not self._is_disabled(backend_id):
+            return self._entry(backend_id)
+        return None
+
+    def taken_by(self, backend_id: str) -> str | None:
+        """Where the backend comes from that has this id, so that it cannot be registered; None where it is free."""
+        taken = self._taken(backend_id)
+        return None if taken is None else taken.source
+
     @property
     def ids(self) -> tuple[str, ...]:
         """All ids, available or not: the parent's first, then in order of registration."""
         above = self._parent.ids if self._parent is not None else ()
-        return (*above, *self._entries)
+        return tuple(dict.fromkeys((*above, *self._entries)))
 
     def is_registered(self, backend_id: str) -> bool:
         """True where the id is known, available or not."""
@@ -154,15 +210,44 @@ class BackendRegistry:
             if self._is_disabled(backend_id):
                 raise BackendUnavailableError(backend_id, "it is disabled")
             if entry not in self._known:
-                self._known[entry] = _made(backend_id, entry)
+                self._known[entry] = _made(backend_id, self._placed(backend_id, entry))
             found = self._known[entry]
             if isinstance(found, str):
                 raise BackendUnavailableError(backend_id, found)
             return found
 
     def _is_disabled(self, backend_id: str) -> bool:
+        if backend_id in self._entries and self._parent is not None and self._parent.is_registered(backend_id):
+            return False  # it has taken the place of the one that is disabled
         above = self._parent is not None and self._parent._is_disabled(backend_id)
         return above or backend_id in self._disabled
+
+    def isolation(self, backend_id: str) -> Isolation | None:
+        """How a backend is isolated, or None where it runs in this process."""
+        above = self._parent.isolation(backend_id) if self._parent is not None else None
+        return self._isolate.get(backend_id, above)
+
+    def _placed(self, backend_id: str, entry: _Entry) -> _Entry:
+        how = self.isolation(backend_id)
+        if how is None or entry.recipe is None:
+            return entry
+        factory = partial(isolated_backend, backend_id, entry.recipe, how, partial(self._note, entry))
+        return _Entry(lambda: factory, entry.source)
+
+    def record(self, event: BackendEvent) -> None:
+        """Keep what happened to a backend; `events` has the last thousand."""
+        self.events.append(event)
+
+    def _note(self, entry: _Entry, event: BackendEvent) -> None:
+        self.record(event)
+        if event.kind == PUT_ASIDE:
+            self._known[entry] = event.text
+
+    def close(self) -> None:
+        """End the child processes of the backends that were made here; one that is still used starts again."""
+        for entry, backend in tuple(self._known.items()):
+            if isinstance(backend, Backend) and entry.recipe is not None:
+                end_process(backend)
 
     def available(self) -> tuple[str, ...]:
         """The ids of the backends that can be used here; CpuRef last."""
@@ -196,10 +281,14 @@ class BackendRegistry:
         for package, point in _entry_points():
             source = f"entry point of {package}"
             try:
-                self._add(BackendId(point.name), _Entry(point.load, source))
+                self._add(BackendId(point.name), _Entry(point.load, source, partial(_from_entry_point, point.value)))
             except InterposerError as error:
                 self._refused.append(BackendRecord(point.name, False, source, str(error)))
                 _log.warning("entry point %r of %s is skipped: %s", point.name, package, error)
+
+
+def _from_entry_point(value: str) -> object:
+    return metadata.EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
 
 
 def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
@@ -219,9 +308,11 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
     level = logging.WARNING
     try:
         backend = entry.load()()
-        reason = _fault(backend_id, backend)
+        reason = backend_fault(backend_id, backend)
         if reason is None:
             reason, level = backend.unavailable(), logging.INFO
+    except BackendUnavailableError as error:
+        reason, level = error.reason, logging.INFO
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
     if reason is None:
@@ -233,7 +324,8 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
     return reason
 
 
-def _fault(backend_id: str, backend: object) -> str | None:
+def backend_fault(backend_id: str, backend: object) -> str | None:
+    """What is wrong with that which is to be the backend of this id, or None where nothing is."""
     if not isinstance(backend, Backend):
         return f"its factory gave {type(backend).__name__}, which is no Backend"
     if getattr(backend, "id", None) != backend_id:
@@ -267,12 +359,17 @@ def _discovered() -> BackendRegistry:
 
 def _default_registry(disabled: frozenset[str]) -> BackendRegistry:
     with _making:
-        return _scope(disabled)
+        isolate = tuple(wanted_isolations().items())
+        return _scope(disabled, isolate, os.environ.get(BACKEND_PATH, ""))
 
 
 @cache
-def _scope(disabled: frozenset[str]) -> BackendRegistry:
-    return BackendRegistry(process_registry(), disabled)
+def _scope(disabled: frozenset[str], isolate: tuple[tuple[str, Isolation], ...], path: str) -> BackendRegistry:
+    from interposer.backend.discovery import load_dynamic_backends  # noqa: PLC0415 - it registers here
+
+    registry = BackendRegistry(process_registry(), disabled, dict(isolate))
+    load_dynamic_backends(registry, disabled=disabled)
+    return registry
 
 
 class DeviceSpec:
@@ -283,7 +380,7 @@ class DeviceSpec:
 
     @classmethod
     def default(cls) -> DeviceSpec:
-        """The process-wide backends, without those that the environment disables."""
+        """The process-wide backends and the dynamic ones, without those that the environment disables."""
         return cls(_default_registry(disabled_backends()))
 
     @property

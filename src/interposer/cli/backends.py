@@ -1,12 +1,15 @@
-"""``interposer backends``: every backend that is known, available or not."""
+"""``interposer backends``: every backend that is known, available or not, and every file that might have been one."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
+from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.registry import BackendRecord
 from interposer.cli.tables import Table, show, write_json
+from interposer.runtime import Runtime
 from interposer.session import default_runtime
 
 __all__ = ["configure", "execute"]
@@ -19,17 +22,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> None:
     """Print a record of every backend."""
-    records = default_runtime().registry.records()
+    runtime = default_runtime()
     if args.json:
-        write_json([record.to_dict() for record in records])
+        write_json([_to_dict(record, file) for record, file in _records(runtime)])
     else:
-        show(Table(("backend", "available", "version", "source", "capabilities, or why not"), [*map(_row, records)]))
+        titles = ("backend", "available", "version", "source", "capabilities, or why not")
+        show(Table(titles, [_row(record) for record, _ in _records(runtime)]))
+
+
+def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRecord | None]]:
+    """Each backend with the file that it comes from, if any; then the files from which none came."""
+    files = {file.source: file for file in runtime.dynamic_backends()}
+    for record in runtime.registry.records():
+        yield record, files.pop(record.source, None)
+    for source, file in files.items():
+        yield BackendRecord(file.id, False, source, file.reason), file
+
+
+def _to_dict(record: BackendRecord, file: DynamicBackendRecord | None) -> dict[str, Any]:
+    if file is None:
+        return record.to_dict()
+    facts = file.to_dict()
+    kept = ("file", "path", "library", "state", "step", "sha256")
+    return record.to_dict() | {key: facts[key] for key in kept} | {"interface": file.version}
 
 
 def _row(record: BackendRecord) -> tuple[str, ...]:
     can = ", ".join(_capability(name, value) for name, value in record.capabilities if value is not False)
     available = "yes" if record.available else "no"
-    return record.id, available, record.version, record.source, can if record.available else record.reason
+    return record.id or "-", available, record.version, record.source, can if record.available else record.reason
 
 
 def _capability(name: str, value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -17,13 +18,15 @@ from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases
 from interposer.testing.contracts import BACKEND_CHECKS
+from interposer.testing.outside import check_library
+from interposer.testing.replay import is_library
 
 __all__ = ["configure", "execute"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("backend", nargs="?", help="the id of a backend, or MODULE:CLASS for one that is not installed")
+    parser.add_argument("backend", nargs="?", help="the id of a backend, MODULE:CLASS, or the path of a shared object")
     parser.add_argument(
         "--family", action="append", default=[], metavar="NAME", help="try only operators of this family"
     )
@@ -35,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--expected-failures", type=Path, metavar="FILE", help="JSON: an object of patterns and reasons"
     )
     parser.add_argument("--examples", type=int, default=100, metavar="N", help="how many random networks to try")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds that one case may take, for a shared object"
+    )
     parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report to a file as JUnit's XML")
@@ -69,8 +75,12 @@ def _checked(args: argparse.Namespace) -> Report:
     )
     if not conformance.cases:
         raise InvalidArgumentError(f"no case matches {args.only!r}; --list --only PATTERN shows what there is")
+    if not 0 < args.timeout < math.inf:
+        raise InvalidArgumentError(f"--timeout must be a positive number of seconds, not {args.timeout}")
     progress = _Progress(len(conformance.cases))
     try:
+        if is_library(args.backend):
+            return check_library(Path(args.backend), conformance, args.timeout, progress.step)
         return conformance.report(progress.step)
     finally:
         progress.clear()

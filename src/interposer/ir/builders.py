@@ -17,10 +17,25 @@ from interposer.ops.blocks import (
     SpaceToDepth,
 )
 from interposer.ops.choice import RandomMultinomial, TopK
+from interposer.ops.containers import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
 from interposer.ops.control import Debug, MemCopy, MemImport, Merge, PreCompiled, StandIn, Switch
 from interposer.ops.control_flow import If, Loop, Scan, While
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.deformable import DeformableConvolution2d
 from interposer.ops.detection import (
     AxisAlignedBboxTransform,
     BoxWithNmsLimit,
@@ -62,6 +77,7 @@ from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjec
 from interposer.ops.fused import Fused, FusedKernelType
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
+from interposer.ops.images import ImageDecoder, PixelFormat
 from interposer.ops.linear_attention import LinearAttention
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.matmul import BatchMatMul, FullyConnected
@@ -93,6 +109,7 @@ from interposer.ops.quantization import (
     RoundingMethod,
 )
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
+from interposer.ops.randomness import Distribution, RandomFill
 from interposer.ops.rearrange import (
     Concat,
     Pad,
@@ -116,6 +133,7 @@ from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterF
 from interposer.ops.selection import Compress, NonZero, Unique
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+from interposer.ops.trees import TreeAggregation, TreeEnsemble
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
 from interposer.types import DataLayout, DataType
 
@@ -123,7 +141,7 @@ if TYPE_CHECKING:
     from interposer.ir.graph import Graph, Layer, Value
     from interposer.ir.network import Network
     from interposer.schema import Op
-    from interposer.types import TensorInfo
+    from interposer.types import Array, TensorInfo
 
 __all__ = ["Builders"]
 
@@ -346,6 +364,139 @@ class Builders(ABC):
         """The largest elements along an axis (or the smallest), best first, and where they were."""
         op = TopK(k=k, axis=axis, largest=largest, index_dtype=index_dtype)
         return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_concat_from_sequence_layer(
+        self,
+        sequence: Value | Layer | None,
+        *,
+        axis: int,
+        new_axis: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Join the tensors of a sequence along an axis, or along a new one."""
+        op = ConcatFromSequence(axis=axis, new_axis=new_axis)
+        return self.add_layer(op, sequence, name=name, outputs=outputs)
+
+    def add_optional_construct_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """An optional that holds a tensor or a sequence."""
+        return self.add_layer(OptionalConstruct(), input, name=name, outputs=outputs)
+
+    def add_optional_empty_layer(
+        self,
+        *,
+        dtype: DataType = DataType.FLOAT32,
+        of_sequence: bool = False,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """An optional that holds nothing."""
+        op = OptionalEmpty(dtype=dtype, of_sequence=of_sequence)
+        return self.add_layer(op, name=name, outputs=outputs)
+
+    def add_optional_get_element_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """The element of an optional, which must hold one."""
+        return self.add_layer(OptionalGetElement(), input, name=name, outputs=outputs)
+
+    def add_optional_has_element_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Whether an optional holds an element."""
+        return self.add_layer(OptionalHasElement(), input, name=name, outputs=outputs)
+
+    def add_sequence_at_layer(
+        self,
+        sequence: Value | Layer | None,
+        position: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """One tensor of a sequence."""
+        return self.add_layer(SequenceAt(), sequence, position, name=name, outputs=outputs)
+
+    def add_sequence_construct_layer(
+        self,
+        *inputs: Value | Layer | None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A sequence of tensors of one type, whose shapes may differ."""
+        return self.add_layer(SequenceConstruct(), *inputs, name=name, outputs=outputs)
+
+    def add_sequence_empty_layer(
+        self,
+        *,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A sequence of no tensors."""
+        op = SequenceEmpty(dtype=dtype)
+        return self.add_layer(op, name=name, outputs=outputs)
+
+    def add_sequence_erase_layer(
+        self,
+        sequence: Value | Layer | None,
+        position: Value | Layer | None = None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Take a tensor out of a sequence."""
+        return self.add_layer(SequenceErase(), sequence, position, name=name, outputs=outputs)
+
+    def add_sequence_insert_layer(
+        self,
+        sequence: Value | Layer | None,
+        tensor: Value | Layer | None,
+        position: Value | Layer | None = None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Put a tensor into a sequence."""
+        return self.add_layer(SequenceInsert(), sequence, tensor, position, name=name, outputs=outputs)
+
+    def add_sequence_length_layer(
+        self,
+        sequence: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """How many tensors a sequence holds."""
+        return self.add_layer(SequenceLength(), sequence, name=name, outputs=outputs)
+
+    def add_split_to_sequence_layer(
+        self,
+        input: Value | Layer | None,
+        split: Value | Layer | None = None,
+        *,
+        axis: int = 0,
+        keepdims: bool = True,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut a tensor along an axis into a sequence of pieces."""
+        op = SplitToSequence(axis=axis, keepdims=keepdims)
+        return self.add_layer(op, input, split, name=name, outputs=outputs)
 
     def add_debug_layer(
         self,
@@ -635,6 +786,42 @@ class Builders(ABC):
             data_layout=data_layout,
         )
         return self.add_layer(op, input, weights, bias, name=name, outputs=outputs)
+
+    def add_deformable_convolution2d_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        offset: Value | Layer | None,
+        bias: Value | Layer | None = None,
+        mask: Value | Layer | None = None,
+        *,
+        pad_left: int = 0,
+        pad_right: int = 0,
+        pad_top: int = 0,
+        pad_bottom: int = 0,
+        stride_x: int = 1,
+        stride_y: int = 1,
+        dilation_x: int = 1,
+        dilation_y: int = 1,
+        groups: int = 1,
+        offset_groups: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Correlate an image with weights that look at places moved by offsets."""
+        op = DeformableConvolution2d(
+            pad_left=pad_left,
+            pad_right=pad_right,
+            pad_top=pad_top,
+            pad_bottom=pad_bottom,
+            stride_x=stride_x,
+            stride_y=stride_y,
+            dilation_x=dilation_x,
+            dilation_y=dilation_y,
+            groups=groups,
+            offset_groups=offset_groups,
+        )
+        return self.add_layer(op, input, weights, offset, bias, mask, name=name, outputs=outputs)
 
     def add_axis_aligned_bbox_transform_layer(
         self,
@@ -1146,6 +1333,18 @@ class Builders(ABC):
         """Sample images at the places that a grid names."""
         op = GridSample(mode=mode, padding_mode=padding_mode, align_corners=align_corners)
         return self.add_layer(op, input, grid, name=name, outputs=outputs)
+
+    def add_image_decoder_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        pixel_format: PixelFormat = PixelFormat.RGB,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Decode the bytes of an image file: BMP, JPEG, JPEG 2000, TIFF, PNG, WebP or a portable image."""
+        op = ImageDecoder(pixel_format=pixel_format)
+        return self.add_layer(op, input, name=name, outputs=outputs)
 
     def add_linear_attention_layer(
         self,
@@ -2015,6 +2214,22 @@ class Builders(ABC):
             outputs=outputs,
         )
 
+    def add_random_fill_layer(
+        self,
+        dims: Value | Layer | None,
+        *,
+        distribution: Distribution = Distribution.UNIFORM,
+        a: float = 0.0,
+        b: float = 1.0,
+        seed: int | None = None,
+        dtype: DataType = DataType.FLOAT32,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """A tensor of a shape that is given as a tensor, filled with random numbers."""
+        op = RandomFill(distribution=distribution, a=a, b=b, seed=seed, dtype=dtype)
+        return self.add_layer(op, dims, name=name, outputs=outputs)
+
     def add_concat_layer(
         self,
         *inputs: Value | Layer | None,
@@ -2762,6 +2977,42 @@ class Builders(ABC):
         """The Fourier transforms of the frames of a signal, each multiplied with a window."""
         op = Stft(frame_step=frame_step, frame_length=frame_length, onesided=onesided)
         return self.add_layer(op, signal, window, name=name, outputs=outputs)
+
+    def add_tree_ensemble_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        roots: Array,
+        features: Array,
+        comparisons: Array,
+        thresholds: Array,
+        true_branches: Array,
+        false_branches: Array,
+        leaf_starts: Array,
+        targets: Array,
+        weights: Array,
+        missing_true: Array | None = None,
+        num_targets: int = 1,
+        aggregation: TreeAggregation = TreeAggregation.SUM,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Send every row down all trees, and gather for each target what the leaves give that it ends in."""
+        op = TreeEnsemble(
+            roots=roots,
+            features=features,
+            comparisons=comparisons,
+            thresholds=thresholds,
+            true_branches=true_branches,
+            false_branches=false_branches,
+            leaf_starts=leaf_starts,
+            targets=targets,
+            weights=weights,
+            missing_true=missing_true,
+            num_targets=num_targets,
+            aggregation=aggregation,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
 
     def add_col2_im_layer(
         self,

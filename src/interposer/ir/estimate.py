@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control_flow import ControlFlow, If
 from interposer.types import TensorInfo
 
 __all__ = ["Estimate", "estimate"]
@@ -21,11 +23,18 @@ class Estimate:
 
 
 def estimate(graph: Graph) -> Estimate:
-    """Compute the plan of a graph without allocating anything; what has an unknown shape counts as nothing."""
+    """Compute the plan of a graph without allocating anything; what has an unknown shape counts as nothing.
+
+    Regions count as often as their layer runs them, or once where that is not known; of two branches, the dearer one.
+    """
     order = graph.topological()
     constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
-    constant_bytes = sum(map(_bytes, constants))
-    return Estimate(constant_bytes + _peak(order), constant_bytes, sum(map(operations, order)))
+    inner = {layer: [estimate(region) for region in layer.regions] for layer in order if layer.regions}
+    constant_bytes = sum(map(_bytes, constants)) + sum(one.constant_bytes for found in inner.values() for one in found)
+    peaks = {layer: max(one.peak_bytes - one.constant_bytes for one in found) for layer, found in inner.items()}
+    counted = sum(operations(layer) for layer in order if layer not in inner)
+    counted += sum(_of_regions(layer, (one.operations for one in found)) for layer, found in inner.items())
+    return Estimate(constant_bytes + _peak(order, peaks), constant_bytes, counted)
 
 
 def operations(layer: Layer) -> int:
@@ -36,14 +45,22 @@ def operations(layer: Layer) -> int:
     return int(layer.op.operations(layer.input_infos, layer.output_infos))
 
 
-def _peak(order: list[Layer]) -> int:
+def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
+    if isinstance(layer.op, If):
+        return max(counts)
+    known = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
+    return sum(counts) * (1 if known is None else known)
+
+
+def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
+    """`inner` says how many bytes live at once in the regions of a layer, which all are gone when it has run."""
     left = {value: len(value.consumers) for layer in order for value in layer.outputs}
     live = peak = 0
     for layer in order:
         if isinstance(layer.op, Constant):
             continue
         live += sum(_bytes(value.known) for value in layer.outputs)
-        peak = max(peak, live)
+        peak = max(peak, live + inner.get(layer, 0))
         taken = dict.fromkeys(layer.values)
         for value in dict.fromkeys((*taken, *layer.outputs)):
             left[value] -= value in taken

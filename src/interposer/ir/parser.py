@@ -15,7 +15,7 @@ from interposer.ir.lexer import Lexer, Token
 from interposer.ir.literals import array_of, number
 from interposer.ops.control import Constant
 from interposer.schema import Op, op_class
-from interposer.types import Array, DataType, Quantization, TensorInfo
+from interposer.types import UNRANKED, Array, DataType, Quantization, ShapeLike, TensorInfo
 
 __all__ = ["parse_graph"]
 
@@ -152,19 +152,27 @@ class _Parser:
         start = self.lexer.peek()
         dtype, shape = self.type()
         quantization = self.quantization() if self.lexer.sees("word", "q") else None
+        element = self.element_info() if self.lexer.sees("word", "of") else None
         with self.at(start):
-            info = TensorInfo(shape, dtype, quantization)
+            info = TensorInfo(shape, dtype, quantization, element=element)
         if not self.lexer.accept("mark", "="):
             return info
         constant = self.elements(info) if self.lexer.sees("mark", "{") else self.array()
         with self.at(start):
             return info.with_constant(constant)
 
-    def type(self) -> tuple[DataType, list[int | str | None]]:
+    def element_info(self) -> TensorInfo | None:
+        with self.deeper(self.lexer.take("word", "of")):
+            return self.info()
+
+    def type(self) -> tuple[DataType, ShapeLike]:
         token = self.lexer.take("word", what="a data type")
         with self.at(token):
             dtype = DataType.of(token.text)
         self.lexer.take("mark", "[")
+        if self.lexer.accept("elided", "..."):
+            self.lexer.take("mark", "]")
+            return dtype, UNRANKED
         return dtype, self.items(self.extent, until="]")
 
     def extent(self) -> int | str | None:

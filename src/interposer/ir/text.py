@@ -19,7 +19,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.literals import array_of, number
 from interposer.ir.parser import parse_graph
 from interposer.ops.control import Constant, Input
-from interposer.types import Array, DataType, Dim, Quantization, TensorInfo
+from interposer.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = ["parse_graph", "print_graph"]
 
@@ -95,10 +95,11 @@ class _Printer:
     def info(self, info: TensorInfo | None, implied: Array | None = None) -> str:
         if info is None:
             return "_"
-        shape = ", ".join(_word(dim.name) if isinstance(dim, Dim) else str(dim) for dim in info.shape)
-        shown = f"{info.dtype}[{shape}]"
+        shown = f"{info.dtype}[{_extents(info.shape)}]"
         if info.quantization:
             shown += f" {_quantization(info.quantization)}"
+        if info.element is not None:
+            return f"{shown} of {self.info(info.element)}"
         if info.constant is None or info.constant is implied:
             return shown
         constant = self.array(info.constant)
@@ -150,6 +151,12 @@ def _word(text: str | None) -> str:
     if text is None:
         return "?"
     return text if _WORD.fullmatch(text) else _quoted(text)
+
+
+def _extents(shape: TensorShape) -> str:
+    if not shape.is_ranked:
+        return "..."
+    return ", ".join(_word(dim.name) if isinstance(dim, Dim) else str(dim) for dim in shape)
 
 
 def _operands(layer: Layer) -> list[str]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 
+from interposer.collected import as_given, collected
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.kernels.table import KernelInfo, KernelTable
 from interposer.schema import Op, Operand, Result
-from interposer.types import Array, Quantization, TensorInfo
+from interposer.types import UNRANKED, Array, DataType, Quantization, TensorInfo
 
 __all__ = ["compute", "evaluate", "kernel", "reference"]
 
 kernel: Final = KernelTable()
+_SEQUENCE: Final = frozenset({DataType.SEQUENCE})
+_OPTIONAL: Final = frozenset({DataType.OPTIONAL})
 
 
 def reference() -> KernelTable:
@@ -44,7 +48,8 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
     Operands come by position or by name; None, or nothing, stands for one that is absent. Arrays keep their type. What
     is not an array yet becomes one: of float32, int32 (int64 where that is too small), bool or strings. How integers
-    stand for real numbers is told by `quantization`, under the names of operands and results.
+    stand for real numbers is told by `quantization`, under the names of operands and results. A sequence is a list of
+    arrays, and an optional is its element or None.
 
     >>> from interposer.ops import Dequantize, Maximum
     >>> compute(Maximum(), [1, 5], [4, 2]).tolist()
@@ -57,13 +62,15 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
     """
     if not isinstance(op, Op):
         raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
-    given = [_array(one) for one in _placed(op, arrays, named)]
     scales = _checked(op, quantization or {})
-    inputs = [_info(array, scales.get(_slot(op.operands, i).name)) for i, array in enumerate(given)]
+    slots = [(_slot(op.operands, i), one) for i, one in enumerate(_placed(op, arrays, named))]
+    given = [_stored(slot, one) for slot, one in slots]
+    inputs = [_info(slot, array, scales.get(slot.name)) for (slot, _), array in zip(slots, given, strict=True)]
     if faults := op.violations(*inputs):
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(faults)}")
-    found = evaluate(op, given, inputs, list(_outputs(op, inputs, scales)))
-    return found[0] if len(found) == 1 else tuple(found)
+    outputs = list(_outputs(op, inputs, scales))
+    found = tuple(map(as_given, outputs, evaluate(op, given, inputs, outputs)))
+    return found[0] if len(found) == 1 else found
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -79,9 +86,24 @@ def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any
     return [*arrays, *map(named.get, names[len(arrays) :])]
 
 
-def _array(given: Any) -> Array | None:
-    if given is None:
-        return None
+def _stored(slot: Operand | Result, given: Any) -> Array | None:
+    """An operand as kernels take it."""
+    if slot.dtypes == _SEQUENCE:
+        return collected(_array(one) for one in _listed(given))
+    if slot.dtypes == _OPTIONAL:
+        holds_arrays = isinstance(given, list | tuple) and all(isinstance(one, np.ndarray) for one in given)
+        element = collected(map(_array, given)) if holds_arrays else _array(given)
+        return collected([] if given is None else [element])
+    return None if given is None else _array(given)
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    if isinstance(given, list | tuple):
+        return given
+    raise InvalidArgumentError(f"a sequence is a list of arrays, not {type(given).__name__}")
+
+
+def _array(given: Any) -> Array:
     try:
         array = np.asarray(given)
     except ValueError as error:
@@ -113,8 +135,22 @@ def _checked(op: Op, quantization: Mapping[str, Quantization]) -> Mapping[str, Q
     return quantization
 
 
-def _info(array: Array | None, quantization: Quantization | None) -> TensorInfo | None:
-    return None if array is None else TensorInfo.of(array, quantization)
+def _info(slot: Operand | Result, array: Array | None, quantization: Quantization | None) -> TensorInfo | None:
+    if array is None or slot.dtypes not in (_SEQUENCE, _OPTIONAL):
+        return None if array is None else TensorInfo.of(array, quantization)
+    dtype = DataType.SEQUENCE if slot.dtypes == _SEQUENCE else DataType.OPTIONAL
+    return TensorInfo(array.shape, dtype, element=_info_of_elements(array, quantization))
+
+
+def _info_of_elements(array: Array, quantization: Quantization | None) -> TensorInfo:
+    infos = [_info_of_element(one, quantization) for one in array]
+    return reduce(TensorInfo.joined, infos) if infos else TensorInfo(UNRANKED)
+
+
+def _info_of_element(one: Array, quantization: Quantization | None) -> TensorInfo:
+    if one.dtype != object or not any(isinstance(item, np.ndarray) for item in one.flat):
+        return TensorInfo.of(one, quantization)
+    return TensorInfo(one.shape, DataType.SEQUENCE, element=_info_of_elements(one, quantization))
 
 
 def _outputs(op: Op, inputs: Sequence[TensorInfo | None], scales: Mapping[str, Quantization]) -> Iterator[TensorInfo]:

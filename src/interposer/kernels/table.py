@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import InvalidArgumentError, UnknownRankError, did_you_mean
 from interposer.schema import Op
 from interposer.types import Array, DataType, TensorInfo, TensorShape
 
@@ -89,7 +89,7 @@ class Kernel:
         if self.quantized is not None and info.quantized != self.quantized:
             yield f"takes only {'quantized' if self.quantized else 'unquantized'} tensors"
         yield from self._shape_reasons(op, info)
-        yield from filter(None, (rule(op, info) for rule in self.rules))
+        yield from filter(None, (_asked(rule, op, info) for rule in self.rules))
 
     def _type_reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
         slots = [(op.operand_name(i), _declared(op.operands, i), t) for i, t in enumerate(info.inputs)]
@@ -138,6 +138,14 @@ class Kernel:
 
     def _found(self, op: Op, arrays: Sequence[Array | None], given: Mapping[str, Any]) -> Any:
         return self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
+
+
+def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
+    """The rule's answer; one that needs a rank which is not known yet has nothing to say until it is."""
+    try:
+        return rule(op, info)
+    except UnknownRankError:
+        return None
 
 
 def empty(info: TensorInfo) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import Array, Quantization, TensorInfo
+from interposer.types import ANYTHING, Array, Quantization, TensorInfo
 
 __all__ = ["Constant", "Debug", "Input", "MemCopy", "MemImport", "Merge", "Output", "PreCompiled", "StandIn", "Switch"]
 
@@ -38,7 +38,7 @@ class Output(Op):
         Arm NN OutputLayer.
     """
 
-    input = operand()
+    input = operand(dtypes=ANYTHING)
 
     binding_id: int = attribute(default=0, doc="The number by which the caller asks for this tensor.")
 
@@ -74,7 +74,7 @@ class MemCopy(Op):
         Arm NN MemCopyLayer.
     """
 
-    input = operand()
+    input = operand(dtypes=ANYTHING)
     output = result(like="input")
 
 
@@ -89,7 +89,7 @@ class MemImport(Op):
         Arm NN MemImportLayer.
     """
 
-    input = operand()
+    input = operand(dtypes=ANYTHING)
     output = result(like="input")
 
 
@@ -104,7 +104,7 @@ class Debug(Op):
         Arm NN DebugLayer.
     """
 
-    input = operand()
+    input = operand(dtypes=ANYTHING)
     output = result(like="input")
 
     watched: str = attribute(default="", doc="Name of the layer whose output is shown.")
@@ -169,7 +169,7 @@ class StandIn(Op):
         Arm NN StandInLayer.
     """
 
-    inputs = operand(variadic=True, optional=True)
+    inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(variadic=True)
 
     num_outputs: int = attribute(default=1, ge=0, doc="How many tensors the operator gives.")
@@ -190,7 +190,7 @@ class PreCompiled(Op):
         Arm NN PreCompiledLayer.
     """
 
-    inputs = operand(variadic=True, optional=True)
+    inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(variadic=True, dynamic=True)
 
     num_outputs: int = attribute(default=1, ge=0, doc="How many tensors the part gives.")

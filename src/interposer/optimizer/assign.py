@@ -11,18 +11,20 @@ from interposer.errors import BackendContractError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.optimized import AbsentBackend
+from interposer.ir.regions import named_graphs
 from interposer.ir.report import Message, Placement, Refusal
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
+from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32
 
-__all__ = ["Assigner", "is_placed_by_a_backend", "query"]
+__all__ = ["Assigner", "Records", "is_placed_by_a_backend", "query"]
 
 _log = logging.getLogger("interposer.optimizer")
 
 
 def is_placed_by_a_backend(layer: Layer) -> bool:
     """False for the border of the network, for constants, and for the layers that the runtime runs itself."""
-    return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug)
+    return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug | ControlFlow)
 
 
 def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
@@ -68,8 +70,23 @@ def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Suppo
     return verdicts
 
 
+class Records:
+    """What is kept of the assignment of a whole network: every no, what there is to say, and who has which layer.
+
+    Layers in regions are named with the layers and regions around them in front.
+    """
+
+    def __init__(self) -> None:
+        self.refusals: dict[tuple[int, str], Refusal] = {}
+        self.messages: list[Message] = []
+        self.placements: dict[str, Placement] = {}
+
+
 class Assigner:
-    """Assigns the layers of one graph, and keeps what was said: `refusals`, `messages` and `placements`."""
+    """Assigns the layers of one graph, the network's own or a region, and keeps `records` of what was said.
+
+    `prefix` stands in front of the layers' names in those.
+    """
 
     def __init__(
         self,
@@ -77,16 +94,22 @@ class Assigner:
         backends: Sequence[Backend],
         options: Mapping[str, Options],
         absent: Iterable[AbsentBackend] = (),
+        records: Records | None = None,
+        prefix: str = "",
     ) -> None:
         self.graph, self.backends, self._options, self._absent = graph, tuple(backends), options, tuple(absent)
-        self._refusals: dict[tuple[int, str], Refusal] = {}
-        self.messages: list[Message] = []
-        self.placements: dict[str, Placement] = {}
+        self.records = Records() if records is None else records
+        self.prefix = prefix
 
-    @property
-    def refusals(self) -> tuple[Refusal, ...]:
-        """Every no, in the order in which it was given."""
-        return tuple(self._refusals.values())
+    def with_regions(self) -> list[Assigner]:
+        """This one, and one for every region in the graph, all with the same records."""
+        inner = [(prefix, graph) for prefix, graph in named_graphs(self.graph, self.prefix) if graph is not self.graph]
+        shared = self.backends, self._options, self._absent, self.records
+        return [self, *(Assigner(graph, *shared, prefix) for prefix, graph in inner)]
+
+    def name(self, layer: Layer) -> str:
+        """The layer's name in the records."""
+        return f"{self.prefix}{layer.name}"
 
     def options(self, backend: Backend) -> Options:
         """The model options for a backend."""
@@ -117,7 +140,7 @@ class Assigner:
             self._note(backend, layer, (reason,), "optimize")
 
     def _offer(self, backend: Backend, offered: list[Layer], remaining: list[Layer], added: list[Layer]) -> list[Layer]:
-        asked = [layer for layer in offered if (layer.guid, backend.id) not in self._refusals]
+        asked = [layer for layer in offered if (layer.guid, backend.id) not in self.records.refusals]
         if not asked:
             return remaining
         view = SubgraphView(self.graph, asked)
@@ -133,9 +156,8 @@ class Assigner:
 
     def _place(self, backend: Backend, layer: Layer) -> None:
         layer.backend = backend.id
-        self.placements[layer.name] = Placement(
-            layer.name, layer.kind, backend.id, layer.name, layer.source, layer.replaced
-        )
+        name = self.name(layer)
+        self.records.placements[name] = Placement(name, layer.kind, backend.id, name, layer.source, layer.replaced)
 
     def _takes_in_fp32(self, backend: Backend, layer: Layer) -> bool:
         if not has_half_types(layer) or _late_layers(backend, SubgraphView(self.graph, [layer], [layer])):
@@ -144,29 +166,36 @@ class Assigner:
         return all(query(backend, view, self.options(backend)))
 
     def _convert(self, backend: Backend, layer: Layer, verdict: Support) -> list[Layer]:
-        self._say("warning", f"layer {layer} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}")
+        self._say(
+            "warning", f"layer {self._title(layer)} runs in float32 on {backend.id}: {'; '.join(verdict.reasons)}"
+        )
         added = convert_layer_to_fp32(self.graph, layer)
         self._place(backend, layer)
         return added
 
     def _note(self, backend: Backend, layer: Layer, reasons: tuple[str, ...], stage: str) -> None:
-        refusal = Refusal(layer.name, layer.kind, backend.id, reasons, stage)
-        self._refusals[layer.guid, backend.id] = refusal
+        refusal = Refusal(self.name(layer), layer.kind, backend.id, reasons, stage)
+        self.records.refusals[layer.guid, backend.id] = refusal
         types = f"{_types(layer.input_infos)} to {_types(layer.output_infos)}"
         verb = "gave back" if stage == "optimize" else "refuses"
-        self._say("warning", f"{backend.id} {verb} layer {layer}, {types}: {'; '.join(reasons)}", (refusal,))
+        self._say(
+            "warning", f"{backend.id} {verb} layer {self._title(layer)}, {types}: {'; '.join(reasons)}", (refusal,)
+        )
 
     def _say(self, level: str, text: str, refusals: tuple[Refusal, ...] = ()) -> None:
-        self.messages.append(Message(level, text, refusals))
+        self.records.messages.append(Message(level, text, refusals))
         _log.info("%s", text)
 
+    def _title(self, layer: Layer) -> str:
+        return f"{self.name(layer)!r} ({layer.kind})"
+
     def _unsupported(self, layers: Sequence[Layer]) -> UnsupportedLayerError:
-        said: dict[str, list[Refusal]] = {layer.name: [] for layer in layers}
-        for refusal in self.refusals:
+        said: dict[str, list[Refusal]] = {self.name(layer): [] for layer in layers}
+        for refusal in self.records.refusals.values():
             if refusal.layer in said:
                 said[refusal.layer].append(refusal)
         ids: list[str] = [backend.id for backend in self.backends]
-        texts = [_paragraph(layer, said[layer.name], ids) for layer in layers]
+        texts = [_paragraph(layer, self._title(layer), said[self.name(layer)], ids) for layer in layers]
         head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
         absent = [f"  {one.id} is absent: {one.reason}" for one in self._absent]
         kept = [refusal for found in said.values() for refusal in found]
@@ -180,12 +209,17 @@ class Assigner:
         def ask(backend_id: str) -> Mapping[str, tuple[str, ...]]:
             if backend_id not in known:
                 backend = by_id[backend_id]
-                view = SubgraphView(snapshot, filter(is_placed_by_a_backend, snapshot))
-                answers = query(backend, view, self.options(backend))
-                known[backend_id] = {layer.name: one.reasons for layer, one in zip(view, answers, strict=True)}
+                known[backend_id] = {}
+                for prefix, graph in named_graphs(snapshot):
+                    known[backend_id] |= self._answers(backend, graph, prefix)
             return known[backend_id]
 
         return ask
+
+    def _answers(self, backend: Backend, graph: Graph, prefix: str) -> dict[str, tuple[str, ...]]:
+        view = SubgraphView(graph, filter(is_placed_by_a_backend, graph))
+        answers = query(backend, view, self.options(backend)) if len(view) else []
+        return {f"{prefix}{layer.name}": one.reasons for layer, one in zip(view, answers, strict=True)}
 
 
 def _types(infos: Iterable[object]) -> str:
@@ -193,8 +227,8 @@ def _types(infos: Iterable[object]) -> str:
     return "+".join(names) or "nothing"
 
 
-def _paragraph(layer: Layer, refusals: Iterable[Refusal], backends: list[str]) -> str:
-    lines = [f"no backend in {backends} can run layer {layer}"]
+def _paragraph(layer: Layer, title: str, refusals: Iterable[Refusal], backends: list[str]) -> str:
+    lines = [f"no backend in {backends} can run layer {title}"]
     for index, info in enumerate(layer.input_infos):
         lines += [] if info is None else [f"  {layer.op.operand_name(index)}: {info}"]
     lines += [f"  {refusal.backend} says: {'; '.join(refusal.reasons)}" for refusal in refusals]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from interposer.backend import DeviceSpec
-from interposer.errors import InvalidArgumentError, UnknownBackendError, did_you_mean, expect
+from interposer.backend import Backend, DeviceSpec
+from interposer.errors import InvalidArgumentError, UnknownBackendError, UnsupportedLayerError, did_you_mean, expect
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.ir.regions import Place, find_layer, places
 from interposer.ir.report import Message, Placement
 from interposer.ir.verify import verify
-from interposer.optimizer.assign import Assigner, is_placed_by_a_backend
+from interposer.ops.control_flow import ControlFlow
+from interposer.optimizer.assign import Assigner, Records, is_placed_by_a_backend
 from interposer.optimizer.handles import insert_copies
+from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.options import OptimizerOptions, choose_backends
 from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, insert_debug_layers, run_passes
 from interposer.optimizer.precision import reduce_precision
@@ -53,15 +56,17 @@ def optimize(
     chosen, absent = choose_backends(backends, device_spec)
     _check_options(options.model_options, device_spec)
     ids = tuple(backend.id for backend in chosen)
-    graph, messages = _prepared(network, options, ids)
-    assigner = Assigner(graph, chosen, options.model_options, absent)
-    assigner.messages += [Message("warning", f"backend {one.id!r} is skipped: {one.reason}") for one in absent]
-    assigner.messages += messages
-    assigner.assign(filter(is_placed_by_a_backend, graph.topological()))
-    run_passes(graph, INVERSE_CONVERSIONS)
+    graph, messages = _prepared(network, options, chosen)
+    records = Records()
+    records.messages += [Message("warning", f"backend {one.id!r} is skipped: {one.reason}") for one in absent]
+    records.messages += messages
+    assigner = Assigner(graph, chosen, options.model_options, absent, records)
+    _assign(assigner.with_regions())
     verify(graph, after="assignment")
+    records.messages += map(_told, (one for one in places(graph) if isinstance(one.layer.op, ControlFlow)))
     snapshot = graph.clone()
-    let_backends_optimize(assigner)
+    for each in assigner.with_regions():
+        let_backends_optimize(each)
     verify(graph, after="the backends' optimization")
     if options.debug:
         insert_debug_layers(graph)
@@ -70,9 +75,9 @@ def optimize(
     return OptimizedNetwork(
         graph=graph,
         preferences=ids,
-        placements=_placements(assigner, snapshot),
-        refusals=assigner.refusals,
-        messages=tuple(assigner.messages),
+        placements=_placements(records, snapshot, graph),
+        refusals=tuple(records.refusals.values()),
+        messages=tuple(records.messages),
         copies=tuple(copies),
         absent=absent,
         backends={backend.id: backend for backend in chosen},
@@ -81,19 +86,43 @@ def optimize(
     )
 
 
-def _placements(assigner: Assigner, snapshot: Graph) -> tuple[Placement, ...]:
+def _assign(assigners: Sequence[Assigner]) -> None:
+    """Assign the layers of the network and of all regions; what no backend takes anywhere is told at once."""
+    failures = []
+    for assigner in assigners:
+        try:
+            assigner.assign(filter(is_placed_by_a_backend, assigner.graph.topological()))
+        except UnsupportedLayerError as error:
+            failures.append(error)
+    if len(failures) > 1:
+        refusals = [refusal for error in failures for refusal in error.refusals]
+        raise UnsupportedLayerError("\n".join(map(str, failures)), refusals)
+    if failures:
+        raise failures[0]
+    run_passes(assigners[0].graph, INVERSE_CONVERSIONS)
+
+
+def _told(place: Place) -> Message:
+    text = f"layer {place.name!r} ({place.layer.kind}) is run by the runtime, and its regions' layers by their backends"
+    return Message("info", text)
+
+
+def _placements(records: Records, *graphs: Graph) -> tuple[Placement, ...]:
     """Those of the layers that are still there, in order; conversions may have been placed and have gone since."""
-    names = dict.fromkeys(layer.name for graph in (snapshot, assigner.graph) for layer in graph.topological())
-    return tuple(assigner.placements[name] for name in names if name in assigner.placements)
+    names = dict.fromkeys(place.name for graph in graphs for place in places(graph))
+    return tuple(records.placements[name] for name in names if name in records.placements)
 
 
-def _prepared(network: Network, options: OptimizerOptions, ids: tuple[str, ...]) -> tuple[Graph, list[Message]]:
+def _prepared(
+    network: Network, options: OptimizerOptions, backends: tuple[Backend, ...]
+) -> tuple[Graph, list[Message]]:
     network.validate()
     graph, messages = network.graph.clone(), list[Message]()
-    _set_hints(graph, options.hints, ids)
+    _set_hints(graph, options.hints, tuple(backend.id for backend in backends))
     infer_graph(graph)
     if options.rewrite:
-        run_passes(graph, DEFAULT_PASSES)
+        integers = ComputeInIntegers(backends, options.model_options)
+        run_passes(graph, (integers, *DEFAULT_PASSES) if options.compute_in_integers else DEFAULT_PASSES)
     if options.reduce_fp32_to_fp16:
         messages += reduce_precision(graph, DataType.FLOAT16)
     if options.reduce_fp32_to_bf16:
@@ -115,4 +144,4 @@ def _set_hints(graph: Graph, hints: Mapping[str, str], ids: tuple[str, ...]) -> 
                 f"the hint for layer {name!r} names backend {backend!r}, "
                 f"which is not among those in use ({', '.join(ids)}){did_you_mean(str(backend), ids)}"
             )
-        graph.layer(name).hint = backend
+        find_layer(graph, name).hint = backend

@@ -22,6 +22,8 @@ class OptimizerOptions:
         reduce_fp32_to_bf16: the same with bfloat16; not together with the other one.
         debug: show every tensor while running, to the registered callback or on standard output.
         rewrite: apply the rewrites that do not depend on backends.
+        compute_in_integers: make quantized layers of layers between Dequantize and Quantize, where the backends welcome
+            them; what is stored may differ by one step from computing with real numbers. Only with `rewrite`.
         hints: for layers by name, the backend to ask first.
         model_options: for backends by id, options that they understand.
     """
@@ -30,6 +32,7 @@ class OptimizerOptions:
     reduce_fp32_to_bf16: bool = False
     debug: bool = False
     rewrite: bool = True
+    compute_in_integers: bool = True
     hints: Mapping[str, str] = field(default_factory=dict)
     model_options: Mapping[str, Options] = field(default_factory=dict)
 

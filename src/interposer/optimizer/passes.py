@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
+from interposer.ir.regions import named_graphs
 from interposer.ir.verify import verify
 from interposer.ops import Constant, Debug, Output
 from interposer.optimizer.rewrites.batchnorm import BATCH_NORMALIZATIONS
@@ -201,14 +202,20 @@ def _apply(one: Pass, graph: Graph) -> Rewritten:
 
 
 def insert_debug_layers(graph: Graph) -> list[Layer]:
-    """Put a Debug layer after every output of every layer but Output, Debug and Constant; returns them."""
-    watched = [layer for layer in graph.topological() if not isinstance(layer.op, Output | Debug | Constant)]
-    return [_watch(graph, value) for layer in watched for value in layer.outputs]
+    """Put a Debug layer after every output of every layer but Output, Debug and Constant; returns them.
+
+    Layers in regions are watched too, and named with the layers and regions around them in front.
+    """
+    found = []
+    for prefix, each in list(named_graphs(graph)):
+        watched = [layer for layer in each.topological() if not isinstance(layer.op, Output | Debug | Constant)]
+        found += [_watch(each, value, prefix) for layer in watched for value in layer.outputs]
+    return found
 
 
-def _watch(graph: Graph, value: Value) -> Layer:
+def _watch(graph: Graph, value: Value, prefix: str) -> Layer:
     watched = value.producer
-    debug = graph.add(Debug(watched.name, value.index), [value], name=f"DebugLayerAfter{watched.name}")
+    debug = graph.add(Debug(f"{prefix}{watched.name}", value.index), [value], name=f"DebugLayerAfter{watched.name}")
     infer_layer(debug)
     graph.replace_uses(value, debug.output, lambda use: use.layer is not debug)
     return debug

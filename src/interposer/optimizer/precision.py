@@ -14,6 +14,7 @@ import numpy as np
 from interposer.errors import InvalidArgumentError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
+from interposer.ir.regions import named_graphs
 from interposer.ir.report import Message
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import (
@@ -58,14 +59,18 @@ _CONVERSIONS: Final = (ConvertFp32ToFp16, ConvertFp16ToFp32, ConvertFp32ToBf16, 
 def reduce_precision(graph: Graph, dtype: DataType) -> list[Message]:
     """Compute in `dtype`, FLOAT16 or BFLOAT16, what the graph computes in float32; inputs and outputs keep their type.
 
-    A layer stays in float32 where its operator wants that, where it has regions, and where one of its constants would
-    overflow to infinity; of the last kind the messages tell.
+    A layer stays in float32 where its operator wants that, and where one of its constants would overflow to infinity;
+    of the last kind the messages tell. Regions are reduced on their own; their inputs and outputs keep their types too.
 
     Raises:
         InvalidArgumentError: another type.
     """
     if dtype not in _HALVES:
         raise InvalidArgumentError(f"precision can be reduced to float16 or bfloat16, not to {dtype}")
+    return [message for _, each in named_graphs(graph) for message in _reduce(each, dtype)]
+
+
+def _reduce(graph: Graph, dtype: DataType) -> list[Message]:
     reducer = _Reducer(graph, dtype)
     order = graph.topological()
     for layer in order:

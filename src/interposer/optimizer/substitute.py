@@ -88,8 +88,9 @@ def _apply(
             made = _substitute(assigner.graph, backend, substitution, stands_for)
         offered |= {(layer.guid, backend.id) for layer in made}
         for layer in substitution.part:
-            known = assigner.placements[layer.name]
-            assigner.placements[layer.name] = replace(known, runs_in=made[0].name if len(made) == 1 else known.runs_in)
+            known = assigner.records.placements[assigner.name(layer)]
+            runs_in = assigner.name(made[0]) if len(made) == 1 else known.runs_in
+            assigner.records.placements[known.layer] = replace(known, runs_in=runs_in)
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
     return [layer for failure in answer.failed for layer in failure.part]

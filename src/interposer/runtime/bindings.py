@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from interposer.collected import as_given, as_stored
 from interposer.errors import BindingError
 from interposer.ir.graph import Layer
 from interposer.ir.optimized import OptimizedNetwork
@@ -35,19 +36,20 @@ class Bindings:
         self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
 
     def checked_inputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
-        """The arrays for the inputs.
+        """The arrays for the inputs; those of a list for a sequence are copied.
 
         Raises:
             BindingError: with everything that does not fit.
         """
         faults = _id_faults("input", self.inputs, given)
-        arrays = {key: _array(self.inputs[key], given[key]) for key in self.inputs if key in given}
-        faults += [fault for key, array in arrays.items() for fault in _array_faults("input", self.inputs[key], array)]
+        arrays = {key: _stored(one, given[key], faults) for key, one in self.inputs.items() if key in given}
         _raise(faults)
         return arrays
 
     def checked_outputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
         """The arrays for the outputs, which must be arrays that can be written to; one of unknown shape may be absent.
+
+        A sequence or an optional must be absent.
 
         Raises:
             BindingError: with everything that does not fit.
@@ -60,7 +62,11 @@ class Bindings:
 
     def new_outputs(self) -> dict[int, Array]:
         """Fresh arrays for all outputs whose shape is known before running."""
-        return {key: empty(one.info) for key, one in self.outputs.items() if one.info.is_concrete}
+        return {key: empty(one.info) for key, one in self.outputs.items() if _is_fixed(one.info)}
+
+    def given_out(self, outputs: Mapping[int, Array]) -> dict[int, Any]:
+        """The outputs as a caller gets them: arrays, lists of them for sequences, elements or None for optionals."""
+        return {key: as_given(self.outputs[key].info, array) for key, array in outputs.items()}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
         """The info of an input or output; `BindingError` where there is none of that id."""
@@ -84,33 +90,51 @@ def _listed(known: Mapping[int, Binding]) -> str:
 def _id_faults(kind: str, known: Mapping[int, Binding], given: object) -> list[str]:
     if not isinstance(given, Mapping):
         raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}")
-    absent = [one for one in known.values() if one.id not in given and one.info.is_concrete]
+    absent = [one for one in known.values() if one.id not in given and (kind == "input" or _is_fixed(one.info))]
     missing = [f"no tensor was given for {kind} {one.id} ({one.name})" for one in absent]
     extra = [f"no {kind} has the binding id {key!r}; there are {_listed(known)}" for key in given if key not in known]
     return missing + extra
 
 
-def _array(binding: Binding, given: object) -> Array:
+def _is_fixed(info: TensorInfo) -> bool:
+    """True for a tensor whose shape is known."""
+    return info.is_tensor and info.is_concrete
+
+
+def _stored(binding: Binding, given: object, faults: list[str]) -> Array:
+    """An input as it is stored; what does not fit is added to the faults."""
+
+    def to_tensor(title: str, info: TensorInfo, given: object) -> Array:
+        array = _array(title, given)
+        faults.extend(_array_faults(title, info, array))
+        return array
+
+    return as_stored(f"input {binding.id} ({binding.name})", binding.info, given, to_tensor)
+
+
+def _array(title: str, given: object) -> Array:
     try:
         return np.asarray(given)
     except ValueError as error:
-        raise BindingError(f"input {binding.id} ({binding.name}) cannot be made into an array: {error}") from error
+        raise BindingError(f"{title} cannot be made into an array: {error}") from error
 
 
-def _array_faults(kind: str, binding: Binding, array: Array) -> Iterator[str]:
-    label = f"{kind} {binding.id} ({binding.name})"
-    if len(array.shape) > MAX_RANK or not binding.info.shape.accepts(TensorShape(array.shape)):
-        yield f"{label} has shape {list(array.shape)}; expected {binding.info.shape}"
-    if array.dtype != binding.info.dtype.numpy:
-        yield f"{label} is {array.dtype}; expected {binding.info.dtype}"
+def _array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+    if len(array.shape) > MAX_RANK or not info.shape.accepts(TensorShape(array.shape)):
+        yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
+    if array.dtype != info.dtype.numpy:
+        yield f"{title} is {array.dtype}; expected {info.dtype}"
 
 
 def _output_faults(binding: Binding, array: Any) -> list[str]:
+    title = f"output {binding.id} ({binding.name})"
+    if not binding.info.is_tensor:
+        return [f"{title} is {binding.info}, and no tensor that an array could hold; give none"]
     if not isinstance(array, np.ndarray):
-        return [f"output {binding.id} ({binding.name}) must be a NumPy array to write to, not {type(array).__name__}"]
-    faults = list(_array_faults("output", binding, array))
+        return [f"{title} must be a NumPy array to write to, not {type(array).__name__}"]
+    faults = list(_array_faults(title, binding.info, array))
     if not array.flags.writeable:
-        faults.append(f"output {binding.id} ({binding.name}) is read-only; give an array that can be written to")
+        faults.append(f"{title} is read-only; give an array that can be written to")
     return faults
 
 

@@ -14,8 +14,7 @@ from interposer.backend.registry import checked
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for
-from interposer.runtime.steps import Step
-from interposer.runtime.workloads import runtime_workload
+from interposer.runtime.step import Step
 from interposer.types import TensorInfo
 
 __all__ = ["LateHandles", "LateStep"]
@@ -25,11 +24,14 @@ LateHandles: TypeAlias = dict[Value, TensorHandle]
 
 
 class LateStep:
-    """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes."""
+    """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes.
 
-    def __init__(self, layer: Layer, factory: WorkloadFactory) -> None:
+    `workload` is that of a layer which the runtime runs itself.
+    """
+
+    def __init__(self, layer: Layer, factory: WorkloadFactory, workload: Workload | None = None) -> None:
         self.layer = layer
-        self.workload = runtime_workload(layer)
+        self.workload = workload
         self._factory = factory
         self._made: tuple[WorkloadInfo, Step] | None = None
 
@@ -42,13 +44,12 @@ class LateStep:
             InvalidArgumentError: the operator cannot be run on inputs of the shapes that were found.
             BackendContractError: a backend makes no workload, or its workload leaves the shape of an output unknown.
         """
-        handles = {**fixed, **{value: late[value] for value in self.layer.values if value in late}}
         infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
         pairs = zip(self.layer.outputs, info.outputs, strict=True)
         found = {value: _new_handle(one) for value, one in pairs if value not in fixed}
         late.update(found)
-        handles.update(found)
+        handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *found) if value in late}}
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
         self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
         for value, handle in found.items():

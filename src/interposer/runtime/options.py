@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
 
 from interposer.backend import Options
-from interposer.errors import expect
+from interposer.backend.isolated import Isolation, wanted_isolations
+from interposer.errors import InvalidArgumentError, expect
 
 __all__ = ["CreationOptions"]
+
+_PATH: Any = str | PathLike | None  # for isinstance
 
 
 @dataclass(frozen=True)
@@ -19,10 +25,25 @@ class CreationOptions:
         backend_options: for backends by id, options that their contexts are created with.
         disabled_backends: ids of backends to leave out (or one id), beside those that the environment variable
             ``INTERPOSER_DISABLED_BACKENDS`` names.
+        dynamic_backends_path: the absolute path of the one folder in which backends in shared objects are looked for,
+            in place of the list in ``INTERPOSER_BACKEND_PATH``; an empty path looks nowhere.
+        backend_allow_list: the SHA-256 of each shared object that may be loaded, or the path of a file with them, as
+            ``sha256sum`` writes it; None allows all, unless ``INTERPOSER_BACKEND_ALLOW_LIST`` names a file.
+        probe_seconds: how long a shared object that was not seen before may take when it is tried out in a process of
+            its own, 30 as a rule; 0 loads it without a trial.
+        unload_libraries: whether shared objects leave the process with the last runtime that uses them; they are shut
+            down then in any case.
+        isolate: ids of backends to run in child processes (or one id), or for each id an `Isolation` with its deadline
+            and limits; None means those that ``INTERPOSER_ISOLATE`` or ``interposer.toml`` name.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)
     disabled_backends: Collection[str] = ()
+    dynamic_backends_path: str | PathLike[str] | None = None
+    backend_allow_list: str | PathLike[str] | Collection[str] | None = None
+    probe_seconds: float | None = None
+    unload_libraries: bool | None = None
+    isolate: Collection[str] | Mapping[str, Isolation] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.disabled_backends, str):
@@ -31,3 +52,15 @@ class CreationOptions:
         expect(self.backend_options, Mapping, "backend_options must be a mapping from backend's id to its options")
         for backend, given in self.backend_options.items():
             expect(given, Mapping, f"the options of backend {backend!r} must be a mapping")
+        if self.isolate is not None:
+            wanted_isolations(self.isolate)
+        self._check_dynamic_backends()
+
+    def _check_dynamic_backends(self) -> None:
+        expect(self.dynamic_backends_path, _PATH, "dynamic_backends_path must be one path")
+        expect(self.backend_allow_list, _PATH | Collection, "backend_allow_list must be a path, or a list of SHA-256")
+        expect(self.unload_libraries, bool | None, "unload_libraries must be True, False or None")
+        seconds = self.probe_seconds
+        expect(seconds, int | float | None, "probe_seconds must be a number")
+        if seconds is not None and not 0 <= seconds < math.inf:
+            raise InvalidArgumentError(f"probe_seconds must not be negative or infinite, as {seconds} is")

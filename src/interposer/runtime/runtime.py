@@ -11,6 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, process_registry
+from interposer.backend.discovery import load_dynamic_backends
+from interposer.backend.dynamic.records import DynamicBackendRecord
+from interposer.backend.isolated import BackendEvent, wanted_isolations
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, expect
@@ -30,16 +33,25 @@ _log = logging.getLogger("interposer.runtime")
 class Runtime:
     """Holds the backends of a process that it may use, and the networks that are loaded.
 
-    Backends registered in `registry` belong to this runtime alone. Methods may be called from several threads: runs of
-    different networks go side by side, runs of one network one after the other. Closing it, or leaving its ``with``
-    block, unloads everything.
+    Backends registered in `registry` belong to this runtime alone, as do dynamic backends. Methods may be called from
+    several threads: runs of different networks go side by side, runs of one network one after the other. Closing it, or
+    leaving its ``with`` block, unloads everything.
     """
 
     def __init__(self, options: CreationOptions | None = None) -> None:
         self.options = CreationOptions() if options is None else options
         expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
-        self.registry = BackendRegistry(process_registry(), disabled)
+        self.registry = BackendRegistry(process_registry(), disabled, wanted_isolations(self.options.isolate))
+        self._dynamic = load_dynamic_backends(
+            self.registry,
+            path=self.options.dynamic_backends_path,
+            allow_list=self.options.backend_allow_list,
+            probe_seconds=self.options.probe_seconds,
+            unload=self.options.unload_libraries,
+            disabled=disabled,
+            backend_options=self.options.backend_options,
+        )
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._told: dict[NetworkId, dict[str, BackendContext]] = {}
@@ -51,6 +63,15 @@ class Runtime:
     def device_spec(self) -> DeviceSpec:
         """The backends that networks for this runtime can be optimized for."""
         return DeviceSpec(self.registry)
+
+    def dynamic_backends(self) -> tuple[DynamicBackendRecord, ...]:
+        """What became of every file that was seen when shared objects with backends were looked for, good or bad."""
+        return () if self._dynamic is None else self._dynamic.records
+
+    @property
+    def events(self) -> tuple[BackendEvent, ...]:
+        """What happened to backends that run in child processes, and to networks for that; the last thousand."""
+        return tuple(self.registry.events)
 
     @property
     def loaded_networks(self) -> tuple[NetworkId, ...]:
@@ -93,7 +114,8 @@ class Runtime:
             context = backend.create_backend_context(options)
             return None if context is None else checked(context, BackendContext, "create_backend_context", backend_id)
         except Exception as error:
-            raise LoadError(f"backend {backend_id} could not make its context: {said(error)}") from error
+            text = f"backend {backend_id} could not make its context: {said(error)}"
+            raise LoadError(text, backend=backend_id) from error
 
     def _ask_before_loading(
         self, network_id: NetworkId, contexts: Mapping[str, BackendContext]
@@ -103,7 +125,8 @@ class Runtime:
             refusal = _refusal(context.before_load_network, network_id)
             if refusal is not None:
                 self._tell("after_unload_network", network_id, agreed)
-                raise LoadError(f"network {network_id} is not loaded: the context of backend {backend} {refusal}")
+                text = f"network {network_id} is not loaded: the context of backend {backend} {refusal}"
+                raise LoadError(text, backend=backend)
             agreed[backend] = context
         return agreed
 
@@ -154,11 +177,12 @@ class Runtime:
 
     def enqueue_workload(
         self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
-    ) -> dict[int, Array]:
+    ) -> dict[int, Any]:
         """Run a network once: read `inputs` and fill `outputs`, arrays by binding id.
 
         Without `outputs`, fresh arrays are made; either way the output arrays are returned. An output whose shape
-        depends on data may be left out: its array is made when the shape is known.
+        depends on data may be left out: its array is made when the shape is known. A sequence is given as a list of
+        arrays and comes back as one, an optional as its element or None; both must be left out of `outputs`.
 
         Raises:
             UnknownNetworkError: it is not loaded.
@@ -170,7 +194,7 @@ class Runtime:
         arrays = loaded.bindings.checked_inputs(inputs)
         targets = loaded.bindings.new_outputs() if outputs is None else loaded.bindings.checked_outputs(outputs)
         loaded.run(arrays, targets)
-        return targets
+        return loaded.bindings.given_out(targets)
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:
@@ -201,7 +225,10 @@ class Runtime:
         self._loaded(network_id).set_debug_callback(callback)
 
     def close(self) -> None:
-        """Unload all networks and let go of the backends' contexts; a context that says no is logged and overruled."""
+        """Unload all networks and let go of contexts and dynamic backends, which are gone from the registry then.
+
+        A context that says no is logged and overruled.
+        """
         with self._lock:
             for network_id in self.loaded_networks:
                 try:
@@ -210,6 +237,9 @@ class Runtime:
                     _log.warning("%s; closing the runtime all the same", error)
                     self._drop(network_id, self._networks[network_id])
             self._contexts.clear()
+            self.registry.close()
+            if self._dynamic is not None:
+                self._dynamic.close()
 
     def __enter__(self) -> Runtime:
         return self

@@ -1,36 +1,223 @@
-"""One layer of a loaded network, with what runs it."""
+"""`Steps`: one program with the tensors of one run."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from interposer.backend import TensorHandle, Workload
-from interposer.ir.graph import Layer
+import numpy as np
 
-__all__ = ["Step"]
+from interposer.backend import ArrayHandle, TensorHandle
+from interposer.errors import ExecutionError, LoadError
+from interposer.ir.graph import Layer, Value
+from interposer.ir.regions import region_title
+from interposer.ops.control import Constant
+from interposer.runtime.control import ControlWorkload, control_workload
+from interposer.runtime.factories import Factories, constant_of, guarded, said
+from interposer.runtime.late import LateHandles, LateStep
+from interposer.runtime.program import Program
+from interposer.runtime.step import Step
+from interposer.types import Array, TensorInfo
 
+__all__ = ["Steps", "failure"]
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A layer with its workload. `execute` lets runs wait for each other where the workload asks for that."""
-
-    layer: Layer
-    workload: Workload
-    execute: Callable[[Sequence[TensorHandle | None], Sequence[TensorHandle]], None]
-
-    @classmethod
-    def of(cls, layer: Layer, workload: Workload) -> Step:
-        """The step of a layer."""
-        return cls(layer, workload, workload.execute if workload.concurrent else _one_at_a_time(workload))
+_Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Any]
 
 
-def _one_at_a_time(workload: Workload) -> Callable[[Sequence[TensorHandle | None], Sequence[TensorHandle]], None]:
-    lock = threading.Lock()
+class Steps:
+    """The layers of a program in running order, with handles for their tensors.
 
-    def execute(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        with lock:
-            workload.execute(inputs, outputs)
+    Of a region, `enter` fills the inputs that are the same in every iteration, and `run` runs it once with the others.
+    Inputs that nobody takes are left out. Not safe to run from two threads at a time.
 
-    return execute
+    Raises:
+        LoadError: a backend could not make a handle.
+    """
+
+    def __init__(self, program: Program, factories: Factories) -> None:
+        self.program, self._factories = program, factories
+        self.inputs, self.outputs = program.graph.inputs, program.graph.outputs
+        self.handles: dict[Value, TensorHandle] = {}
+        self.imported: set[Value] = set()
+        self._regions: dict[Layer, ControlWorkload] = {}
+        self._captured: LateHandles = {}
+        self._make_handles()
+        self._calls = [self._call(layer) for layer in program.running]
+
+    @property
+    def title(self) -> str:
+        """What the region is called."""
+        graph = self.program.graph
+        owner = graph.owner
+        assert owner is not None
+        return next(region_title(owner, i) for i, region in enumerate(owner.regions) if region is graph)
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def _make_handles(self) -> None:
+        pieces = self.program.layout.pieces
+        for layer in self.program.order:
+            for value in layer.outputs if not isinstance(layer.op, Constant) else ():
+                if self._is_fixed(value) and value not in pieces and not self.program.is_idle(value):
+                    self.handles[value] = self._factories.handle(layer, value)
+        for value in pieces:
+            self._make_piece(value)
+        if self.program.graph.owner is None:
+            here = (value for value in self.program.layout.border if value in self.handles)
+            self.imported = {value for value in here if self.handles[value].imports}
+
+    def _make_piece(self, value: Value) -> TensorHandle:
+        """The handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
+        if value in self.handles:
+            return self.handles[value]
+        piece = self.program.layout.pieces[value]
+        whole = self._make_piece(piece.whole)
+        made = whole.create_sub_tensor(piece.origin, value.known.with_constant(None))
+        if made is None:
+            raise LoadError(f"backend {value.producer.backend} makes no sub-tensor of {whole.info} for {value.name!r}")
+        self.handles[value] = made
+        return made
+
+    def _is_fixed(self, value: Value) -> bool:
+        return value not in self.program.late
+
+    def _call(self, layer: Layer) -> _Call:
+        step = self._step(layer)
+        if isinstance(step, LateStep):
+            fixed = {value: self._input(layer, value) for value in layer.values if self._is_fixed(value)}
+            fixed |= {value: self.handles[value] for value in layer.outputs if self._is_fixed(value)}
+            return step.execute, fixed, None
+        inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
+        return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
+
+    def _step(self, layer: Layer) -> Step | LateStep:
+        if layer not in self.program.regions:
+            return self.program.step(layer)
+        regions = [Steps(region, self._factories) for region in self.program.regions[layer]]
+        workload = self._regions[layer] = control_workload(layer.op, regions)  # type: ignore[arg-type]
+        late = self.program.is_late(layer)
+        return LateStep(layer, self._factories.of(layer), workload) if late else Step.of(layer, workload)
+
+    def _input(self, layer: Layer, value: Value) -> TensorHandle:
+        return self._factories.constant(layer, value) if value.is_constant else self.handles[value]
+
+    def plan_memory(self) -> None:
+        """Tell every handle, in running order, when its tensor begins to live and when it was read for the last time.
+
+        A tensor at the network's border that can lie in the caller's memory is no part of the plan. What a region
+        needs is planned at the moment of its layer.
+        """
+        layout, order = self.program.layout, self.program.order
+        for number, (beginning, ending) in enumerate(zip(layout.begins, layout.ends, strict=True)):
+            for value in beginning:
+                if value not in self.imported:
+                    guarded(value.producer, "got no memory", lambda: self._begin(value))  # noqa: B023
+            for region in self._regions_of(order[number - 1]) if 0 < number <= len(order) else ():
+                region.plan_memory()
+            for value in ending:
+                if value not in self.imported:
+                    guarded(value.producer, "got no memory", self.handles[value].allocate)
+
+    def _regions_of(self, layer: Layer) -> Iterator[Steps]:
+        yield from self._regions[layer].regions if layer in self._regions else ()
+
+    def _begin(self, value: Value) -> None:
+        handle, source = self.handles[value], self.program.layout.in_place.get(value)
+        if source is None or not handle.share(self.handles[source]):
+            handle.manage()
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def fill(self, layer: Layer, array: Array, late: LateHandles) -> None:
+        """Let an input have this value; it lies in the caller's memory where that can be.
+
+        Raises:
+            ExecutionError: the backend's handle could not take it in.
+        """
+        value = layer.output
+        if value in self.program.late:
+            late[value] = ArrayHandle(value.known.with_shape(array.shape), array)
+        elif value in self.handles:
+            handle = self.handles[value]
+            try:
+                if value not in self.imported:
+                    handle.copy_in(array)
+                elif not handle.import_memory(_guarded_view(array)):
+                    handle.allocate()
+                    handle.copy_in(array)
+            except Exception as error:
+                raise failure(layer, "could not take in its data", error) from error
+
+    def execute(self, late: LateHandles) -> None:
+        """Run all layers once; `ExecutionError` where one fails."""
+        done = 0
+        try:
+            for execute, given, made in self._calls:
+                execute(given, late if made is None else made)
+                done += 1
+        except Exception as error:
+            raise failure(self.program.running[done], "failed", error) from error
+
+    def forget(self) -> None:
+        """Let go of the caller's memory."""
+        for value in self.imported:
+            self.handles[value].forget_memory()
+
+    def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
+        """The handle of a value that is no constant."""
+        return late[value] if value in late else self.handles[value]
+
+    def enter(self, captured: Mapping[int, Array]) -> None:
+        """Give a region the inputs, by their binding ids, that stay the same in all runs until the next `enter`."""
+        self._captured = {}
+        for index, array in captured.items():
+            self._fill_checked(index, array, self._captured)
+
+    def leave(self) -> None:
+        """Let go of what `enter` was given."""
+        self._captured = {}
+
+    def run(self, given: Sequence[Array], first: int = 0) -> list[Array]:
+        """Run a region once with these inputs, beginning at that binding id; returns what it gives.
+
+        Raises:
+            ExecutionError: a layer failed, or an input does not fit.
+        """
+        late = dict(self._captured)
+        for index, array in enumerate(given, first):
+            self._fill_checked(index, array, late)
+        self.execute(late)
+        return [self._given(layer, late) for layer in self.outputs]
+
+    def _fill_checked(self, index: int, array: Array, late: LateHandles) -> None:
+        layer = self.inputs[index]
+        wanted = layer.output.known
+        if not wanted.shape.accepts(TensorInfo(array.shape).shape):
+            raise ExecutionError(
+                f"layer {layer} takes {wanted}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
+            )
+        self.fill(layer, array, late)
+
+    def _given(self, layer: Layer, late: LateHandles) -> Array:
+        [value] = layer.values
+        if value.is_constant:
+            return constant_of(value)
+        with self.handle(value, late).mapped() as array:
+            return array if value in late else np.array(array)
+
+
+def _guarded_view(array: Array) -> Array:
+    """The same memory, which nobody can write to by mistake."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def failure(layer: Layer, what: str, error: Exception) -> ExecutionError:
+    """An error that names the layer, and the one in a region that it failed in."""
+    inside = isinstance(error, ExecutionError) and error.layer
+    return ExecutionError(
+        f"layer {layer} {what} on backend {layer.backend}: {said(error)}",
+        layer=f"{layer.name}/{inside}" if inside else layer.name,
+        backend=error.backend if isinstance(error, ExecutionError) and inside else str(layer.backend),
+    )

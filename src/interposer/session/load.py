@@ -40,11 +40,13 @@ def load(
     limits: Limits | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    fallback: bool = False,
 ) -> Model:
     """Read a network, divide it among backends, and make it ready to run.
 
     Args:
-        source: a path, the bytes of a file, a `Network`, an `onnx.ModelProto`, or an NNAPI document (a mapping).
+        source: a path, the bytes of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
+            an NNAPI document (a mapping).
         backends: ids in order of preference; None means all that are available, CpuRef last.
         format: "nnapi", "onnx" or "tflite"; None tells it from the content.
         options: what the optimizer is asked for.
@@ -53,6 +55,8 @@ def load(
         shapes: for inputs by name their shapes, or for named extents their values.
         values: for inputs by name their values; they are constants then, and inputs no more. What is not given here,
             and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
+        fallback: do without a backend that fails to make ready or to run its part: it is put aside for this model, the
+            next backends take over, and the call completes.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
@@ -60,4 +64,4 @@ def load(
         InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
     """
     network = read_source(source, format, shapes, values)
-    return Model(network, default_runtime() if runtime is None else runtime, backends, options, limits)
+    return Model(network, default_runtime() if runtime is None else runtime, backends, options, limits, fallback)

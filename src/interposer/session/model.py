@@ -12,13 +12,25 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.errors import BindingError, InvalidArgumentError, UnknownNetworkError, did_you_mean, expect
+from interposer.backend import BackendEvent
+from interposer.collected import as_given, as_stored
+from interposer.errors import (
+    BindingError,
+    ExecutionError,
+    InterposerError,
+    InvalidArgumentError,
+    LoadError,
+    UnknownNetworkError,
+    did_you_mean,
+    expect,
+)
 from interposer.frontends.template import Template
 from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
-from interposer.optimizer import OptimizerOptions, optimize
+from interposer.optimizer import OptimizerOptions
 from interposer.runtime import NetworkId, Runtime
+from interposer.session.fallback import Choice
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, Key
 from interposer.types import Array, TensorInfo, TensorShape
@@ -39,6 +51,9 @@ class Model:
     may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
     runtime unloads it when the next network is loaded.
 
+    Where `fallback` is allowed, a backend that fails to make ready or to run its part is put aside for this model, the
+    network is placed anew on the others, and the call completes there; `events` tells of it.
+
     `inputs` and `outputs` map names to infos; an output's is None where the file says nothing of it.
     """
 
@@ -49,14 +64,15 @@ class Model:
         backends: Iterable[str] | None = None,
         options: OptimizerOptions | None = None,
         limits: Limits | None = None,
+        fallback: bool = False,
     ) -> None:
         self.runtime = runtime
-        self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
-        self._options = options
         self._limits = Limits() if limits is None else limits
         expect(network, Network | Template, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(self._limits, Limits, "the limits must be Limits(...)")
+        expect(fallback, bool, "fallback must be True or False")
+        self._choice = Choice(runtime, backends, options, fallback)
         self._variants: _Variants = OrderedDict()
         self._calls: Counter[Key] = Counter()
         self._lock = threading.RLock()
@@ -94,8 +110,27 @@ class Model:
 
     def _make(self, key: Key, network: Network) -> None:
         self._limits.check(network.graph)
-        optimized = optimize(network, self._backends, self.runtime.device_spec, self._options)
-        self._variants[key] = self.runtime.load_network(optimized), optimized
+        while True:
+            optimized = self._choice.optimized(network)
+            try:
+                self._variants[key] = self.runtime.load_network(optimized), optimized
+                return
+            except LoadError as error:
+                if not self._do_without(error):
+                    raise
+
+    def _do_without(self, error: InterposerError) -> bool:
+        """Drop what runs on the backend that failed, so that it is placed anew; False where that is not to be."""
+        with self._lock:
+            failed = self._choice.put_aside(error)
+            if not failed:
+                return False
+            self._choice.note(failed, error, self.name)
+            for key, (network_id, optimized) in tuple(self._variants.items()):
+                if failed in optimized.backends:
+                    del self._variants[key]
+                    self.runtime.unload_later(network_id)
+            return True
 
     def _make_room(self, made: Key) -> None:
         idle = [key for key in self._variants if not self._calls[key] and key != made]
@@ -136,23 +171,42 @@ class Model:
         if self._closed:
             raise InvalidArgumentError(f"the model {self.name!r} is closed")
 
+    @property
+    def events(self) -> tuple[BackendEvent, ...]:
+        """What was placed anew, and why; see `Runtime.events` for what happened to the backends."""
+        return tuple(self._choice.events)
+
     def explain(self) -> Explanation:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
         return self.optimized.explain()
 
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Array]:
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
 
         What is not an array yet becomes one; a type is changed only within its kind (float64 to float32, not to uint8).
+        A sequence is a list of arrays, in and out; an optional is its element, or None.
 
         Raises:
             BindingError: inputs that do not fit: their number, names, shapes or types.
-            ExecutionError: a layer failed.
+            ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left.
             InterposerError: no network can be made for these shapes or values.
         """
         arrays = self._arrays(inputs)
+        while True:
+            before = len(self._choice.events)
+            try:
+                return self._run(arrays)
+            except (ExecutionError, UnknownNetworkError) as error:
+                placed_anew = self._do_without(error) or len(self._choice.events) > before  # perhaps by another thread
+                if not placed_anew:
+                    raise
+
+    def _run(self, arrays: Mapping[str, Array]) -> list[Any]:
         with self._in_use(arrays) as (network_id, optimized):
-            feeds = {layer.op.binding_id: arrays[layer.name] for layer in optimized.inputs}  # type: ignore[attr-defined]
+            feeds = {
+                layer.op.binding_id: as_given(self.inputs[layer.name], arrays[layer.name])  # type: ignore[attr-defined]
+                for layer in optimized.inputs
+            }
             found = self.runtime.enqueue_workload(network_id, feeds)
             return [found[key] for key in sorted(found)]
 
@@ -165,7 +219,7 @@ class Model:
             names = ", ".join(map(repr, self.inputs))
             raise BindingError(f"{len(inputs)} inputs were given; the model has {len(self.inputs)} ({names})")
         pairs = zip(self.inputs.items(), inputs, strict=True)
-        return {name: _checked_shape(name, info, _converted(name, info, given)) for (name, info), given in pairs}
+        return {name: as_stored(f"input {name!r}", info, given, _converted) for (name, info), given in pairs}
 
     def _by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         for name in inputs:
@@ -218,14 +272,15 @@ def _forget(runtime: Runtime, variants: _Variants) -> None:
         runtime.unload_later(network_id)
 
 
-def _checked_shape(name: str, info: TensorInfo, array: Array) -> Array:
+def _converted(title: str, info: TensorInfo, given: Any) -> Array:
+    array = _typed(title, info, given)
     shape = TensorShape(array.shape)
     if not info.shape.accepts(shape):
-        raise BindingError(f"input {name!r} has shape {shape}; expected {info.shape}")
+        raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
     return array
 
 
-def _converted(name: str, info: TensorInfo, given: Any) -> Array:
+def _typed(title: str, info: TensorInfo, given: Any) -> Array:
     wanted = info.dtype.numpy
     try:
         array = np.asarray(given)
@@ -233,11 +288,11 @@ def _converted(name: str, info: TensorInfo, given: Any) -> Array:
         if array.dtype != wanted and plain and _survives(array, wanted):
             array = array.astype(wanted)
     except (TypeError, ValueError) as error:
-        raise BindingError(f"input {name!r} cannot be made into an array: {error}") from error
+        raise BindingError(f"{title} cannot be made into an array: {error}") from error
     if array.dtype != wanted and np.can_cast(array.dtype, wanted, "same_kind"):
         array = array.astype(wanted)
     if array.dtype != wanted:
-        raise BindingError(f"input {name!r} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
+        raise BindingError(f"{title} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
     return array
 
 

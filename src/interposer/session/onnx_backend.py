@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Message, Source
 from interposer.frontends.onnx.single import model_of
 from interposer.session.load import default_runtime, load
@@ -46,7 +47,7 @@ __all__ = [
     "supports_device",
 ]
 
-_OPTIONS: Final = ("backends", "limits", "options", "runtime", "shapes", "values")
+_OPTIONS: Final = ("backends", "limits", "operators", "options", "runtime", "shapes", "values")
 _NOT_OURS: Final = ("atol", "rtol")  # what the test runner hands on to everybody
 
 
@@ -74,8 +75,8 @@ class InterposerBackend(Backend):
     """What the package onnx calls a backend. A device is "CPU", or the id of one of our backends, such as "CpuRef".
 
     On "CPU" all available backends take part, as in `interposer.load`; a backend's id as device puts it before CpuRef,
-    and ``backends=`` names all of them in their order. Further keyword arguments are those of `interposer.load`:
-    `limits`, `options`, `runtime`, `shapes` and `values`.
+    and ``backends=`` names all of them in their order. Further keyword arguments are those of `interposer.load`
+    and of `interposer.frontends.onnx.template`: `limits`, `operators`, `options`, `runtime`, `shapes` and `values`.
     """
 
     @classmethod
@@ -106,7 +107,8 @@ class InterposerBackend(Backend):
                 raise InvalidArgumentError(f"unknown argument {name!r}{did_you_mean(name, _OPTIONS)}")
         options = {name: given for name, given in kwargs.items() if name in _OPTIONS}
         options.setdefault("backends", _backends(device))
-        return Prepared(load(model, format="onnx", **options))
+        given = template(model, shapes=options.pop("shapes", None), operators=options.pop("operators", None))
+        return Prepared(load(given, **options))
 
     @classmethod
     def run_model(cls, model: Source, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.network import Network
-from interposer.types import Dim, TensorInfo, TensorShape
+from interposer.types import Dim, TensorShape
 
 __all__ = ["Shapes", "bound", "specialised"]
 
@@ -72,7 +72,7 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
     graph = network.graph.clone()
     for layer in graph.inputs:
         known = layer.output.known
-        layer.output.declared = TensorInfo(shapes[layer.name], known.dtype, known.quantization)
+        layer.output.declared = known.with_shape(shapes[layer.name])
     made = Network(graph=graph)
     made.validate()
     return made

@@ -15,7 +15,9 @@ from interposer.session.values import with_values
 
 __all__ = ["FORMATS", "Source", "read_network", "read_source"]
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Mapping[str, Any] | ModelProto"
+Source: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Template | Mapping[str, Any] | ModelProto"
+)
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
 FORMATS: Final = ("nnapi", "onnx", "tflite")
@@ -27,7 +29,7 @@ def read_network(
     """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
     Args:
-        source: a path, the bytes of a file, a network, an `onnx.ModelProto`, or a document for
+        source: a path, the bytes of a file, a network, a front end's template, an `onnx.ModelProto`, or a document for
             `interposer.frontends.nnapi.build`.
         format: one of `FORMATS`; None tells it from the content.
         shapes: for inputs by name their shapes, or for named extents their values.
@@ -50,6 +52,10 @@ def read_source(
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")
+    if isinstance(source, Template):
+        if shapes:
+            raise InvalidArgumentError("a template takes its shapes where it is made: template(..., shapes={...})")
+        return _bound(source, values or {})
     if isinstance(source, Network):
         return _bound(bound(source, shapes) if shapes else source, values or {})
     if format is not None and format not in FORMATS:

@@ -17,6 +17,7 @@ from interposer.backend import (
     SubgraphView,
     Support,
 )
+from interposer.collected import as_given, as_stored
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
@@ -60,8 +61,11 @@ class Loaded:
         self.id = runtime.load_network(optimized)
 
     def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:
-        """Run it once."""
-        return self.runtime.enqueue_workload(self.id, feeds, outputs)
+        """Run it once. What is no tensor goes in and comes out as it is stored."""
+        known = self.runtime.bindings(self.id)
+        given = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
+        found = self.runtime.enqueue_workload(self.id, given, outputs)
+        return {key: as_stored("", known.outputs[key].info, one, lambda *seen: seen[2]) for key, one in found.items()}
 
     def unload(self) -> None:
         """Unload it."""

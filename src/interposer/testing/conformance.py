@@ -99,6 +99,7 @@ class Conformance:
         settings: Settings | None = None,
     ) -> None:
         self.given, self.runtime, self.settings = backend, runtime, settings
+        self.families, self.only = families, only
         self.expected_failures = dict(expected_failures or {})
         self.samples = all_samples() if samples is None else tuple(samples)
         self.cases = all_cases(families, only, self.samples)
@@ -134,7 +135,10 @@ class Conformance:
 
     def run(self, case: Case) -> Result:
         """Carry out one case."""
-        status, text = self._outcome(case)
+        return self.judged(case, *self._outcome(case))
+
+    def judged(self, case: Case, status: Status, text: str) -> Result:
+        """The result of a case that has ended so, with regard to what was expected."""
         reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)
         if reason is not None and status is Status.FAIL:
             status, text = Status.XFAIL, reason
@@ -179,7 +183,8 @@ def check_backend(
     """Check that a backend does what the plug-in interface asks for, and computes what the reference computes.
 
     Args:
-        backend: the id of a backend, a class written as ``"module:Class"``, or a class or function that makes one.
+        backend: the id of a backend, a class written as ``"module:Class"``, a class or function that makes one, or the
+            path of a shared object (which may crash the process; `interposer check-backend` survives that).
         runtime: whose backends `backend` names, and which others it is run beside; None means the default runtime.
         expected_failures: for ids of cases, or patterns such as ``"results/Softmax-*"``, why they fail.
         families: the families of operators to try; none means all of them and the backend as a whole.

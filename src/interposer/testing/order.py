@@ -110,7 +110,7 @@ def _written_before_read(recording: Recording) -> Iterator[str]:
             written |= set(event.outputs)
         reads = (event.thing,) if event.what == "copy_out" else event.inputs if event.what == "execute" else ()
         for handle in reads:
-            if handle in made and handle not in written:
+            if handle >= 0 and handle in made and handle not in written:  # those of one run have no number
                 yield f"{recording.titles[handle]} was read before the workload that gives it had run"
                 return
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interposer.backend import Backend
+from interposer.backend.dynamic.libraries import backend_of_file
 from interposer.codec import array_from_plain, array_to_plain
 from interposer.errors import InvalidArgumentError
 from interposer.ir.network import Network
@@ -20,7 +23,7 @@ from interposer.testing.bench import Bench
 from interposer.testing.compare import disagreements
 from interposer.types import Array
 
-__all__ = ["Factory", "backend_of", "replay", "write_script"]
+__all__ = ["Factory", "backend_of", "is_library", "replay", "write_script"]
 
 Factory = Callable[[], Backend]
 
@@ -44,13 +47,16 @@ replay("{backend}", NETWORK, INPUTS{how})
 
 
 def backend_of(given: str | Factory, runtime: Runtime | None = None) -> Backend:
-    """The backend of an id that the runtime knows, of a class written as ``module:Class``, or of a factory.
+    """The backend of an id that the runtime knows, of a class written as ``module:Class``, of a factory, or of a path.
 
     Raises:
         UnknownBackendError: nobody knows the id.
         BackendUnavailableError: it is known, but cannot be used here.
         InvalidArgumentError: it cannot be imported, or gives no backend.
+        PluginError: the shared object cannot be loaded.
     """
+    if isinstance(given, str) and is_library(given):
+        return backend_of_file(given)
     if isinstance(given, str) and ":" not in given:
         return (runtime or default_runtime()).registry.get(given)
     factory = _imported(given) if isinstance(given, str) else given
@@ -61,6 +67,11 @@ def backend_of(given: str | Factory, runtime: Runtime | None = None) -> Backend:
     if not isinstance(made, Backend):
         raise InvalidArgumentError(f"{given!r} gives {made!r}, which is no Backend")
     return made
+
+
+def is_library(given: str) -> bool:
+    """Whether a backend is given by the path of a shared object."""
+    return ":" not in given and (os.sep in given or re.search(r"\.so(\.[0-9.]+)?\Z", given) is not None)
 
 
 def _imported(name: str) -> Any:

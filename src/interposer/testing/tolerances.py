@@ -71,6 +71,9 @@ class Tolerances:
         """In which way an array is not what was wanted, or None where it is near enough."""
         if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
             return f"{found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
+        if info.element is not None:
+            faults = (self.difference(*pair, info.element) for pair in zip(found, wanted, strict=True))
+            return next((f"element {at}: {fault}" for at, fault in enumerate(faults) if fault), None)
         with np.errstate(all="ignore"):
             wrong = ~self._near(found, wanted, info)
         count = int(np.count_nonzero(wrong))
@@ -113,12 +116,19 @@ def same(found: Array, wanted: Array) -> bool:
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
         return False
     if found.dtype.kind == "O":
-        return bool(found.tolist() == wanted.tolist())
+        return all(map(_same_item, found.flat, wanted.flat))
     if np.array_equal(_bytes(found), _bytes(wanted)):
         return True
     if not DataType.of(found.dtype).is_float:
         return False
     return bool(np.array_equal(found.astype(np.float64), wanted.astype(np.float64), equal_nan=True))
+
+
+def _same_item(found: object, wanted: object) -> bool:
+    """Two texts, or two elements of what is no tensor."""
+    if isinstance(found, np.ndarray) and isinstance(wanted, np.ndarray):
+        return same(found, wanted)
+    return found == wanted
 
 
 def _bytes(array: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ class Trial:
         self.recording.mark("unloaded")
 
     def _run(self, made: Loaded) -> None:
-        before = {key: array.copy() for key, array in self.feeds.items()}
+        before = {key: deepcopy(array) for key, array in self.feeds.items()}
         constants = [(array, array.copy()) for array in _constants(self.network)]
         self.recording.spoil_unmanaged()
         self.first = self._run_once(made, self.feeds)
@@ -136,7 +137,8 @@ class Trial:
                 raise
 
     def _is_fixed(self, key: int) -> bool:
-        return self.layer.outputs[key].known.is_concrete
+        known = self.layer.outputs[key].known
+        return known.is_tensor and known.is_concrete
 
     def _run_once(self, made: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
         self.recording.mark("run")
@@ -185,7 +187,7 @@ def _turned(array: Array) -> Array:
 
 def _strided(array: Array) -> Array:
     """The same array with strides that are not usual: every other element of a larger one, the last axis first."""
-    if array.ndim == 0:
+    if array.ndim == 0 or any(isinstance(one, np.ndarray) for one in array.flat):
         return array
     wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
     wide[..., ::2] = array

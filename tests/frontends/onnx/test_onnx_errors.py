@@ -47,7 +47,8 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         "\n  - 2 x ImageDecoder (opset 21; first as node 'first')"
         "\n  - 1 x Pad (opset 21; first as node 'pad': its operand 'pads' is computed from data)"
         "\n  - 1 x com.example.Odd (whose opset the model does not import; first as node 'odd')"
-        "\n  - 1 x com.microsoft.FusedMatMul (opset 1; first as node 'fused')"
+        "\n  - 1 x com.microsoft.FusedMatMul (opset 1; first as node 'fused': "
+        "map it with interposer.frontends.onnx.operator)"
     )
     assert caught.value.operators == {"ImageDecoder": 2, "Pad": 1, "com.example.Odd": 1, "com.microsoft.FusedMatMul": 1}
 

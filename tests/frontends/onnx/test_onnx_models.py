@@ -299,8 +299,16 @@ def test_something_else_is_no_model():
         load(7)
 
 
-def test_a_tensor_of_another_kind_is_refused():
+def test_an_input_of_another_kind_is_refused():
+    given = chain("Relu")
+    given.graph.input[0].type.CopyFrom(helper.make_sparse_tensor_type_proto(onnx.TensorProto.FLOAT, (2,)))
+    wanted = "^input 'x': it is a sparse tensor; only tensors, sequences and optionals are supported$"
+    with pytest.raises(ParseError, match=wanted):
+        load(given)
+
+
+def test_a_sequence_where_a_tensor_is_needed_is_refused():
     given = chain("Relu")
     given.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(info("x", (2,)).type))
-    with pytest.raises(ParseError, match="^input 'x': it is sequence_type; only tensors are supported$"):
+    with pytest.raises(ParseError, match=r"sequence\[x_0\] of float32\[2\]; expected a tensor$"):
         load(given)

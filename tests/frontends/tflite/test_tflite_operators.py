@@ -374,7 +374,8 @@ def test_a_one_hot_has_one_value_at_the_index(axis, expected):
 
 
 def test_every_operator_that_is_known_has_an_example():
-    assert {parameters.values[0] for parameters in EXAMPLES} == set(tflite.operators())
+    elsewhere = {"CALL", "CALL_ONCE", "IF", "WHILE"}
+    assert {parameters.values[0] for parameters in EXAMPLES} == set(tflite.operators()) - elsewhere
 
 
 FAULTS: list[Any] = [

@@ -7,6 +7,7 @@ from interposer.ir.network import Network
 from interposer.optimizer.passes import RewritePass, run_passes
 from interposer.optimizer.rewrites.constants import fold_constants
 from interposer.schema import Op, op, operand, result
+from interposer.types import Quantization, TensorInfo
 from tests.optimizer.rewriting import assert_becomes, assert_stays
 
 
@@ -131,3 +132,12 @@ def test_a_layer_without_a_reference_kernel_is_left_to_its_backend():
     network.add_output_layer(0, network.add_layer(Mystery(), value, name="mystery"))
     [record] = run_passes(network.graph, [RewritePass("test", (fold_constants,))])
     assert not record.changed
+
+
+def test_many_weights_of_few_bits_stay_stored():
+    network = Network("net")
+    codes = np.zeros((3, 1 << 22), np.int8)
+    weights = network.add_dequantize_layer(network.add_constant_layer(codes, Quantization(0.5)))
+    network.add_output_layer(0, network.add_addition_layer(weights, network.add_input_layer(0, TensorInfo((1,)))))
+    run_passes(network.graph, [RewritePass("test", (fold_constants,))])
+    assert "Dequantize" in [layer.kind for layer in network.graph.topological()]

@@ -71,6 +71,12 @@ DTYPES: Final = {
     DataType.FLOAT8_E4M3FNUZ: 17,
     DataType.FLOAT8_E5M2: 18,
     DataType.FLOAT8_E5M2FNUZ: 19,
+    DataType.INT2: 20,
+    DataType.UINT2: 21,
+    DataType.FLOAT8_E8M0FNU: 22,
+    DataType.FLOAT6_E2M3FN: 23,
+    DataType.FLOAT6_E3M2FN: 24,
+    DataType.FLOAT4_E2M1FN: 25,
 }
 DLPACK_CODES: Final = {
     DataType.BOOL: 6,
@@ -79,6 +85,10 @@ DLPACK_CODES: Final = {
     DataType.FLOAT8_E4M3FNUZ: 11,
     DataType.FLOAT8_E5M2: 12,
     DataType.FLOAT8_E5M2FNUZ: 13,
+    DataType.FLOAT8_E8M0FNU: 14,
+    DataType.FLOAT6_E2M3FN: 15,
+    DataType.FLOAT6_E3M2FN: 16,
+    DataType.FLOAT4_E2M1FN: 17,
 }
 """DLPack's type codes, where they are not 0 (signed), 1 (unsigned) or 2 (IEEE floats)."""
 

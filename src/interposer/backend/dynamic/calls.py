@@ -10,11 +10,28 @@ from typing import Any, Final
 from interposer.backend.dynamic import abi
 from interposer.errors import BackendContractError, BackendError
 
-__all__ = ["CallError", "ErrorBuffers"]
+__all__ = ["CallError", "ErrorBuffers", "announce", "watch_calls"]
 
 CAPACITY: Final = 4096
 _GUARD: Final = 12288
 _CANARY: Final = b"\xa5" * _GUARD
+
+
+_watchers: list[Callable[[str], None]] = []
+
+
+def watch_calls(watcher: Callable[[str], None]) -> None:
+    """Let `watcher` be told the name of every function of a plug-in before it is called, from now on.
+
+    For a process that tries a plug-in out and may not survive the call.
+    """
+    _watchers.append(watcher)
+
+
+def announce(name: str) -> None:
+    """Tell those who watch that a function of a plug-in is called now."""
+    for watcher in _watchers:
+        watcher(name)
 
 
 class CallError(BackendError):
@@ -26,18 +43,24 @@ class CallError(BackendError):
     def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
         self.status, self.code = status, int(error.code)
         self.item_kind, self.item = int(error.item_kind), int(error.item)
-        self.said = said
+        self.said, self._function, self._where = said, function, ""
         super().__init__(f"{function}: {self.reason}", backend=backend)
+
+    def locate(self, where: str) -> None:
+        """Add the name of what is faulty, unless the message has it already."""
+        if where and where not in self.said:
+            self._where = f" (at {where})"
+            self.args = (f"{self._function}: {self.reason}",)
 
     @property
     def reason(self) -> str:
         """The message; the status in words where there is none; both where the status says more."""
         status = abi.STATUS.get(self.status, f"status {self.status}")
-        number = f" (error {self.code})" if self.code else ""
+        tail = f"{self._where} (error {self.code})" if self.code else self._where
         if not self.said:
-            return f"{status}, without a message{number}"
+            return f"{status}, without a message{tail}"
         plain = self.status in (abi.FAILED, abi.UNSUPPORTED)
-        return f"{self.said}{number}" if plain else f"{status}: {self.said}{number}"
+        return f"{self.said}{tail}" if plain else f"{status}: {self.said}{tail}"
 
 
 class _Buffer:
@@ -79,6 +102,8 @@ class ErrorBuffers:
             buffer = self._free.pop()
         except IndexError:
             buffer = _Buffer()
+        if _watchers:
+            announce(name)
         status = function(*arguments, buffer.address)
         if status == 0:
             self._free.append(buffer)

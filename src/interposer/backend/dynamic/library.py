@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import logging
 import os
 import threading
@@ -14,12 +15,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
-from interposer.backend.dynamic.calls import CallError, ErrorBuffers
+from interposer.backend.dynamic.calls import CallError, ErrorBuffers, announce
+from interposer.backend.dynamic.flatten import Withholding
 from interposer.backend.dynamic.host import HostServices, HostSettings
 from interposer.backend.dynamic.information import LibraryInfo, read_info
 from interposer.backend.dynamic.options import OptionTable, checked_options
@@ -112,6 +115,7 @@ def _c_text(address: int) -> bytes:
 
 
 def _exported(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    announce(name)
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *arguments)(address or 0)
     return function
@@ -184,10 +188,10 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
 
 
 class _Held(NamedTuple):
-    """An out struct of the plug-in that is to be released."""
+    """Something of the plug-in that is to be released, and what must stay valid until then."""
 
-    release: int
-    owner: int | None
+    release: Callable[[], None] | None
+    kept: object
 
 
 class Library:
@@ -212,11 +216,13 @@ class Library:
         self._host: HostServices | None = None
         self._compiling = threading.Lock()
         self._closing = threading.Lock()
+        self.withholding = Withholding(identity.minor)
         self._held: dict[int, _Held] = {}
         self._to_release: deque[int] = deque()
         self._inside: list[None] = []
-        self._numbers = iter(range(1 << 62))
+        self._numbers = itertools.count()
         self._pid = os.getpid()
+        self._abandoned = False
         self._why_closed = "it is not initialised"
 
     def __repr__(self) -> str:
@@ -260,24 +266,28 @@ class Library:
         """True after `close`, and before it is initialised."""
         return bool(self._why_closed)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.
 
-        Waits for calls that are under way; where one does not come back, the plug-in is left as it is.
+        Waits for calls that are under way; where one does not come back, the plug-in is left as it is, and False
+        is returned: its code must stay in memory.
         """
         with self._closing:
             if self.closed:
-                return
+                return not self._abandoned
             self._why_closed = "it was shut down"
             _open.discard(self)
             if not self._usable_here() or not self._wait_until_left():
                 self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
-                return
+                self._abandoned = True
+                return False
             for number in sorted(self._held, reverse=True):
                 self._release(number)
+            announce("shutdown")
             self.functions["shutdown"](self.self)
             if self._host is not None:
                 self._host.log.drain(self.log)
+            return True
 
     def _wait_until_left(self) -> bool:
         end = time.monotonic() + PATIENCE
@@ -311,13 +321,17 @@ class Library:
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
-        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it."""
-        if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
-            yield
-            return
-        with self._compiling:
-            yield
-        self._release_waiting()
+        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it, and from closing."""
+        self._inside.append(None)
+        try:
+            if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
+                yield
+            else:
+                with self._compiling:
+                    yield
+        finally:
+            self._inside.pop()
+            self._release_waiting()
 
     def extension(
         self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
@@ -346,14 +360,23 @@ class Library:
 
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 
-    def hold(self, out: Any) -> int:
-        """Remember an out struct until `let_go`; gives the number by which that is asked."""
+    def hold(self, out: Any, kept: object = None) -> int:
+        """Remember an out struct, and what it uses, until `let_go`; gives the number by which that is asked.
+
+        Raises:
+            BackendContractError: its release function is none.
+        """
+        if not out.release:
+            return self.hold_call(None, kept)
+        fault = code_fault(out.release)
+        if fault is not None:
+            raise BackendContractError(f"the release function {fault}", backend=self.id)
+        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), kept)
+
+    def hold_call(self, release: Callable[[], None] | None, kept: object = None) -> int:
+        """Remember that ``release()`` is to be called by `let_go`."""
         number = next(self._numbers)
-        if out.release:
-            fault = code_fault(out.release)
-            if fault is not None:
-                raise BackendContractError(f"the release function {fault}", backend=self.id)
-            self._held[number] = _Held(out.release, out.owner)
+        self._held[number] = _Held(release, kept)
         return number
 
     def let_go(self, number: int) -> None:
@@ -368,7 +391,7 @@ class Library:
         try:
             yield
         finally:
-            self.let_go(number)
+            self._release(number)
 
     def _release_waiting(self) -> None:
         while self._to_release and self._compiling.acquire(blocking=False):
@@ -382,8 +405,8 @@ class Library:
 
     def _release(self, number: int) -> None:
         held = self._held.pop(number, None)
-        if held is not None and self._usable_here():
-            abi.FUNCTIONS["release"](held.release)(held.owner)
+        if held is not None and held.release is not None and self._usable_here():
+            held.release()
 
 
 @atexit.register

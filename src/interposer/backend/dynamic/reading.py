@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,16 @@ from typing import Any, Final, TypeVar
 from interposer.backend.dynamic import abi
 from interposer.errors import BackendContractError
 
-__all__ = ["MAX_TEXT", "code_fault", "read", "read_array", "read_struct", "read_text", "read_versioned"]
+__all__ = [
+    "MAX_TEXT",
+    "code_fault",
+    "read",
+    "read_array",
+    "read_integers",
+    "read_struct",
+    "read_text",
+    "read_versioned",
+]
 
 MAX_TEXT: Final = 1 << 16
 """Bytes of a text that are taken at most; what is longer is cut."""
@@ -102,7 +112,7 @@ def read_integers(address: int | None, count: int, limit: int, what: str) -> Seq
     """A copy of an array of int64, of which at most `limit` can be meant."""
     if count > limit:
         raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
-    return memoryview(read(address, 8 * count, what)).cast("q").tolist() if count else []
+    return struct.unpack(f"={count}q", read(address, 8 * count, what))
 
 
 def read_text(text: Any, what: str) -> str:

@@ -46,8 +46,12 @@ class Step(Enum):
     """It was made for this version of the interface."""
     ID = "id"
     """It tells an id that can be one."""
+    FACTORY = "factory"
+    """Its factory gives something."""
     TABLE = "table"
-    """Its factory gives a table of functions, and nothing in it is missing."""
+    """That is a table of functions, and nothing in it is missing."""
+    INFO = "info"
+    """What it says of itself makes sense."""
     INIT = "init"
     """Its ``init`` succeeds."""
     REGISTER = "register"
@@ -77,6 +81,11 @@ class DynamicBackendRecord:
         """The last part of the path."""
         return os.path.basename(self.path)
 
+    @property
+    def source(self) -> str:
+        """Where a backend comes from, in words."""
+        return f"{'folder' if self.step is Step.FOLDER else 'shared object'} {self.path}"
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON-compatible data."""
         data = asdict(self) | {"state": self.state.value, "step": self.step.value}
@@ -89,8 +98,8 @@ class DynamicBackendRecord:
 
 
 class StepError(Exception):
-    """Ends the loading of one file at a step, with the reason."""
+    """Ends the loading of one file at a step; the reason is one line."""
 
     def __init__(self, step: Step, reason: str, state: State = State.REFUSED) -> None:
-        self.step, self.reason, self.state = step, reason, state
-        super().__init__(reason)
+        self.step, self.reason, self.state = step, " ".join(reason.split()), state
+        super().__init__(self.reason)

@@ -12,16 +12,18 @@ from interposer.frontends.onnx.proto import Message
 
 __all__ = ["Attributes"]
 
-_FLOAT, _INT, _STRING, _TENSOR = 1, 2, 3, 4
-_FLOATS, _INTS, _STRINGS = 6, 7, 8
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH = 1, 2, 3, 4, 5
+_FLOATS, _INTS, _STRINGS, _TYPE = 6, 7, 8, 13
 _TITLES: Final = {
     _FLOAT: "a number",
     _INT: "an integer",
     _STRING: "a text",
     _TENSOR: "a tensor",
+    _GRAPH: "a graph",
     _FLOATS: "numbers",
     _INTS: "integers",
     _STRINGS: "texts",
+    _TYPE: "a type",
 }
 
 
@@ -104,3 +106,13 @@ class Attributes:
         """A tensor's message."""
         found = self._attribute(name, _TENSOR)
         return self._required(name) if found is None else found.t
+
+    def type_proto(self, name: str) -> Message:
+        """A type's message."""
+        found = self._attribute(name, _TYPE)
+        return self._required(name) if found is None else found.tp
+
+    def graph(self, name: str) -> Message:
+        """A graph's message."""
+        found = self._attribute(name, _GRAPH)
+        return self._required(name) if found is None else found.g

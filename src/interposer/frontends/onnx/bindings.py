@@ -7,10 +7,10 @@ from operator import index
 from typing import Final, SupportsIndex
 
 from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.frontends.onnx.elements import info_of_type
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.tensors import data_type
 from interposer.frontends.template import Shapes
-from interposer.types import MAX_RANK, UNRANKED, Dim, TensorInfo, differ
+from interposer.types import MAX_RANK, UNRANKED, Dim, ShapeLike, TensorInfo, differ
 
 __all__ = ["Bindings", "declared_info"]
 
@@ -28,7 +28,7 @@ class Bindings:
         """The name and the info of every input.
 
         Raises:
-            ParseError: an input that is no tensor, or has no shape.
+            ParseError: an input of a type that is not supported, or one without shape.
             InvalidArgumentError: shapes for what the model does not have, or that disagree with the model.
         """
         declared = {value.name: _declared(value) for value in inputs}
@@ -43,7 +43,7 @@ class Bindings:
                     f"it has no shape; give one with shapes={{{value.name!r}: (...)}}", where=_where(value)
                 )
             shape = [self._bound(dim) for dim in _joined(dims, given)]
-            yield value.name, TensorInfo(shape, _element_type(value))
+            yield value.name, _info(value, shape)
 
     def _given(self, name: str) -> tuple[int | str | None, ...] | None:
         given = self._shapes.get(name)
@@ -89,7 +89,7 @@ def declared_info(value: Message) -> TensorInfo | None:
     """What the model says of an output; None where it says nothing."""
     try:
         dims = _declared(value)
-        return TensorInfo(UNRANKED if dims is None else dims, _element_type(value))
+        return _info(value, UNRANKED if dims is None else dims)
     except ParseError:
         return None
 
@@ -112,18 +112,21 @@ def _where(value: Message) -> str:
     return f"input {value.name!r}"
 
 
-def _element_type(value: Message) -> str:
+def _info(value: Message, shape: ShapeLike) -> TensorInfo:
     try:
-        return str(data_type(value.type.tensor_type.elem_type))
-    except ParseError as error:
-        raise ParseError(error.message, where=_where(value)) from error
+        return info_of_type(value.type, shape)
+    except (ParseError, InvalidArgumentError) as error:
+        text = error.message if isinstance(error, ParseError) else str(error)
+        raise ParseError(text, where=_where(value)) from error
 
 
 def _declared(value: Message) -> list[int] | None:
-    """The extents that the model declares, None where it declares no rank; open ones are named after the input."""
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        raise ParseError(f"it is {kind or 'of no type'}; only tensors are supported", where=_where(value))
+    """The extents that the model declares, None where it declares no rank; open ones are named after the input.
+
+    What is no tensor has one, of how many elements there are.
+    """
+    if value.type.WhichOneof("value") != "tensor_type":
+        return [Dim(f"{value.name}_0")]
     if not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim

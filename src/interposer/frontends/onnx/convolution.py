@@ -14,6 +14,7 @@ from interposer.frontends.onnx.windows import Windows, as_image, windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.deformable import DeformableConvolution2d
 from interposer.ops.elementwise import Addition
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
@@ -95,6 +96,18 @@ def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
     if TensorShape(kernel).is_concrete and given != kernel:
         raise ParseError(f"kernel_shape is {list(given)}, but its weights have shape {shape}")
     return given
+
+
+@operator("DeformConv", since=19)
+def deformable_convolution(node: Node) -> Value:
+    """Images only: where the weights look is moved along two axes."""
+    x, weights = node.value(0), node.value(1)
+    if x.known.rank != 4:
+        node.unsupported(f"its input has shape {x.known.shape}; images with two spatial axes are supported")
+    found = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    groups = {"groups": node.integer("group", 1), "offset_groups": node.integer("offset_group", 1)}
+    op = DeformableConvolution2d(**found.pads(), **found.steps(), **groups)
+    return node.add(op, x, weights, node.value(2), node.optional(3), node.optional(4))
 
 
 @operator("ConvTranspose")

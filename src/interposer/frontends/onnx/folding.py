@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.collected import refined
 from interposer.errors import InterposerError
 from interposer.ir.graph import Value
 from interposer.kernels import evaluate
@@ -22,8 +23,12 @@ from interposer.types import Array, Dim, TensorInfo
 __all__ = ["Folder", "fold_extents"]
 
 _FAMILIES: Final = frozenset(
-    {"activation", "blocks", "elementwise", "gather", "matrices", "rearrange", "reduction", "reshape", "sequence"}
-)
+    {
+        "activation", "blocks", "containers", "elementwise", "features", "gather", "matrices", "rearrange", "reduction",
+        "reshape", "sequence", "strings",
+    }
+)  # fmt: skip
+_SIZED_BY_DATA: Final = frozenset({"containers", "strings"})
 _SMALL: Final = 1 << 16
 _ALLOWANCE: Final = 64 << 20
 
@@ -37,28 +42,41 @@ class Folder:
 
     def __init__(self, file_bytes: int) -> None:
         self._left = _ALLOWANCE + 4 * file_bytes
+        self._collections: dict[Value, Array] = {}
+
+    def note(self, value: Value, array: Array) -> None:
+        """Remember what a sequence or an optional holds, which no constant can."""
+        self._collections[value] = array
+
+    def _known(self, value: Value | None) -> Array | None:
+        return None if value is None else self._collections.get(value, value.constant)
 
     @staticmethod
     def takes(op: Op) -> bool:
         """True for an operator of a kind that is computed at once where its operands are known."""
         return op.family in _FAMILIES or isinstance(op, Cast)
 
-    def fold(self, op: Op, values: Sequence[Value | None]) -> list[TensorInfo] | None:
-        """The operator's results as infos with constants, or None where it is not to be folded."""
-        if not self.takes(op) or not values:
+    def fold(self, op: Op, values: Sequence[Value | None]) -> list[tuple[TensorInfo, Array]] | None:
+        """The operator's results, each with what is known of it; None where it is not to be folded."""
+        arrays = [self._known(value) for value in values]
+        if not (self.takes(op) and (values or op.family in _SIZED_BY_DATA)):
             return None
-        if any(value is not None and value.constant is None for value in values):
+        if any(value is not None and array is None for value, array in zip(values, arrays, strict=True)):
             return None
         infos: list[TensorInfo | None] = [value.info if value is not None else None for value in values]
         if op.violations(*infos):
             return None
         outputs = [info for info in op.infer_infos(*infos) if info is not None]
-        return self._evaluated(op, infos, outputs) if self._affordable([*infos, *outputs]) else None
+        return self._evaluated(op, arrays, infos, outputs) if self._affordable(op, arrays, outputs) else None
 
-    def _affordable(self, infos: Sequence[TensorInfo | None]) -> bool:
-        if not all(info is None or info.is_concrete for info in infos):
+    def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
+        cost = sum(_bytes(array) for array in arrays if array is not None)
+        if all(info.is_tensor and info.is_concrete for info in outputs):
+            cost += sum(map(_bytes_of_result, outputs))
+        elif op.family in _SIZED_BY_DATA:
+            cost *= 2
+        else:
             return False
-        cost = sum(_bytes(info) for info in infos if info is not None)
         if cost <= _SMALL:
             return True
         if cost > self._left:
@@ -67,17 +85,29 @@ class Folder:
         return True
 
     def _evaluated(
-        self, op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
-    ) -> list[TensorInfo] | None:
+        self,
+        op: Op,
+        arrays: Sequence[Array | None],
+        infos: Sequence[TensorInfo | None],
+        outputs: Sequence[TensorInfo],
+    ) -> list[tuple[TensorInfo, Array]] | None:
         try:
-            arrays = evaluate(op, [info.constant if info is not None else None for info in infos], infos, outputs)
+            found = evaluate(op, arrays, infos, outputs)
         except InterposerError:
             return None
-        return [info.with_constant(array) for info, array in zip(outputs, arrays, strict=True)]
+        return [(refined(info, array), array) for info, array in zip(outputs, found, strict=True)]
 
 
-def _bytes(info: TensorInfo) -> int:
-    """Bytes of a tensor, where an empty one counts by its other extents."""
+def _bytes(array: Array) -> int:
+    """Bytes of an array, where an empty one counts by its other extents, and a string as often as there are strings."""
+    own: int = math.prod(max(dim, 1) for dim in array.shape) * array.itemsize
+    if array.dtype != object:
+        return own
+    held: int = sum(_bytes(one) if isinstance(one, np.ndarray) else array.size * len(one) for one in array.flat)
+    return own + held
+
+
+def _bytes_of_result(info: TensorInfo) -> int:
     return math.prod(max(dim, 1) for dim in info.shape) * info.dtype.itemsize
 
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError
+from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.folding import Folder, fold_extents
-from interposer.frontends.onnx.needs import UnboundFormError, needs_of
+from interposer.frontends.onnx.functions import Functions, domain_of
+from interposer.frontends.onnx.needs import Needs, UnboundFormError, needs_of
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.refusals import Refusals
-from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, find
+from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, title
+from interposer.frontends.onnx.schemas import has_function, standard_function
 from interposer.frontends.onnx.tensors import array_of
-from interposer.ir.graph import Layer, Value
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant
+from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
 from interposer.ops.reshape import Shape
 from interposer.schema import Op
@@ -35,10 +39,11 @@ _SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 class Importer:
     """The state of one import: the network, what every name of the model stands for, and what is not supported."""
 
-    def __init__(self, network: Network, opsets: Mapping[str, int], files: ExternalFiles) -> None:
+    def __init__(self, network: Network, opsets: Mapping[str, int], files: ExternalFiles, functions: Functions) -> None:
         self.network = network
         self._opsets = opsets
         self._files = files
+        self._functions = functions
         self._folder = Folder(0)
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
@@ -50,6 +55,7 @@ class Importer:
         self._reserved: set[str] = set()
         self._numbers: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
+        self.converted_inside = 0
 
     def reserve(self, names: set[str]) -> None:
         """Keep these names for layers to come: no node gets one of them."""
@@ -113,10 +119,14 @@ class Importer:
 
     def ask_for(self, value: Value, title: str) -> NoReturn:
         """Refuse a node as long as the value of one of its operands is not known."""
-        needs = needs_of(value, self._inputs, self._folder.takes)
+        needs = self.needs(value)
         if needs is None:
             raise UnsupportedFormError(f"its operand {title!r} is computed from data")
         raise UnboundFormError(f"its operand {title!r} is no constant", needs)
+
+    def needs(self, value: Value) -> Needs | None:
+        """What would have to be known of the inputs so that a value is; None where it is computed while running."""
+        return needs_of(value, self._inputs, self._folder.takes)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -141,24 +151,63 @@ class Importer:
         return f"{message.op_type}_{number}"
 
     def _convert_node(self, message: Message, name: str) -> None:
-        domain = "" if message.domain == "ai.onnx" else message.domain
+        domain = domain_of(message)
         version = self._opsets.get(domain)
-        converter = None if version is None else find(domain, message.op_type, version)
+        function = self._functions.find(message)
+        converter = None if function is not None else self._functions.converter(message, version)
         try:
-            if version is None or converter is None:
-                raise UnsupportedFormError("")
-            if any(name in self._missing for name in message.input):
-                self._missing.update(message.output)
-                return
-            self._run(converter, Node(self, message, name, version), message.output)
+            if any(name in self._missing for name in names_in(message)):
+                self._survey(message, name)
+                self._missing.update(output for output in message.output if output)
+            elif converter is not None and version is not None:
+                self._run(converter, Node(self, message, name, version), message.output)
+            else:
+                self._inline(function or self._standard_function(message, version), message, name, self._convert_node)
         except UnsupportedFormError as error:
             self._refuse(message, name, domain, error)
+        except UnknownRankError:
+            reason = "the rank of a tensor is not known before running"
+            self._refuse(message, name, domain, UnsupportedFormError(reason))
         except InterposerError as error:
+            if isinstance(error, ParseError) and error.where:
+                raise
             text = error.message if isinstance(error, ParseError) else str(error)
             raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
         except _SLIPS as error:
             text = f"it cannot be converted ({type(error).__name__}: {error})"
             raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
+
+    def _standard_function(self, message: Message, version: int | None) -> Message:
+        """The function that the standard gives for an operator that is not known; `UnsupportedFormError` for none."""
+        found = version and standard_function(message, version, lambda name: self.value(name).known)
+        if not found:
+            raise UnsupportedFormError("")
+        return found
+
+    def _inline(self, function: Message, message: Message, name: str, visit: Callable[[Message, str], None]) -> None:
+        """Visit the nodes of a function in place of the node that calls it."""
+        body = self._functions.body(function, message, name)
+        opsets, self._opsets = self._opsets, {**self._opsets, **body.opsets}
+        for inner in body.nodes:
+            visit(inner, inner.name)
+        self._opsets = opsets
+        for output, value in body.aliases:
+            if value in self._missing:
+                self._missing.add(output)
+            elif visit == self._convert_node:
+                self._values[output] = self.value(value)
+
+    def _survey(self, message: Message, name: str) -> None:
+        """Refuse what is not known in a node that cannot be converted for another reason, its graphs included."""
+        domain = domain_of(message)
+        version, function = self._opsets.get(domain), self._functions.find(message)
+        if function is not None:
+            self._inline(function, message, name, self._survey)
+        elif version is None or not (self._functions.converter(message, version) or has_function(message, version)):
+            self._refuse(message, name, domain, UnsupportedFormError(""))
+        for graph in graphs_of(message):
+            for inner in graph.node:
+                self._survey(inner, self._node_name(inner))
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
         found = converter(node)
@@ -172,20 +221,35 @@ class Importer:
 
     def _refuse(self, message: Message, name: str, domain: str, error: UnsupportedFormError) -> None:
         """Keep the reason; a node that only waits for the inputs is refused where all is known of them."""
-        title = f"{domain}.{message.op_type}" if domain else message.op_type
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
         place = f"{opset}; first as node {name!r}"
         self._missing.update(output for output in message.output if output)
         if isinstance(error, UnboundFormError) and (error.needs.values or self._has_open_inputs):
-            self._refusals.defer(title, f"{place}: {error}", error.needs)
+            self._refusals.defer(title(domain, message.op_type), f"{place}: {error}", error.needs)
             return
         reason = error.reason if isinstance(error, UnboundFormError) else str(error)
-        self._refusals.refuse(title, f"{place}: {reason}" if reason else place)
+        if version is not None and not reason and not domain.startswith("ai.onnx") and domain:
+            reason = "map it with interposer.frontends.onnx.operator"
+        self._refusals.refuse(title(domain, message.op_type), f"{place}: {reason}" if reason else place)
 
     @property
     def _has_open_inputs(self) -> bool:
         return any(not layer.output.known.is_concrete for layer in self._inputs)
+
+    def give_up(self, outputs: Sequence[str]) -> None:
+        """Note that these values are missing, as what they follow from is not supported."""
+        self._missing.update(name for name in outputs if name)
+
+    def mark(self) -> int:
+        """A place in the network that `forget` can go back to."""
+        return len(self.network.graph)
+
+    def forget(self, mark: int) -> None:
+        """Take back the layers that came in since `mark` was asked for and that nobody uses, all but constants."""
+        for layer in reversed(list(self.network.graph)[mark:]):
+            if not isinstance(layer.op, Constant) and not any(value.uses for value in layer.outputs):
+                self.network.graph.erase(layer)
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
@@ -204,14 +268,30 @@ class Importer:
         """The outputs of a new layer, or constants in their place where all is known already."""
         op = op.canonical()
         folded = None if quantization else self._folder.fold(op, operands)
-        if folded is not None:
-            return [self._constant(info, name, source) for info in folded]
+        if folded is not None and all(info.is_tensor for info, _ in folded):
+            return [self.constant(array, name, source, info.quantization) for info, array in folded]
         declared = self._declared(op, operands, quantization)
         layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
         for fault in infer_layer(layer):
             raise ParseError(fault)
         self._note_extents(layer)
+        for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
+            self._note_collection(value, info, array)
         return [self._settled(value) for value in layer.outputs]
+
+    def add_control(
+        self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph], name: str, source: str
+    ) -> list[Value]:
+        """The outputs of a new layer that has these graphs as its regions."""
+        layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
+        for fault in infer_layer(layer):
+            raise ParseError(fault)
+        return list(layer.outputs)
+
+    def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
+        """A sequence that is known stays a layer, which nobody needs where all that is done with it is computed too."""
+        value.info = info
+        self._folder.note(value, array)
 
     def _declared(
         self, op: Op, operands: Sequence[Value | None], quantization: Quantization | None
@@ -241,7 +321,7 @@ class Importer:
         return self.constant(info.constant, name, source, info.quantization)
 
     def _note_extents(self, layer: Layer) -> None:
-        if isinstance(layer.op, Shape):
+        if isinstance(layer.op, Shape) and layer.values[0].known.is_ranked:
             dims = np.empty(layer.values[0].known.rank, object)
             dims[:] = layer.values[0].known.shape
             self._extents[layer.output] = dims

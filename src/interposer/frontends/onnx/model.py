@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 import numpy as np
 
 from interposer.errors import InvalidArgumentError, ParseError
 from interposer.frontends.onnx.bindings import Bindings, declared_info
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
+from interposer.frontends.onnx.custom import overrides
 from interposer.frontends.onnx.external import ExternalFiles
+from interposer.frontends.onnx.functions import Functions, opsets_of
 from interposer.frontends.onnx.importer import Importer
+from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, read_model
+from interposer.frontends.onnx.registry import Converter
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
 from interposer.types import Quantization, TensorInfo
 
 __all__ = ["load", "template"]
 
-_DEFAULT_DOMAIN: Final = "ai.onnx"
 
-
-def load(source: Source, *, shapes: Shapes | None = None, values: Values | None = None) -> Network:
+def load(
+    source: Source,
+    *,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    operators: Mapping[str, Converter] | None = None,
+) -> Network:
     """The network that an ONNX model describes.
 
     Layers are named after nodes, inputs and outputs after the model's; binding ids count these in the model's order.
@@ -35,6 +42,8 @@ def load(source: Source, *, shapes: Shapes | None = None, values: Values | None 
         shapes: binds open extents: by input's name a shape (None for what stays open), by extent's name a number.
         values: binds inputs by name to arrays; they are constants of the network then, and inputs no more. One that
             has a default in the model, an initializer, gets another value so.
+        operators: functions for operators by their names ("Relu", "com.example.Swish"), which come before all others;
+            `operator` registers them for good.
 
     Raises:
         ParseError: the file cannot be read, is no ONNX model, or is damaged; says where.
@@ -47,15 +56,18 @@ def load(source: Source, *, shapes: Shapes | None = None, values: Values | None 
     Traceback (most recent call last):
     interposer.errors.ParseError: the file is empty
     """
-    return template(source, shapes=shapes).network(values=values)
+    return template(source, shapes=shapes, operators=operators).network(values=values)
 
 
-def template(source: Source, *, shapes: Shapes | None = None) -> Template:
+def template(
+    source: Source, *, shapes: Shapes | None = None, operators: Mapping[str, Converter] | None = None
+) -> Template:
     """The model as something that gives a network for shapes and values of its inputs.
 
     Args and errors are those of `load`; what is wrong with nodes is only told when a network is asked for. The file's
     content must not be changed afterwards.
     """
+    own = overrides(operators)
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
     with _told_of(path):
         document = read_model(source)
@@ -65,7 +77,7 @@ def template(source: Source, *, shapes: Shapes | None = None) -> Template:
 
         def build(shapes: Shapes, values: Values) -> Network:
             with _told_of(path):
-                return _network(document, {**given, **shapes}, values)
+                return _network(document, {**given, **shapes}, values, own)
 
         inputs = dict(Bindings(given).infos(_inputs(graph, {})))
         outputs = {output.name: declared_info(output) for output in graph.output}
@@ -88,17 +100,18 @@ def _inputs(graph: Message, values: Values) -> list[Message]:
     return [value for value in graph.input if value.name not in defaults]
 
 
-def _network(document: Document, shapes: Shapes, values: Values) -> Network:
+def _network(document: Document, shapes: Shapes, values: Values, operators: Mapping[str, Converter]) -> Network:
     import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - the families fill the table of operators
 
     graph = document.model.graph
     network = Network(graph.name or "network")
-    importer = Importer(network, _opsets(document.model), ExternalFiles(document.path))
+    opsets, functions = opsets_of(document.model.opset_import), Functions(document.model, operators)
+    importer = Importer(network, opsets, ExternalFiles(document.path), functions)
     importer.define_constants([tensor for tensor in graph.initializer if tensor.name not in values])
     importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})
     _add_inputs(importer, graph, shapes, values)
-    importer.convert(_in_running_order(graph))
+    importer.convert(in_running_order(graph.node, [output.name for output in graph.output]))
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.annotated(output.name), name=output.name)
     network.graph.erase_dead()
@@ -108,7 +121,9 @@ def _network(document: Document, shapes: Shapes, values: Values) -> Network:
 def _add_inputs(importer: Importer, graph: Message, shapes: Shapes, values: Values) -> None:
     """Define the inputs: as constants those that are bound to values."""
     check_names(values, [value.name for value in graph.input])
-    claims = claimed_quantizations(graph.node, importer.arrays)
+    notes = annotated_quantizations(graph, importer.arrays)
+    importer.annotate(notes)
+    claims = claimed_quantizations(graph.node, importer.arrays) | notes
     number = 0
     settled = {name: given.shape for name, given in values.items() if isinstance(given, np.ndarray)}
     for name, plain in Bindings({**shapes, **settled}).infos(_inputs(graph, values)):
@@ -127,16 +142,6 @@ def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
         return info.with_quantization(claim)
     except InvalidArgumentError:
         return info
-
-
-def _opsets(model: Message) -> dict[str, int]:
-    opsets: dict[str, int] = {}
-    for entry in model.opset_import:
-        domain = "" if entry.domain == _DEFAULT_DOMAIN else entry.domain
-        if domain in opsets or entry.version < 1:
-            raise ParseError(f"operator set {entry.domain or _DEFAULT_DOMAIN!r} is imported twice, or in no version")
-        opsets[domain] = entry.version
-    return opsets
 
 
 def _check_names(graph: Message) -> None:
@@ -158,8 +163,8 @@ def _name_faults(graph: Message) -> Iterator[str]:
     yield from _twice([*dict.fromkeys([*inputs, *initializers]), *results], "value")
     defined = {*inputs, *initializers, *results}
     for node in graph.node:
-        for name in node.input:
-            if name and name not in defined:
+        for name in names_in(node):
+            if name not in defined:
                 yield f"node {node.name or node.op_type!r} takes the value {name!r}, which is not defined"
     for output in graph.output:
         if output.name not in defined:
@@ -172,42 +177,3 @@ def _twice(names: Sequence[str], kind: str) -> Iterator[str]:
         if name in seen or not name:
             yield f"the {kind} {name!r} is defined twice" if name else f"an {kind} has no name"
         seen.add(name)
-
-
-def _in_running_order(graph: Message) -> list[Message]:
-    """The nodes that the outputs depend on, producers first: not every file keeps to that order."""
-    nodes = graph.node
-    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    needs = [{producers[name] for name in node.input if name in producers} for node in nodes]
-    sorted_already = all(need < index for index, group in enumerate(needs) for need in group)
-    order = range(len(nodes)) if sorted_already else _sorted(needs, nodes)
-    used = _reached([producers[output.name] for output in graph.output if output.name in producers], needs)
-    return [nodes[index] for index in order if index in used]
-
-
-def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
-    reached: set[int] = set()
-    while pending:
-        index = pending.pop()
-        if index not in reached:
-            reached.add(index)
-            pending += needs[index]
-    return reached
-
-
-def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
-    users: dict[int, list[int]] = {}
-    for index, group in enumerate(needs):
-        for need in group:
-            users.setdefault(need, []).append(index)
-    waiting = [len(group) for group in needs]
-    order = [index for index, count in enumerate(waiting) if not count]
-    for index in order:
-        for user in users.get(index, ()):
-            waiting[user] -= 1
-            if not waiting[user]:
-                order.append(user)
-    if len(order) < len(needs):
-        stuck = [nodes[i].name or nodes[i].op_type for i, count in enumerate(waiting) if count]
-        raise ParseError(f"nodes depend on themselves: {', '.join(map(repr, stuck[:10]))}")
-    return order

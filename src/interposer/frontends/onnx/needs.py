@@ -47,6 +47,8 @@ def needs_of(value: Value, inputs: Container[Layer], folds: Callable[[Op], bool]
             continue
         seen.add(layer)
         if layer in inputs:
+            if not layer.output.known.is_tensor:
+                return None
             values.add(layer.name)
         elif isinstance(layer.op, Shape):
             shapes = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
@@ -11,7 +12,9 @@ from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.needs import Needs, UnboundFormError
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.registry import UnsupportedFormError
-from interposer.ir.graph import Value
+from interposer.ir.graph import Graph, Value
+from interposer.ops.control import StandIn
+from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
 from interposer.schema import Op
 from interposer.types import Array, Dim, Quantization, TensorInfo, TensorShape
@@ -48,6 +51,16 @@ class Node(Attributes):
         self._inputs: tuple[str, ...] = tuple(message.input)
         self._outputs: tuple[str, ...] = tuple(message.output)
         self._operands: dict[int, Value] = {}
+        self._message = message
+
+    @property
+    def importer(self) -> Importer:
+        """The import that the node is part of."""
+        return self._importer
+
+    def inside(self, importer: Importer) -> Node:
+        """The same node as part of another import."""
+        return Node(importer, self._message, self.name, self.version)
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -135,6 +148,16 @@ class Node(Attributes):
     def add_many(self, op: Op, *operands: Value | None) -> list[Value]:
         """The outputs of a layer that has the node's own name."""
         return self._importer.add(op, operands, self.name, self.source)
+
+    def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
+        """The outputs of a layer with regions that has the node's own name."""
+        return self._importer.add_control(op, operands, graphs, self.name, self.source)
+
+    def give_up(self) -> list[Value]:
+        """What stands for the results where a graph in the node holds what is not supported, which is told later."""
+        self._importer.give_up(self._outputs)
+        infos = [TensorInfo(())] * len(self._outputs)
+        return list(self._importer.network.add_layer(StandIn(len(infos)), outputs=infos).outputs)
 
     def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
         """The output of a layer on the way to the node's result, named after node and operator."""

@@ -15,6 +15,7 @@ from interposer.ops.elementwise import (
     Division,
     ElementwiseBinary,
     ElementwiseUnary,
+    Multiplication,
     UnaryOperation,
 )
 from interposer.ops.normalization import (
@@ -35,14 +36,32 @@ __all__: list[str] = []
 
 
 @operator("BatchNormalization")
-def batch_normalization(node: Node) -> Value:
-    """Only the inference form, with one statistic for each channel."""
+def batch_normalization(node: Node) -> Value | Sequence[Value]:
+    """With one statistic for each channel; while training, that of the batch."""
     if node.flag("training_mode"):
-        node.unsupported("it is in training mode")
+        return _normalized_by_batch(node)
     if node.version < 9 and not node.flag("spatial", True):
         node.unsupported("it has statistics for each element (spatial = 0)")
     x, gamma, beta, mean, variance = (node.value(i) for i in range(5))
     return node.add(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
+
+
+def _normalized_by_batch(node: Node) -> Sequence[Value]:
+    """The batch's own mean and variance are mixed into the running ones, which are results too."""
+    x, gamma, beta, *running = (node.value(i) for i in range(5))
+    reduce = Mean((0, *range(2, x.known.rank)))
+    mean = node.step(reduce, x)
+    spread = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
+    variance = node.step(reduce, node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), x, spread))
+    result = node.add(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
+    return [result, *(_mixed(node, old, new) for old, new in zip(running, (mean, variance), strict=True))]
+
+
+def _mixed(node: Node, old: Value, new: Value) -> Value:
+    momentum, dtype = node.number("momentum", 0.9), old.known.dtype
+    new = new if new.known.dtype is dtype else node.step(Cast(dtype), new)
+    kept = node.step(Multiplication(), old, node.scalar_like(momentum, old))
+    return node.step(Addition(), kept, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
 
 
 @operator("InstanceNormalization")

@@ -90,6 +90,8 @@ def unsqueeze(node: Node) -> Value:
 @operator("Shape")
 def shape_of(node: Node) -> Value:
     """A part of the shape, since 15."""
+    if not node.has_attribute("start") and not node.has_attribute("end"):
+        return node.add(Shape(DataType.INT64), node.value(0))
     rank = node.info(0).rank
     start, end = node.integer("start", 0), node.integer("end", rank)
     first, last, _ = slice(start, end).indices(rank)
@@ -110,17 +112,6 @@ def size_of(node: Node) -> Value:
 def identity(node: Node) -> Value:
     """The value itself."""
     return node.value(0)
-
-
-@operator("Dropout")
-def dropout(node: Node) -> Sequence[Value | None]:
-    """Nothing is dropped when a trained network runs; the mask, where somebody asks for it, is true everywhere."""
-    if node.version >= 12 and node.has(2) and node.array_scalar(2, "training_mode"):
-        node.unsupported("it is in training mode")
-    if not node.wants(1):
-        return [node.value(0)]
-    shape = node.concrete(node.info(0).shape, "input")
-    return [node.value(0), node.add(BroadcastTo(shape), node.constant(np.array(True)))]
 
 
 @operator("Expand", since=8)

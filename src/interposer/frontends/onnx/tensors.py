@@ -13,7 +13,7 @@ from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.proto import Message
 from interposer.types import MAX_RANK, Array, DataType, from_bits
 
-__all__ = ["array_of", "data_type"]
+__all__ = ["array_of", "data_type", "type_number"]
 
 _TYPES: Final = {
     1: DataType.FLOAT32,
@@ -43,6 +43,7 @@ _TYPES: Final = {
     27: DataType.FLOAT6_E2M3FN,
     28: DataType.FLOAT6_E3M2FN,
 }
+_NUMBERS: Final = {dtype: number for number, dtype in _TYPES.items()}
 _UNSUPPORTED: Final = {14: "complex64", 15: "complex128"}
 _FIELDS: Final = {
     DataType.FLOAT32: "float_data",
@@ -64,6 +65,11 @@ def data_type(number: int) -> DataType:
     if found is None:
         raise ParseError(f"tensors of type {_UNSUPPORTED.get(number, number)} are not supported")
     return found
+
+
+def type_number(dtype: DataType) -> int:
+    """The format's number for a type; 0, of no type, where it has none."""
+    return _NUMBERS.get(dtype, 0)
 
 
 def array_of(tensor: Message, files: ExternalFiles) -> Array:

@@ -21,7 +21,7 @@ from interposer.frontends.tflite.contents import (
     numpy_dtype,
 )
 
-__all__ = ["check_model"]
+__all__ = ["called", "check_model"]
 
 MAX_RANK: Final = 8
 MAX_ELEMENTS: Final = 2**40
@@ -156,7 +156,7 @@ def _check_signature(model: Model, signature: Signature, where: str) -> None:
     _check_indices(signature.outputs.values(), count, f"{where}.outputs")
 
 
-def _called(operator: Operator) -> Iterator[tuple[str, int]]:
+def called(operator: Operator) -> Iterator[tuple[str, int]]:
     """The subgraphs that an operator's options name, by field."""
     for name, value in operator.attributes.items():
         if name.endswith("subgraph_index") or name == "subgraph":
@@ -168,7 +168,7 @@ def _check_calls(model: Model) -> None:
     calls: dict[int, set[int]] = {}
     for i, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:
-            for name, index in _called(operator):
+            for name, index in called(operator):
                 _check_index(index, len(model.subgraphs), "subgraph", f"{operator.where}.{name}")
                 calls.setdefault(i, set()).add(index)
     try:

@@ -3,6 +3,7 @@
 from interposer.frontends.tflite import (  # noqa: F401
     activation,
     blocks,
+    control_flow,
     convolution,
     elementwise,
     gather,

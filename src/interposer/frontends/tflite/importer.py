@@ -6,10 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
 from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator
 from interposer.frontends.tflite.node import Node
@@ -26,9 +27,12 @@ __all__ = ["Importer", "load"]
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
 
+_MOST_OPERATORS: Final = 1 << 16
+"""How many operators one import converts, those of a subgraph as often as it is called."""
+
 
 def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Network:
-    """The network that a TFLite file holds: its first subgraph.
+    """The network that a TFLite file holds: its first subgraph, and those that its operators run as regions of layers.
 
     Inputs and outputs are called as the file's tensors, their binding ids are 0, 1 ... in the file's order. Constants
     are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
@@ -66,34 +70,95 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
 
 
 class Importer:
-    """Turns the first subgraph of a model into a graph, operator by operator."""
+    """Turns a subgraph of a model, the first one unless another `number` is given, into a graph, operator by operator.
 
-    def __init__(self, model: Model, file: str, shapes: Shapes, dynamic: bool) -> None:
-        self.subgraph = model.subgraphs[0]
+    With a `graph`, the layers go there.
+    """
+
+    def __init__(
+        self, model: Model, file: str, shapes: Shapes, dynamic: bool, number: int = 0, graph: Graph | None = None
+    ) -> None:
+        self.subgraph = model.subgraphs[number]
+        self._model, self._number = model, number
         self._constants = model.constants(self.subgraph)
-        self.graph = Graph(file or self.subgraph.name or "tflite")
+        self.graph = Graph(file or self.subgraph.name or "tflite") if graph is None else graph
         self._file = file
         self._dynamic = dynamic or any(map(_is_open, shapes.values()))
         self._shapes = shapes
         self._values: dict[int, Value] = {}
+        self._converted = [0]
 
     def network(self) -> Network:
         """The whole network."""
-        entries = [find(operator.name, operator.is_custom) for operator in self.subgraph.operators]
-        self._refuse_unknown(entries)
+        self._refuse_unknown()
         self._add_inputs()
-        for index, (operator, entry) in enumerate(zip(self.subgraph.operators, entries, strict=True)):
+        self._convert_all()
+        self._add_outputs()
+        return Network(graph=self.graph)
+
+    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
+        """Another subgraph of the model as a region whose inputs are bound to such tensors."""
+        tensors, inner = self._inputs_of(number, infos, where), self._inside(number, Graph())
+        for binding_id, (index, info) in enumerate(zip(tensors, infos, strict=True)):
+            name = inner.subgraph.tensors[index].name or f"input_{binding_id}"
+            layer = inner.graph.add(Input(binding_id), name=name, source=self._source(f"subgraphs[{number}].inputs"))
+            layer.output.info = info
+            inner._values[index] = layer.output
+        inner._convert_all()
+        inner._add_outputs()
+        return inner.graph
+
+    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
+        """What another subgraph of the model gives for these values, its layers among the others."""
+        tensors = self._inputs_of(number, [value.known for value in values], where)
+        inner = self._inside(number, self.graph)
+        inner._values.update(zip(tensors, values, strict=True))
+        inner._convert_all()
+        return [inner.value(index, "outputs") for index in inner.subgraph.outputs]
+
+    def _inside(self, number: int, graph: Graph) -> Importer:
+        """The import of another subgraph, whose extents are as open as what it is given."""
+        graph.name = graph.name or self._model.subgraphs[number].name
+        inner = Importer(self._model, self._file, {}, True, number, graph)
+        inner._converted = self._converted
+        return inner
+
+    def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
+        """The tensors that another subgraph takes, if they can be such ones."""
+        subgraph = self._model.subgraphs[number]
+        if len(subgraph.inputs) != len(infos):
+            raise ParseError(f"subgraph {number} has {len(subgraph.inputs)} inputs; expected {len(infos)}", where=where)
+        for index, info in zip(subgraph.inputs, infos, strict=True):
+            told = tensor_info(subgraph.tensors[index], where)
+            if (told.dtype, told.quantization) != (info.dtype, info.quantization):
+                raise ParseError(f"subgraph {number} takes {told}, but gets {info}", where=where)
+        return subgraph.inputs
+
+    def _convert_all(self) -> None:
+        self._converted[0] += 1 + len(self.subgraph.operators)
+        if self._converted[0] > _MOST_OPERATORS:
+            raise ParseError(f"the subgraphs make more than {_MOST_OPERATORS:,} operators, which is not supported")
+        for index, operator in enumerate(self.subgraph.operators):
+            entry = find(operator.name, operator.is_custom)
             assert entry is not None
             self._convert(index, operator, entry)
+
+    def _add_outputs(self) -> None:
         for binding_id, index in enumerate(self.subgraph.outputs):
             name = self.subgraph.tensors[index].name or f"output_{binding_id}"
             self.graph.add(Output(binding_id), [self.value(index, "outputs")], name=name)
         self._drop_unused_constants()
-        return Network(graph=self.graph)
 
-    def _refuse_unknown(self, entries: Sequence[Entry | None]) -> None:
-        operators = zip(self.subgraph.operators, entries, strict=True)
-        unknown = Counter(_title(operator) for operator, entry in operators if entry is None)
+    def _refuse_unknown(self) -> None:
+        """Operators of this subgraph, and of those that its operators call, must be known."""
+        operators, pending, seen = list[Operator](), [self._number], set[int]()
+        while pending:
+            number = pending.pop()
+            if number not in seen:
+                seen.add(number)
+                operators += self._model.subgraphs[number].operators
+                pending += (other for one in self._model.subgraphs[number].operators for _, other in called(one))
+        unknown = Counter(_title(one) for one in operators if find(one.name, one.is_custom) is None)
         if unknown:
             raise UnsupportedOperatorError(unknown)
 
@@ -120,9 +185,10 @@ class Importer:
 
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
         where = f"operators[{index}] {operator.name}"
+        where = f"subgraphs[{self._number}].{where}" if self._number else where
         try:
             options = operator.attributes_as(entry.options) if entry.options else operator.attributes
-            node = Node(self, operator, options, f"{operator.name}:0:{index}", where, self._source(where))
+            node = Node(self, operator, options, f"{operator.name}:{self._number}:{index}", where, self._source(where))
             made = entry.convert(node)
         except ParseError:
             raise

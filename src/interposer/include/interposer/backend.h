@@ -128,12 +128,18 @@ typedef struct ipr_error {
 #define IPR_DTYPE_FLOAT32 11
 #define IPR_DTYPE_FLOAT64 12
 #define IPR_DTYPE_BFLOAT16 13
-#define IPR_DTYPE_INT4 14  /* one byte for each element, the number in its low four bits; the high four are cleared by */
-#define IPR_DTYPE_UINT4 15 /* who writes and ignored by who reads; the same for the other types of fewer than 8 bits */
+#define IPR_DTYPE_INT4 14 /* one byte for each element, the number in its low bits. Who writes clears the other bits, who */
+#define IPR_DTYPE_UINT4 15 /* reads ignores them. The same for all types of fewer than 8 bits */
 #define IPR_DTYPE_FLOAT8_E4M3FN 16
 #define IPR_DTYPE_FLOAT8_E4M3FNUZ 17
 #define IPR_DTYPE_FLOAT8_E5M2 18
 #define IPR_DTYPE_FLOAT8_E5M2FNUZ 19
+#define IPR_DTYPE_INT2 20
+#define IPR_DTYPE_UINT2 21
+#define IPR_DTYPE_FLOAT8_E8M0FNU 22
+#define IPR_DTYPE_FLOAT6_E2M3FN 23
+#define IPR_DTYPE_FLOAT6_E3M2FN 24
+#define IPR_DTYPE_FLOAT4_E2M1FN 25
 /* Higher numbers are for later versions. Layers with tensors of text are never shown in 1.0. */
 
 /* ---- Attributes and options: values by name ---------------------------------------------------------------------- */

@@ -12,11 +12,14 @@ from interposer.optimizer.rewrites.pattern import Replacement, constant, rewrite
 from interposer.schema import Op
 from interposer.types import Array
 
-__all__ = ["MAX_GROWTH", "fold_constants"]
+__all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants"]
 
 _log = logging.getLogger("interposer.optimizer")
 MAX_GROWTH: Final = 1 << 20
 """Bytes up to which a folded constant may be larger than what it is made of."""
+MAX_REALS: Final = 1 << 25
+"""Bytes up to which stored integers of few bits become real numbers; larger ones stay, and are dequantized in runs."""
+_FEW_BITS: Final = 16
 _RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
 
 
@@ -24,7 +27,8 @@ _RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
 def fold_constants(op: Op, layer: Layer) -> Replacement:
     """A layer whose inputs are all constant is a constant, unless that would be much larger than its inputs.
 
-    So is a layer whose result shape inference knows. Weights that get another type are folded at any size.
+    So is a layer whose result shape inference knows. Weights that get another type are folded, unless they are many and
+    have few bits: those of a language model would take eight times the memory. What is no tensor is no constant.
     """
     if not op.executable or layer.regions or not _is_small(layer):
         return None
@@ -38,11 +42,13 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
 
 def _is_small(layer: Layer) -> bool:
     outputs = layer.output_infos
-    if not outputs or not all(info.is_concrete for info in outputs):
+    if not outputs or not all(info.is_tensor and info.is_concrete for info in outputs):
         return False
     size = sum(info.num_bytes for info in outputs)
     given = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
-    return isinstance(layer.op, _RETYPE) or size <= max(MAX_GROWTH, given)
+    if isinstance(layer.op, _RETYPE) and (layer.values[0].known.dtype.bits >= _FEW_BITS or size <= MAX_REALS):
+        return True
+    return size <= max(MAX_GROWTH, given)
 
 
 def _values(layer: Layer) -> list[Array] | None:

@@ -1,17 +1,22 @@
-"""What is done to the nodes as a whole: those that nobody needs go."""
+"""What is done to the nodes as a whole: transposes cancel out, and what nobody needs goes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from interposer.writers.onnx.layouts import without_needless_transposes
 from interposer.writers.onnx.sheet import Sheet
 
 __all__ = ["clean"]
 
 
 def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> None:
-    """Drop nodes and constants that the outputs do not depend on."""
+    """Move transposes together, and drop nodes and constants that the outputs do not depend on."""
+    shapes = {tensor.name: value.known.shape for value, tensor in sheet.values.items()}
+    sheet.steps = without_needless_transposes(sheet, outputs, shapes)
     _drop_dead(sheet, outputs)
+    used = {*annotated, *outputs, *(name for step in sheet.steps for name in step.inputs)}
+    sheet.constants = {name: array for name, array in sheet.constants.items() if name in used}
 
 
 def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:

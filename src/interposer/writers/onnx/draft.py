@@ -11,14 +11,19 @@ import numpy as np
 from interposer.ir.graph import Layer
 from interposer.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.writers.onnx.forms import Form, form, widened
+from interposer.writers.onnx.protos import type_of
 from interposer.writers.onnx.registry import refuse
 from interposer.writers.onnx.sheet import Sheet, Step
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["NARROW", "Draft"]
+__all__ = ["NARROW", "Draft", "fits"]
 
-NARROW: Final = frozenset(dtype for dtype in DataType if dtype.is_float and dtype.bits == 8)
-"""The floating-point types of 8 bits."""
+NARROW: Final = frozenset(dtype for dtype in DataType if dtype.is_float and dtype.bits <= 8)
+"""The floating-point types of 8 bits and fewer."""
+
+_MOVING: Final = frozenset(
+    {"Cast", "Concat", "Expand", "Gather", "Identity", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+)
 
 
 class Draft:
@@ -35,13 +40,15 @@ class Draft:
         self._operands = tuple(operands)
         self._steps: list[Step] = []
 
-    def on_reals(self, operands: Sequence[Tensor | None], dtype: DataType) -> Draft:
-        """The same layer, where the quantized tensors are the real numbers of that type."""
+    def again(self, operands: Sequence[Tensor | None]) -> Draft:
+        """The same layer on other operands, without the nodes so far."""
         made = Draft(self.sheet, self.layer, operands)
-        made.infos = tuple(info and _real(info, dtype) for info in self.infos)
-        made.results = tuple(_real(info, dtype) for info in self.results)
-        made._steps = self._steps
+        made.infos, made.results = self.infos, self.results
         return made
+
+    def take_over(self, other: Draft) -> None:
+        """Add the nodes of another draft."""
+        self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -112,12 +119,12 @@ class Draft:
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    def node(self, kind: str, *inputs: Tensor | None, dtype: DataType | None = None, **attributes: Any) -> Tensor:
-        """The first result of a new node; `dtype` is its type, where it does not follow from the operands."""
-        return self.nodes(kind, *inputs, dtype=dtype, **attributes)[0]
+    def node(self, kind: str, *inputs: Tensor | None, giving: DataType | None = None, **attributes: Any) -> Tensor:
+        """The first result of a new node; `giving` is its type, where it does not follow from the operands."""
+        return self.nodes(kind, *inputs, giving=giving, **attributes)[0]
 
     def nodes(
-        self, kind: str, *inputs: Tensor | None, count: int = 1, dtype: DataType | None = None, **attributes: Any
+        self, kind: str, *inputs: Tensor | None, count: int = 1, giving: DataType | None = None, **attributes: Any
     ) -> list[Tensor]:
         """The results of a new node. Attributes that are None are left out.
 
@@ -132,7 +139,7 @@ class Draft:
         ]
         while operands and operands[-1] is None:
             operands.pop()
-        types = [self._result_type(kind, known, index, narrow, dtype) for index in range(count)]
+        types = [self._result_type(kind, known, index, narrow, giving) for index in range(count)]
         given = [wide.get(known.result(i)) or widened(known, known.result(i), types[i]) for i in range(count)]
         names = [self.sheet.free_name(f"{self.layer.name}/{kind}") for _ in range(count)]
         attributes = {key: value for key, value in attributes.items() if value is not None}
@@ -163,12 +170,23 @@ class Draft:
         name = known.result(index)
         if name in narrow:
             return narrow[name]
-        if name.startswith("tensor("):
-            return DataType.of({"float": "float32", "double": "float64"}.get(name[7:-1], name[7:-1]))
+        only = known.allowed.get(name, frozenset({name}))
+        if len(only) == 1:
+            return type_of(next(iter(only)))
         assert dtype is not None, f"{kind}: the type of result {index} does not follow from the operands"
         if widened(known, name, dtype) is None:
             refuse(f"{kind} of ONNX (since opset {known.since}) gives no {dtype}")
         return dtype
+
+    def takes(self, kind: str, dtype: DataType) -> bool:
+        """True where an operator takes a first operand of that type without conversion."""
+        known = form(kind, self.opset)
+        return known is not None and known.takes(known.operand(0), dtype)
+
+    def gives(self, kind: str, dtype: DataType) -> bool:
+        """True where an operator can give a tensor of that type without conversion."""
+        known = form(kind, self.opset)
+        return known is not None and known.takes(known.result(0), dtype)
 
     def name_of(self, tensor: Tensor) -> str:
         """The name of a tensor in the model; a constant is put there when it is first needed."""
@@ -196,7 +214,7 @@ class Draft:
         """The real numbers that integers stand for."""
         scale, point = self.scale(q, dtype, x.dtype)
         needed = any(q.zero_points) or x.dtype is not DataType.INT32
-        return self.node("DequantizeLinear", x, scale, point if needed else None, axis=q.axis)
+        return self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
         """Real numbers as integers, rounded half to even."""
@@ -212,7 +230,7 @@ class Draft:
         if x.array is not None and x.codes_as is None and DataType.STRING not in (x.dtype, dtype):
             return replace(x, name=f"{x.name}/{dtype}", dtype=dtype, array=_converted(x.array, dtype))
         saturate = 0 if dtype in NARROW else None
-        return self.node("Cast", x, dtype=dtype, to=dtype, saturate=saturate)
+        return self.node("Cast", x, giving=dtype, to=dtype, saturate=saturate)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
         """A tensor with its axes in another order."""
@@ -276,6 +294,11 @@ class Draft:
         """The other way."""
         return self.transpose(x, (0, *range(2, rank), 1)) if last else x
 
+    @property
+    def arithmetic(self) -> int:
+        """How many nodes so far compute something, instead of moving or converting elements."""
+        return sum(step.kind not in _MOVING for step in self._steps)
+
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
@@ -284,7 +307,7 @@ class Draft:
         new: dict[str, str] = {}
         for one, name in zip(results, names, strict=True):
             if one.array is None and one.name in made and one.name not in new:
-                new[one.name] = self.sheet.free_name(name)
+                new[one.name] = name
         self._name_steps({made[name].outputs[0] for name in new})
         for step in self._steps:
             step.rename(lambda name: new.get(name, name))
@@ -297,8 +320,9 @@ class Draft:
             step.name, step.source = self.sheet.free_step_name(wanted), self.layer.source
 
 
-def _real(info: TensorInfo, dtype: DataType) -> TensorInfo:
-    return TensorInfo(info.shape, dtype) if info.is_quantized else info
+def fits(x: Tensor, *numbers: float) -> bool:
+    """True where numbers that a tensor meets can be attributes, which have 32 bits."""
+    return x.dtype is not DataType.FLOAT64 or all(float(np.float32(number)) == number for number in numbers)
 
 
 def _converted(array: Array, dtype: DataType) -> Array:

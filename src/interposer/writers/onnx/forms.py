@@ -13,6 +13,8 @@ __all__ = ["Form", "form", "widened"]
 
 _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
     DataType.BOOL: (DataType.UINT8, DataType.INT32, DataType.INT64),
+    DataType.INT2: (DataType.INT8, DataType.INT32, DataType.INT64),
+    DataType.UINT2: (DataType.UINT8, DataType.INT32, DataType.INT64),
     DataType.INT4: (DataType.INT8, DataType.INT32, DataType.INT64),
     DataType.UINT4: (DataType.UINT8, DataType.INT32, DataType.INT64),
     DataType.INT8: (DataType.INT32, DataType.INT64),
@@ -23,10 +25,7 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
     DataType.UINT32: (DataType.INT64,),
     DataType.FLOAT16: (DataType.FLOAT32,),
     DataType.BFLOAT16: (DataType.FLOAT32,),
-    DataType.FLOAT8_E4M3FN: (DataType.FLOAT32,),
-    DataType.FLOAT8_E4M3FNUZ: (DataType.FLOAT32,),
-    DataType.FLOAT8_E5M2: (DataType.FLOAT32,),
-    DataType.FLOAT8_E5M2FNUZ: (DataType.FLOAT32,),
+    **{dtype: (DataType.FLOAT32,) for dtype in DataType if dtype.is_float and dtype.bits <= 8},
 }
 """Types that hold every value of a type, the narrowest first."""
 

@@ -23,16 +23,43 @@ def written(draft: Draft) -> list[Tensor]:
     entry = find(type(draft.layer.op))
     if entry is None or entry.write is None:
         refuse("ONNX has no operators to make it of")
+    if entry.moves and (not _is_quantized(draft) or _keeps_scales(draft)):
+        return _called(entry.write, draft)
     if not _is_quantized(draft):
-        return _called(entry.write, draft)
-    if entry.moves and _keeps_scales(draft):
-        return _called(entry.write, draft)
+        return _of_one_rounding(entry.write, draft)
     return _quantized(entry, draft)
 
 
 def _called(function: Writer, draft: Draft) -> list[Tensor]:
     found = function(draft, draft.layer.op)
     return [found] if isinstance(found, Tensor) else list(found)
+
+
+def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
+    """Narrow floats are rounded once, at the end: where there are several steps, these are of 32 bits."""
+    trial = draft.again(draft.operands)
+    found = _called(function, trial)
+    if not draft.exact or trial.arithmetic < 2 or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
+        draft.take_over(trial)
+        return found
+    wide = draft.again([one and _widened(draft, one) for one in draft.operands])
+    wide.infos = tuple(info and _wide(info) for info in draft.infos)
+    wide.results = tuple(_wide(info) for info in draft.results)
+    found = _called(function, wide)
+    draft.take_over(wide)
+    return [draft.cast(one, info.dtype) for one, info in zip(found, draft.results, strict=True)]
+
+
+def _is_narrow(info: TensorInfo | None) -> bool:
+    return info is not None and info.dtype.is_float and info.dtype.bits < 32
+
+
+def _widened(draft: Draft, one: Tensor) -> Tensor:
+    return draft.cast(one, DataType.FLOAT32) if one.dtype.is_float and one.dtype.bits < 32 else one
+
+
+def _wide(info: TensorInfo) -> TensorInfo:
+    return TensorInfo(info.shape, DataType.FLOAT32) if _is_narrow(info) else info
 
 
 def _is_quantized(draft: Draft) -> bool:
@@ -63,13 +90,14 @@ def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
 def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
     """The operator on real numbers, which quantized operands are converted to and results from."""
     operands = [one and _real(draft, index, one) for index, one in enumerate(draft.operands)]
-    dtype = DataType.FLOAT32
-    reals = draft.on_reals(operands, dtype)
-    reals.infos = tuple(
-        info if one is None or info is None or one.dtype is info.dtype else TensorInfo(info.shape, one.dtype)
-        for one, info in zip(operands, reals.infos, strict=True)
+    reals = draft.again(operands)
+    pairs = zip(operands, draft.infos, strict=True)
+    reals.infos = tuple(info and TensorInfo(info.shape, one.dtype) if one else info for one, info in pairs)
+    reals.results = tuple(
+        TensorInfo(info.shape, DataType.FLOAT32) if info.is_quantized else info for info in draft.results
     )
     found = _called(function, reals)
+    draft.take_over(reals)
     return [
         one if info.quantization is None else draft.quantized(one, info.quantization, info.dtype)
         for one, info in zip(found, draft.results, strict=True)

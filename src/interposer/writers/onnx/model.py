@@ -20,7 +20,7 @@ from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.layers import written
 from interposer.writers.onnx.protos import Message, node_proto, onnx, tensor_proto, value_info
 from interposer.writers.onnx.registry import RefusedError
-from interposer.writers.onnx.sheet import Sheet, Step
+from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["OLDEST_OPSET", "reasons", "write"]
@@ -75,7 +75,7 @@ def write(
     outputs = _named_outputs(border, sheet)
     graph = onnx().GraphProto(name=name or border.name or "network")
     _annotate(graph, border, sheet)
-    clean(sheet, outputs, [one.tensor_name for one in graph.quantization_annotation])
+    clean(sheet, outputs, _annotated(graph))
     _fill(graph, border, sheet)
     return _model(graph, sheet.opset, ir_version)
 
@@ -179,10 +179,8 @@ def _named_outputs(border: _Border, sheet: Sheet) -> list[str]:
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name:
-            layer = value.producer
-            draft = Draft(sheet, layer, ())
-            source = draft.name_of(tensor)
-            sheet.steps.append(Step("Identity", [source], [name], name=sheet.free_step_name(f"{name}/Identity")))
+            draft = Draft(sheet, value.producer, ())
+            draft.finish([draft.node("Identity", tensor)], [name])
     return [name for name, _ in border.outputs]
 
 
@@ -201,6 +199,13 @@ def _annotate(graph: Message, border: _Border, sheet: Sheet) -> None:
         note = graph.quantization_annotation.add(tensor_name=name)
         for key, array in _parameters(info):
             note.quant_parameter_tensor_names.add(key=key, value=sheet.constant(array, f"{name}/{key.lower()}"))
+
+
+def _annotated(graph: Message) -> list[str]:
+    """What annotations name: tensors, scales and zero points."""
+    notes = graph.quantization_annotation
+    parameters = [entry.value for note in notes for entry in note.quant_parameter_tensor_names]
+    return [note.tensor_name for note in notes] + parameters
 
 
 def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:

@@ -12,36 +12,44 @@ import numpy as np
 from interposer.errors import MissingDependencyError
 from interposer.types import Array, DataType, Dim, TensorInfo
 
-__all__ = ["CODES", "Message", "node_proto", "onnx", "schema", "tensor_proto", "type_name", "value_info"]
+__all__ = ["CODES", "Message", "node_proto", "onnx", "schema", "tensor_proto", "type_name", "type_of", "value_info"]
 
 Message: TypeAlias = Any
 """A protobuf message; the fields' types are the protocol's business."""
 
-CODES: Final = {
-    DataType.FLOAT32: 1,
-    DataType.UINT8: 2,
-    DataType.INT8: 3,
-    DataType.UINT16: 4,
-    DataType.INT16: 5,
-    DataType.INT32: 6,
-    DataType.INT64: 7,
-    DataType.STRING: 8,
-    DataType.BOOL: 9,
-    DataType.FLOAT16: 10,
-    DataType.FLOAT64: 11,
-    DataType.UINT32: 12,
-    DataType.UINT64: 13,
-    DataType.BFLOAT16: 16,
-    DataType.FLOAT8_E4M3FN: 17,
-    DataType.FLOAT8_E4M3FNUZ: 18,
-    DataType.FLOAT8_E5M2: 19,
-    DataType.FLOAT8_E5M2FNUZ: 20,
-    DataType.UINT4: 21,
-    DataType.INT4: 22,
+_NUMBERED: Final = {
+    "float32": (1, "float"),
+    "uint8": (2, "uint8"),
+    "int8": (3, "int8"),
+    "uint16": (4, "uint16"),
+    "int16": (5, "int16"),
+    "int32": (6, "int32"),
+    "int64": (7, "int64"),
+    "string": (8, "string"),
+    "bool": (9, "bool"),
+    "float16": (10, "float16"),
+    "float64": (11, "double"),
+    "uint32": (12, "uint32"),
+    "uint64": (13, "uint64"),
+    "bfloat16": (16, "bfloat16"),
+    "float8_e4m3fn": (17, "float8e4m3fn"),
+    "float8_e4m3fnuz": (18, "float8e4m3fnuz"),
+    "float8_e5m2": (19, "float8e5m2"),
+    "float8_e5m2fnuz": (20, "float8e5m2fnuz"),
+    "uint4": (21, "uint4"),
+    "int4": (22, "int4"),
+    "float4_e2m1fn": (23, "float4e2m1"),
+    "float8_e8m0fnu": (24, "float8e8m0"),
+    "uint2": (25, "uint2"),
+    "int2": (26, "int2"),
+    "float6_e2m3fn": (27, "float6e2m3"),
+    "float6_e3m2fn": (28, "float6e3m2"),
 }
+"""The format's numbers of our types, and its names for them."""
+CODES: Final = {dtype: _NUMBERED[str(dtype)][0] for dtype in DataType if str(dtype) in _NUMBERED}
 """The format's numbers of the types."""
 
-_NAMES: Final = {DataType.FLOAT32: "float", DataType.FLOAT64: "double"}
+_BY_NAME: Final = {name: DataType.of(own) for own, (_, name) in _NUMBERED.items()}
 
 
 def onnx() -> Any:
@@ -59,7 +67,12 @@ def onnx() -> Any:
 
 def type_name(dtype: DataType) -> str:
     """The type as the format's operator sets write it: ``tensor(float)``."""
-    return f"tensor({_NAMES.get(dtype) or str(dtype).replace('_', '')})"
+    return f"tensor({_NUMBERED[str(dtype)][1]})" if str(dtype) in _NUMBERED else str(dtype)
+
+
+def type_of(name: str) -> DataType:
+    """The type that is written so."""
+    return _BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
 
 
 @cache
@@ -85,19 +98,28 @@ def tensor_proto(name: str, array: Array) -> Message:
 
 
 def _raw(array: Array, dtype: DataType) -> bytes:
-    """Little-endian bytes; two 4-bit elements in each, the lower half first."""
-    if dtype.bits == 4:
-        halves = array.astype(np.int8).reshape(-1).view(np.uint8) & 15
-        halves = np.append(halves, np.zeros(len(halves) % 2, np.uint8))
-        return bytes(halves[::2] | halves[1::2] << 4)
-    return array.astype(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype).tobytes()
+    """Little-endian bytes; elements of fewer than 8 bits follow one another from the lowest bit on."""
+    if dtype is DataType.BOOL or dtype.bits >= 8:
+        return array.astype(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype).tobytes()
+    codes = (array.view(np.uint8) if dtype.is_float else array.astype(np.int8).view(np.uint8)).reshape(-1, 1)
+    bits = np.unpackbits(codes, axis=1, bitorder="little")[:, : dtype.bits]
+    return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
 
 
 def value_info(name: str, info: TensorInfo) -> Message:
-    """Name, type and shape of a tensor; an extent that is not known keeps its name, if it has one."""
+    """Name, type and shape of a value; an extent that is not known keeps its name, if it has one."""
     proto = onnx().ValueInfoProto(name=name)
-    proto.type.tensor_type.elem_type = CODES[info.dtype]
-    shape = proto.type.tensor_type.shape
+    _describe(proto.type, info)
+    return proto
+
+
+def _describe(proto: Message, info: TensorInfo) -> None:
+    if info.element is not None:
+        inner = proto.sequence_type if info.dtype is DataType.SEQUENCE else proto.optional_type
+        _describe(inner.elem_type, info.element)
+        return
+    proto.tensor_type.elem_type = CODES[info.dtype]
+    shape = proto.tensor_type.shape
     shape.SetInParent()
     for dim in info.shape:
         added = shape.dim.add()
@@ -105,7 +127,6 @@ def value_info(name: str, info: TensorInfo) -> Message:
             added.dim_value = dim
         elif dim.name:
             added.dim_param = dim.name
-    return proto
 
 
 def node_proto(

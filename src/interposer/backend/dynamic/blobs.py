@@ -1,0 +1,122 @@
+"""``ipr.blobs/1``: compiled parts as bytes that a file can keep."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.backend.capabilities import Options
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.calls import CallError
+from interposer.backend.dynamic.executable import Executable
+from interposer.backend.dynamic.library import Library
+from interposer.backend.dynamic.located import located
+from interposer.backend.dynamic.options import OptionTable, checked_options
+from interposer.backend.dynamic.parts import flat_view
+from interposer.backend.dynamic.reading import MAX_BYTES, read, read_text
+from interposer.errors import BackendContractError, InvalidArgumentError
+from interposer.ir.subgraph import SubgraphView
+
+__all__ = ["Blob", "Blobs"]
+
+_FUNCTIONS: Final = {name: name for name in ("fingerprint", "save", "check", "restore")}
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A compiled part as bytes. One that `needs_graph` has no constants in it and is restored with its part."""
+
+    data: bytes
+    needs_graph: bool = False
+
+
+class Blobs:
+    """Saving and restoring what a plug-in has compiled. Thread safe."""
+
+    @classmethod
+    def of(cls, library: Library) -> Blobs | None:
+        """The extension of a plug-in, or None where it has none.
+
+        Raises:
+            BackendContractError: its table is damaged.
+        """
+        functions = library.extension(abi.EXT_BLOBS, abi.BlobsApi, _FUNCTIONS)
+        return None if functions is None else cls(library, functions)
+
+    def __init__(self, library: Library, functions: dict[str, Any]) -> None:
+        self._library, self._functions = library, functions
+
+    def fingerprint(self, options: Options | None = None) -> str:
+        """A text that is different where blobs of one setting are of no use in another."""
+        out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
+        table = self._options(options)
+        with self._library.serialized():
+            self._call("fingerprint", table.address, ctypes.addressof(out))
+            with self._library.holding(out):
+                return read_text(out.text, "the fingerprint")
+
+    def save(self, executable: Executable) -> Blob | None:
+        """The bytes of a compiled part, or None where the plug-in cannot save this one."""
+        if executable.library is not self._library:
+            raise InvalidArgumentError(f"the part was compiled by another backend than {self._library.id!r}")
+        out = abi.Blob(struct_size=ctypes.sizeof(abi.Blob))
+        with self._library.serialized():
+            try:
+                self._call("save", executable.handle, ctypes.addressof(out))
+            except CallError as error:
+                if error.status == abi.UNSUPPORTED:
+                    return None
+                raise
+            with self._library.holding(out):
+                if out.size > MAX_BYTES:
+                    raise BackendContractError(
+                        f"a blob of {out.size:,} bytes cannot be meant", backend=self._library.id
+                    )
+                return Blob(read(out.data, out.size, "the blob"), bool(out.flags & abi.BLOB_NEEDS_GRAPH))
+
+    def fault(self, blob: Blob, options: Options | None = None) -> str | None:
+        """Why a blob cannot be restored here, "stale ..." or "corrupt ...", or None where it can."""
+        table = self._options(options)
+        with self._library.serialized():
+            try:
+                self._call("check", *_bytes(blob), table.address)
+            except CallError as error:
+                if error.status in (abi.STALE, abi.CORRUPT):
+                    return error.reason
+                raise
+        return None
+
+    def restore(self, blob: Blob, view: SubgraphView | None = None, options: Options | None = None) -> Executable:
+        """Make a compiled part from its bytes. `view` is the part, which may be left out unless the blob needs it.
+
+        Raises:
+            CallError: the plug-in cannot; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` where the blob is at fault.
+            InvalidArgumentError: the blob needs its part, and there is none.
+        """
+        if blob.needs_graph and view is None:
+            raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
+        out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+        table, flat = self._options(options), None
+        if view is not None:
+            flat = flat_view(self._library, view, compiling=True)
+        with self._library.serialized():
+            arguments = (*_bytes(blob), flat and flat.address, table.address, ctypes.addressof(out))
+            if flat is None:
+                self._call("restore", *arguments)
+            else:
+                with located(flat):
+                    self._call("restore", *arguments)
+            return Executable(self._library, out, flat)
+
+    def _options(self, options: Options | None) -> OptionTable:
+        library = self._library
+        return OptionTable(checked_options(library.id, options or {}, library.info.options, abi.SCOPE_MODEL))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._library.call(name, self._functions[name], self._library.self, *arguments)
+
+
+def _bytes(blob: Blob) -> tuple[int | None, int]:
+    """Where the bytes lie, valid while the blob is, and how many there are."""
+    return ctypes.cast(ctypes.c_char_p(blob.data), ctypes.c_void_p).value, len(blob.data)

@@ -1,0 +1,93 @@
+"""Parts that a plug-in has compiled, and running them."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+import zlib
+from contextlib import nullcontext
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.library import Library
+from interposer.backend.dynamic.located import located
+from interposer.backend.dynamic.options import OptionTable
+from interposer.errors import BackendContractError
+from interposer.types import Array
+
+__all__ = ["Executable", "compile_part"]
+
+MOST_WORKSPACE: Final = 1 << 40
+MOST_ALIGNMENT: Final = 1 << 21
+
+
+class Executable:
+    """What ``compile`` or ``restore`` of a plug-in gave; released when nobody uses it any more.
+
+    `seconds` for one run and `memory` in bytes are the plug-in's estimates, 0 where there are none.
+    """
+
+    def __init__(self, library: Library, out: abi.Executable, flat: FlatGraph | None) -> None:
+        self.library = library
+        self.handle = out.handle
+        flags = abi.ExecutableFlag(out.flags & sum(abi.ExecutableFlag))
+        keeps = abi.ExecutableFlag.KEEPS_CONSTANTS in flags or abi.Cap.KEEPS_CONSTANTS in library.info.capabilities
+        self.constants = [] if keeps or flat is None else flat.constants
+        number = library.hold(out, self.constants)
+        weakref.finalize(self, library.let_go, number).atexit = False
+        self.concurrent = (
+            abi.ExecutableFlag.CONCURRENT in flags or abi.Cap.CONCURRENT_EXECUTE in library.info.capabilities
+        )
+        self.workspace_size, self.workspace_alignment = _workspace(out, library.id)
+        self.seconds, self.memory = out.seconds, out.memory
+        self._sums = [_sum(array) for array in self.constants] if library.checking else []
+        self._turn: Any = nullcontext() if self.concurrent else threading.Lock()
+
+    def run(self, run_address: int) -> None:
+        """Call ``execute`` with an ``ipr_run``; where the plug-in does not allow it at the same time, one by one.
+
+        Raises:
+            CallError: it failed.
+            BackendUnavailableError: the plug-in was shut down.
+        """
+        library = self.library
+        with self._turn:
+            library.call("execute", library.functions["execute"], library.self, self.handle, run_address)
+
+    def check_constants(self) -> None:
+        """Raise `BackendContractError` where a constant is not what it was; only in checking mode."""
+        for array, before in zip(self.constants, self._sums, strict=False):
+            if _sum(array) != before:
+                raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)
+
+
+def _sum(array: Array) -> int:
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
+
+
+def compile_part(library: Library, flat: FlatGraph, options: OptionTable) -> Executable:
+    """Let a plug-in compile the layers of its tables.
+
+    Raises:
+        CallError: it cannot; what it names as faulty is one of `flat`.
+    """
+    out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+    function, arguments = library.functions["compile"], (library.self, flat.address, options.address)
+    with library.serialized(), located(flat):
+        library.call("compile", function, *arguments, ctypes.addressof(out))
+        return Executable(library, out, flat)
+
+
+def _workspace(out: abi.Executable, backend: str) -> tuple[int, int]:
+    size, alignment = out.workspace_size, max(64, out.workspace_alignment)
+    if size > MOST_WORKSPACE or alignment > MOST_ALIGNMENT or alignment & (alignment - 1):
+        raise BackendContractError(
+            f"the executable asks for a workspace of {size:,} bytes, aligned to {out.workspace_alignment:,}; expected "
+            f"at most {MOST_WORKSPACE:,} bytes and a power of two up to {MOST_ALIGNMENT:,}",
+            backend=backend,
+        )
+    return size, alignment

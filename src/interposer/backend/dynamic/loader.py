@@ -1,0 +1,251 @@
+"""From folders to registered backends, step by step; what became of each file is a record.
+
+Nothing that is found can stop the search or this process: a file that does not pass a check is skipped with a reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from interposer.backend.base import Backend
+from interposer.backend.capabilities import Options
+from interposer.backend.dynamic.elf import elf_fault
+from interposer.backend.dynamic.libraries import FileIdentity, backend_of_file, opened_file, sha256_of, shared_backend
+from interposer.backend.dynamic.library import SYMBOLS
+from interposer.backend.dynamic.names import looks_like_a_backend, name_fault
+from interposer.backend.dynamic.paths import PACKAGE_FOLDER, Folder
+from interposer.backend.dynamic.probe import Verdict, keep_verdict, kept_verdict, probe
+from interposer.backend.dynamic.records import DynamicBackendRecord, State, Step, StepError
+from interposer.backend.registry import BackendRegistry
+from interposer.errors import UnknownBackendError
+
+__all__ = ["DynamicBackends", "LoadingOptions", "load_backends"]
+
+_log = logging.getLogger("interposer.backend")
+_verdicts: Final[dict[FileIdentity, Verdict]] = {}
+_probing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class LoadingOptions:
+    """How dynamic backends are loaded.
+
+    Args:
+        allowed: the SHA-256 of every file that may be loaded; None allows all.
+        probe_seconds: how long a file may take when it is tried out; 0 loads it without.
+        unload: whether libraries leave the process with their last user.
+        disabled: ids of backends that are not loaded.
+        backend_options: for backends by id, the options for their ``init``.
+    """
+
+    allowed: frozenset[str] | None = None
+    probe_seconds: float = 30.0
+    unload: bool = False
+    disabled: Collection[str] = ()
+    backend_options: Mapping[str, Options] = field(default_factory=dict)
+
+
+class DynamicBackends:
+    """The dynamic backends of one registry, and the records of all that was seen."""
+
+    def __init__(
+        self, registry: BackendRegistry, records: Sequence[DynamicBackendRecord], registered: Sequence[str]
+    ) -> None:
+        self._registry, self._registered = registry, registered
+        self.records = tuple(records)
+
+    def close(self) -> None:
+        """Take the backends out of the registry; each is shut down as soon as nobody uses it. May be called again."""
+        for name in self._registered:
+            with suppress(UnknownBackendError):
+                self._registry.deregister(name)
+        self.records = tuple(
+            replace(one, state=State.CLOSED) if one.state is State.LOADED else one for one in self.records
+        )
+
+
+def load_backends(
+    registry: BackendRegistry, folders: Sequence[Folder], options: LoadingOptions, own_folder: str = PACKAGE_FOLDER
+) -> DynamicBackends:
+    """Load what is in the package's own folder and then in the folders of the user, and register it.
+
+    Folders come in the given order, their entries by name. This never raises because of what is found.
+    """
+    search = _Search(registry, options)
+    if os.path.isdir(own_folder):
+        search.folder(Folder(own_folder), ours=True)
+    for folder in folders:
+        search.folder(folder, ours=False)
+    search.register_absent()
+    return DynamicBackends(registry, search.records, search.registered)
+
+
+class _Search:
+    def __init__(self, registry: BackendRegistry, options: LoadingOptions) -> None:
+        self.registry, self.options = registry, options
+        self.records: list[DynamicBackendRecord] = []
+        self.registered: list[str] = []
+        self.seen: dict[tuple[int, int], str] = {}
+
+    def folder(self, folder: Folder, *, ours: bool) -> None:
+        """Go through the entries of a folder."""
+        try:
+            if folder.fault:
+                raise StepError(Step.FOLDER, folder.fault)
+            names = _entries(folder.path)
+        except StepError as error:
+            self._record(DynamicBackendRecord(folder.path, error.state, error.step, error.reason))
+            return
+        for name in names:
+            self._record(_File(self, os.path.join(folder.path, name), ours=ours).load())
+
+    def register_absent(self) -> None:
+        """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
+        for record in self.records:
+            if record.id and record.id not in self.registry:
+                self.registry.register_absent(record.id, record.reason, source=record.source)
+                self.registered.append(record.id)
+
+    def _record(self, record: DynamicBackendRecord) -> None:
+        self.records.append(record)
+        meant = record.state is State.REFUSED or record.step is Step.REGISTER
+        level = logging.WARNING if meant and record.state is not State.LOADED else logging.INFO
+        _log.log(level, "%s", record)
+
+
+def _entries(folder: str) -> list[str]:
+    if not os.path.exists("/proc/self/exe"):
+        raise StepError(Step.FOLDER, "dynamic backends are only for Linux; nothing here is looked at")
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise StepError(Step.FOLDER, f"the folder cannot be read: {error.strerror}") from error
+
+
+class _File:
+    """The loading of one file: every step adds to the record."""
+
+    def __init__(self, search: _Search, path: str, *, ours: bool) -> None:
+        self.search, self.options, self.ours = search, search.options, ours
+        self.record = DynamicBackendRecord(path, State.REFUSED, Step.LINK)
+
+    def load(self) -> DynamicBackendRecord:
+        """Take all steps, or as many as go well."""
+        try:
+            self._take_steps()
+        except StepError as error:
+            self._note(step=error.step, reason=error.reason, state=error.state)
+        except Exception as error:
+            reason = f"this should not have happened, it is a fault of Interposer ({type(error).__name__}: {error})"
+            self._note(step=Step.REGISTER, reason=reason, state=State.REFUSED)
+        return self.record
+
+    def _note(self, **facts: str | State | Step) -> None:
+        self.record = replace(self.record, **facts)  # type: ignore[arg-type] # names of members
+
+    def _take_steps(self) -> None:
+        self._note(library=_resolved(self.record.path))
+        _check_name(self.record.file_name)
+        with opened_file(self.record.library) as descriptor:
+            self._check_first(descriptor)
+            fault = elf_fault(descriptor, SYMBOLS)
+            if fault is not None:
+                raise StepError(Step.FILE, fault)
+            self._check_allowed(descriptor)
+            self._check_probe(descriptor)
+            if self.record.id:
+                self._check_id()
+            self._open_and_register(descriptor)
+
+    def _check_first(self, descriptor: int) -> None:
+        identity = FileIdentity.of(descriptor)
+        first = self.search.seen.setdefault((identity.device, identity.number), self.record.path)
+        if first != self.record.path:
+            raise StepError(Step.LIBRARY, f"it is the same file as {first}", State.SKIPPED)
+
+    def _check_allowed(self, descriptor: int) -> None:
+        if self.options.allowed is None or self.ours:
+            return
+        self._note(sha256=sha256_of(descriptor))
+        if self.record.sha256 not in self.options.allowed:
+            raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not in the list of allowed ones: {self.record.sha256}")
+
+    @property
+    def _exactly(self) -> bool:
+        """Whether to load what was hashed, rather than what has the path now."""
+        return self.options.allowed is not None and not self.ours
+
+    def _check_probe(self, descriptor: int) -> None:
+        if self.ours or not self.options.probe_seconds:
+            return
+        verdict = self._verdict(descriptor)
+        self._note(id=verdict.id, version=verdict.version)
+        if verdict.error is not None and not (verdict.error.step is Step.PROBE and self._is_isolated):
+            raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
+
+    def _verdict(self, descriptor: int) -> Verdict:
+        identity = FileIdentity.of(descriptor)
+        with _probing:
+            if identity not in _verdicts:
+                self._note(sha256=self.record.sha256 or sha256_of(descriptor))
+                _verdicts[identity] = kept_verdict(self.record.sha256) or self._probed(descriptor)
+            return _verdicts[identity]
+
+    def _probed(self, descriptor: int) -> Verdict:
+        opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
+        options, seconds = self.options.backend_options, self.options.probe_seconds
+        verdict = probe(self.record.library, opened_as, descriptor, seconds, options)
+        keep_verdict(self.record.sha256, verdict)
+        return verdict
+
+    def _check_id(self) -> None:
+        name = self.record.id
+        source = self.search.registry.taken_by(name)
+        if source is not None:
+            raise StepError(Step.REGISTER, f"the id {name!r} is registered already ({source})", State.SKIPPED)
+        if name in self.options.disabled and name not in self.search.registry:
+            raise StepError(Step.REGISTER, "it is disabled", State.SKIPPED)
+
+    @property
+    def _is_isolated(self) -> bool:
+        """Whether another process is to run it; known as soon as its id is."""
+        return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
+
+    def _open_and_register(self, descriptor: int) -> None:
+        factory = self._factory(descriptor)
+        self.search.registry.register(self.record.id, factory, source=self.record.source)
+        self.search.registered.append(self.record.id)
+        self._note(state=State.LOADED, step=Step.REGISTER)
+
+    def _factory(self, descriptor: int) -> Callable[[], Backend]:
+        if not self._is_isolated:
+            backend = shared_backend(
+                self.record.library, descriptor, options=self.options.backend_options,
+                unload=self.options.unload, exactly=self._exactly,
+            )  # fmt: skip
+            self._note(id=backend.id, version=".".join(map(str, backend.api_version)))
+            self._check_id()
+            if not self._is_isolated:
+                return lambda: backend
+        digest = self.record.sha256 if self._exactly else ""
+        return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
+
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError as error:
+        raise StepError(Step.LINK, f"the symbolic link leads nowhere: {error.strerror}") from error
+
+
+def _check_name(file_name: str) -> None:
+    fault = name_fault(file_name)
+    if fault is not None:
+        raise StepError(Step.NAME, fault, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)

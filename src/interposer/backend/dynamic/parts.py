@@ -1,0 +1,125 @@
+"""What becomes of a part that a plug-in was given: compiled units, substitutes, and layers that it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.answers import Replacement, optimized
+from interposer.backend.dynamic.calls import CallError
+from interposer.backend.dynamic.executable import compile_part
+from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.library import Library
+from interposer.backend.dynamic.located import faulty_layer
+from interposer.backend.dynamic.options import OptionTable
+from interposer.backend.dynamic.support import ask
+from interposer.backend.views import Failure, OptimizationViews, Substitution
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.subgraph import SubgraphView, quotient_is_acyclic, select
+from interposer.ops.control import Output, PreCompiled
+
+__all__ = ["Optimizer", "flat_view"]
+
+
+def flat_view(library: Library, view: SubgraphView, *, compiling: bool) -> FlatGraph:
+    """The tables of a view for a plug-in; `compiling` adds what only ``compile`` and ``restore`` are given."""
+    hashes = compiling and abi.Cap.WANTS_HASHES in library.info.capabilities
+    return FlatGraph.of(view, minor=library.identity.minor, alignment=library.info.alignment, hashes=hashes)
+
+
+class Optimizer:
+    """Works on one view that was given to a plug-in, for a network with certain options."""
+
+    def __init__(self, library: Library, view: SubgraphView, options: OptionTable) -> None:
+        self._library, self._view, self._options = library, view, options
+        self._substitutions: list[Substitution] = []
+        self._failed: list[Failure] = []
+
+    def views(self) -> OptimizationViews:
+        """The plug-in's answer, compiled.
+
+        Raises:
+            BackendContractError: an answer that cannot be meant.
+            CallError: the plug-in could not answer.
+        """
+        waiting = [self._view]
+        while waiting:
+            part = waiting.pop()
+            refused = self._refused(part)
+            if refused:
+                self._give_back(part, refused)
+                waiting += self._divided(layer for layer in part if layer not in refused)
+            elif "optimize" in self._library.functions:
+                waiting += self._asked(part)
+            else:
+                waiting += self._compiled(part)
+        return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
+
+    def _refused(self, part: SubgraphView) -> dict[Layer, str]:
+        """The layers that the plug-in does not take in this company, as their groups are torn apart for example."""
+        withheld = self._library.withholding.faults(part)
+        if withheld:
+            return withheld
+        verdicts = ask(self._library, flat_view(self._library, part, compiling=False), self._options)
+        return {layer: "; ".join(one.reasons) for layer, one in zip(part, verdicts, strict=True) if not one}
+
+    def _give_back(self, part: SubgraphView, refused: dict[Layer, str]) -> None:
+        for reason in dict.fromkeys(refused.values()):
+            layers = [layer for layer in refused if refused[layer] == reason]
+            self._failed.append(Failure(part.part(layers), reason))
+
+    def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
+        """Connected, convex parts of what is left."""
+        left = {layer.guid for layer in layers}
+        return select(self._view.graph, lambda layer: True if layer.guid in left else None) if left else []
+
+    def _compiled(self, part: SubgraphView) -> list[SubgraphView]:
+        """Make one unit of a part; gives what is to be tried again without a layer that could not be compiled."""
+        flat = flat_view(self._library, part, compiling=True)
+        try:
+            executable = compile_part(self._library, flat, self._options)
+        except CallError as error:
+            faulty = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
+            given_back = part if faulty is None else part.part([faulty])
+            self._failed.append(Failure(given_back, error.reason))
+            return self._divided(layer for layer in part if layer not in given_back)
+        unit = PreCompiled(num_outputs=len(part.outputs), object=executable)
+        self._substitutions.append(Substitution(part, unit))
+        return []
+
+    def _asked(self, part: SubgraphView) -> list[SubgraphView]:
+        flat = flat_view(self._library, part, compiling=False)
+        answer = optimized(self._library, flat, self._options)
+        named = [*answer.units, *(layers for layers, _ in answer.replaced)]
+        if not quotient_is_acyclic(part, named):
+            raise BackendContractError(
+                "optimize gave substitutions that depend on each other in a cycle", backend=self._library.id
+            )
+        self._failed += [Failure(part.part(layers), reason) for layers, reason in answer.failed]
+        for layers, replacement in answer.replaced:
+            self._substitutions.append(self._substitution(part.part(layers), replacement))
+        return [again for layers in answer.units for again in self._compiled(part.part(layers))]
+
+    def _substitution(self, part: SubgraphView, replacement: Replacement) -> Substitution:
+        if set(replacement.outputs) != set(part.outputs):
+            wanted, given = (_names(values) for values in (part.outputs, replacement.outputs))
+            raise BackendContractError(
+                f"optimize gave a replacement for the tensors {given}; those that leave the part are {wanted}",
+                backend=self._library.id,
+            )
+        _sort_outputs(replacement.graph, [replacement.outputs.index(value) for value in part.outputs])
+        return Substitution(part, replacement.graph, replacement.inputs)
+
+
+def _sort_outputs(graph: Graph, order: Sequence[int]) -> None:
+    """Bind the outputs of a graph anew: first the one that is number ``order[0]`` now, and so on."""
+    sources = [layer.values[0] for layer in graph.outputs]
+    for layer in graph.outputs:
+        graph.erase(layer)
+    for binding, number in enumerate(order):
+        graph.add(Output(binding), [sources[number]])
+
+
+def _names(values: Iterable[Value]) -> str:
+    return ", ".join(repr(value.name) for value in values) or "none"

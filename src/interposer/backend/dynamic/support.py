@@ -1,0 +1,116 @@
+"""What a plug-in says that it can run: ``query_support``, with every answer checked."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from interposer.backend.capabilities import Options
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.library import Library
+from interposer.backend.dynamic.located import located
+from interposer.backend.dynamic.options import OptionTable, checked_options
+from interposer.backend.dynamic.reading import read_array, read_text
+from interposer.backend.support import LayerSupport, Support
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.subgraph import SubgraphView
+
+__all__ = ["DynamicSupport", "Verdict", "ask"]
+
+UNEXPLAINED = "no reason was given"
+_REASONS = {
+    1: "the type of layer", 2: "a type of data", 3: "a shape", 4: "an attribute", 5: "the quantization",
+    6: "an operand that is not constant", 7: "an option", 8: "its size", 9: "its neighbours", 10: "it does not pay",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Support):
+    """A plug-in's answer for one layer, with what it says beyond yes and no.
+
+    `group` is the number of the group without which the layer cannot be run, or None. `seconds` for one run and
+    `bytes` of memory are estimates, None where there are none. `code` is one of the header's reason codes.
+    """
+
+    code: int = 0
+    preferred: bool = False
+    group: int | None = None
+    seconds: float | None = None
+    bytes: float | None = None
+
+
+class DynamicSupport(LayerSupport):
+    """The layer support of a plug-in, for a network with certain options."""
+
+    def __init__(self, library: Library, options: Options) -> None:
+        self.library = library
+        self._options = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_MODEL))
+
+    def is_layer_supported(self, layer: Layer) -> Support:
+        """What it says of a layer alone."""
+        return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        """One verdict for each layer; layers that the plug-in must not be shown get a no in its name.
+
+        Raises:
+            BackendContractError: an answer that cannot be meant.
+            CallError: the plug-in could not answer.
+        """
+        withheld = self.library.withholding.faults(view)
+        visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
+        flat = FlatGraph.of(visible, minor=self.library.identity.minor, alignment=self.library.info.alignment)
+        answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
+        return [answers[layer] if layer in answers else Support.no(withheld[layer]) for layer in view]
+
+
+def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict]:
+    """What a plug-in answers for the layers of its tables."""
+    if not flat.layers:
+        return []
+    out = abi.Report(struct_size=ctypes.sizeof(abi.Report))
+    function, arguments = library.functions["query_support"], (library.self, flat.address, options.address)
+    with library.serialized():
+        with located(flat):
+            library.call("query_support", function, *arguments, ctypes.addressof(out))
+        with library.holding(out):
+            return _verdicts(library, flat, out)
+
+
+def _verdicts(library: Library, flat: FlatGraph, out: abi.Report) -> list[Verdict]:
+    if out.verdict_count != len(flat.layers):
+        raise BackendContractError(
+            f"query_support gave {out.verdict_count:,} verdicts for {len(flat.layers):,} layers", backend=library.id
+        )
+    found = read_array(abi.Verdict, out.verdicts, out.verdict_count, out.verdict_stride, "the list of verdicts")
+    texts: dict[tuple[int, int], str] = {}
+    return [_verdict(one, layer, texts) for one, layer in zip(found, flat.layers, strict=True)]
+
+
+def _verdict(given: Any, layer: Layer, texts: dict[tuple[int, int], str]) -> Verdict:
+    kind = given.verdict
+    if kind == abi.NO:
+        return Verdict((_reason(given, layer, texts),), code=given.reason_code)
+    if kind not in (abi.YES, abi.GROUP, abi.PREFERRED):
+        raise BackendContractError(f"query_support gave the verdict {kind} for layer {layer}; expected 0 to 3")
+    return Verdict(
+        preferred=kind == abi.PREFERRED,
+        group=given.group if kind == abi.GROUP else None,
+        seconds=_estimate(given.seconds),
+        bytes=_estimate(given.bytes),
+    )
+
+
+def _reason(given: Any, layer: Layer, texts: dict[tuple[int, int], str]) -> str:
+    where = (given.reason.data or 0, given.reason.size)
+    if where not in texts:
+        texts[where] = read_text(given.reason, f"the reason for layer {layer}").strip()
+    return texts[where] or _REASONS.get(given.reason_code, UNEXPLAINED)
+
+
+def _estimate(number: float) -> float | None:
+    return number if math.isfinite(number) and number > 0 else None

@@ -1,0 +1,104 @@
+"""How a backend is run in a process of its own, and what is written down of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from interposer.config import settings
+from interposer.errors import InvalidArgumentError
+
+__all__ = ["CRASHED", "PLACED_ANEW", "PUT_ASIDE", "RESTARTED", "BackendEvent", "Isolation", "wanted_isolations"]
+
+CRASHED: Final = "crashed"
+RESTARTED: Final = "restarted"
+PUT_ASIDE: Final = "put aside"
+PLACED_ANEW: Final = "placed anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How a backend is run in a child process.
+
+    Args:
+        deadline_seconds: how long one call may take, be it to compile a part or to run it; None waits for ever.
+        start_seconds: how long the process may take to start and to make the backend.
+        max_restarts: how often the process is started again after a fault, before the backend is put aside in its
+            runtime; None sets no bound. One call that fails four times in a row is given up in any case.
+        memory_bytes: how much address space the process may take beside the tensors that it shares with the host;
+            None sets no bound.
+    """
+
+    deadline_seconds: float | None = 120.0
+    start_seconds: float = 60.0
+    max_restarts: int | None = 3
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("deadline_seconds", "start_seconds"):
+            given = getattr(self, name)
+            optional = given is None and name == "deadline_seconds"
+            if not optional and not (_is_number(given) and 0 < given < math.inf):
+                raise InvalidArgumentError(f"{name} must be a positive number of seconds, not {given!r}")
+        for name, least in (("max_restarts", 0), ("memory_bytes", 1)):
+            given = getattr(self, name)
+            if given is not None and not (_is_number(given) and given >= least and given == int(given)):
+                raise InvalidArgumentError(f"{name} must be None or a whole number from {least}, not {given!r}")
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
+    """For ids of backends how each is isolated; None means what environment or file say.
+
+    Those of which only the id is given get the deadline and the restarts that environment or file say, if they do.
+
+    Raises:
+        InvalidArgumentError: something other than ids, or other than an `Isolation` for one.
+        ConfigError: what environment or file say cannot be meant.
+    """
+    names: Any = settings()["isolate"].read() or () if given is None else (given,) if isinstance(given, str) else given
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"isolate must be ids of backends, or a mapping from id to Isolation, not {given!r}")
+    found = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, _usual()) if names else {}
+    for name, how in found.items():
+        if not isinstance(how, Isolation):
+            raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")
+    return found
+
+
+def _usual() -> Isolation:
+    usual, said = Isolation(), settings()
+    deadline = said["isolation_deadline_seconds"].read()
+    restarts = said["isolation_max_restarts"].read()
+    return replace(
+        usual,
+        deadline_seconds=usual.deadline_seconds if deadline is None else deadline or None,
+        max_restarts=usual.max_restarts if restarts is None else restarts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BackendEvent:
+    """Something that happened to a backend: `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE` or `PLACED_ANEW`.
+
+    `layer` is the one that was running, where that is known; `when` is in seconds since 1970.
+    """
+
+    backend: str
+    kind: str
+    text: str
+    layer: str = ""
+    when: float = field(default_factory=time.time)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-compatible data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"backend {self.backend!r} {self.kind}: {self.text}"

@@ -1,0 +1,191 @@
+"""Sequences and optionals. Where it is known which tensors a sequence holds, operators on it are ones on these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.elements import element_info
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.tensors import data_type
+from interposer.ir.graph import Value
+from interposer.ops.axes import normal_axis
+from interposer.ops.containers import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
+from interposer.ops.rearrange import Concat, Splitter, Stack
+from interposer.ops.reshape import Reshape
+from interposer.types import DataType, Dim
+
+__all__: list[str] = []
+
+_TRACED: Final = 256
+"""Sequences of more tensors than that are not taken apart."""
+
+
+# --- sequences whose tensors are known --------------------------------------------------------------------------------
+
+
+def _tensors(sequence: Value) -> list[Value] | None:
+    """The tensors that a sequence was made of, where these are known."""
+    op = sequence.producer.op
+    if isinstance(op, SequenceEmpty):
+        return []
+    return list(sequence.producer.values) if isinstance(op, SequenceConstruct) else None
+
+
+def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
+    """A sequence of these tensors."""
+    if tensors:
+        return node.add(SequenceConstruct(), *tensors)
+    element = like.known.element
+    assert element is not None
+    return node.add(SequenceEmpty(element.dtype))
+
+
+def _place(node: Node, index: int, low: int, high: int, default: int) -> int | None:
+    """The place that an operand says, counted from the front; None where it is not known, or where there is none."""
+    value = node.optional(index)
+    if value is not None and (value.constant is None or value.constant.size != 1):
+        return None
+    place = default if value is None or value.constant is None else int(value.constant.reshape(-1)[0])
+    if not low <= place <= high:
+        return None
+    return place - low if place < 0 else place
+
+
+@operator("SequenceEmpty", since=11)
+def sequence_empty(node: Node) -> Value:
+    return node.add(SequenceEmpty(data_type(node.integer("dtype", 1))))
+
+
+@operator("SequenceConstruct", since=11)
+def sequence_construct(node: Node) -> Value:
+    return node.add(SequenceConstruct(), *node.values())
+
+
+@operator("SequenceInsert", since=11)
+def sequence_insert(node: Node) -> Value:
+    """At the back, where no position is given."""
+    sequence, tensor, tensors = node.value(0), node.value(1), _tensors(node.value(0))
+    if tensors is not None and len(tensors) < _TRACED:
+        place = _place(node, 2, -len(tensors), len(tensors), len(tensors))
+        if place is not None:
+            return _made_of(node, [*tensors[:place], tensor, *tensors[place:]], sequence)
+    return node.add(SequenceInsert(), sequence, tensor, node.optional(2))
+
+
+@operator("SequenceErase", since=11)
+def sequence_erase(node: Node) -> Value:
+    """The last one, where no position is given."""
+    sequence, tensors = node.value(0), _tensors(node.value(0))
+    if tensors:
+        place = _place(node, 1, -len(tensors), len(tensors) - 1, len(tensors) - 1)
+        if place is not None:
+            return _made_of(node, [*tensors[:place], *tensors[place + 1 :]], sequence)
+    return node.add(SequenceErase(), sequence, node.optional(1))
+
+
+@operator("SequenceAt", since=11)
+def sequence_at(node: Node) -> Value:
+    sequence, position, tensors = node.value(0), node.value(1), _tensors(node.value(0))
+    if tensors:
+        place = _place(node, 1, -len(tensors), len(tensors) - 1, 0)
+        if place is not None:
+            return tensors[place]
+    return node.add(SequenceAt(), sequence, position)
+
+
+@operator("SequenceLength", since=11)
+def sequence_length(node: Node) -> Value:
+    return node.add(SequenceLength(), node.value(0))
+
+
+@operator("ConcatFromSequence", since=11)
+def concat_from_sequence(node: Node) -> Value:
+    axis, new_axis = node.integer("axis"), node.flag("new_axis")
+    tensors = _tensors(node.value(0))
+    if not tensors or not all(value.known.is_ranked for value in tensors):
+        return node.add(ConcatFromSequence(axis, new_axis), node.value(0))
+    return node.add(Stack(axis) if new_axis else Concat(axis), *tensors)
+
+
+@operator("SplitToSequence", since=11)
+def split_to_sequence(node: Node) -> Value:
+    """Pieces of extent 1, where nothing is said of them."""
+    op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
+    x, split = node.value(0), node.optional(1)
+    extents = _extents(op, x, split)
+    if not extents or len(extents) > _TRACED:
+        return node.add(op, x, split)
+    if split is not None or op.keepdims:
+        return node.step(SequenceConstruct(), *node.add_many(Splitter(op.axis, tuple(extents)), x))
+    axis, shape = normal_axis(op.axis, x.known.rank), x.known.shape
+    kept = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
+    if kept.count(-1) > 1:
+        return node.add(op, x, split)
+    pieces = node.add_many(Splitter(op.axis, tuple(extents)), x)
+    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(kept)), piece) for piece in pieces))
+
+
+def _extents(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
+    """The extents of the pieces, where all are known."""
+    if not x.known.is_ranked or (split is not None and split.constant is None):
+        return None
+    info = None if split is None else split.known
+    for fault in op.violations(x.known, info):
+        raise ParseError(fault)
+    found = op.extents(x.known.shape[op.axis], info)
+    return None if found is None or any(isinstance(extent, Dim) for extent in found) else found
+
+
+# --- optionals --------------------------------------------------------------------------------------------------------
+
+
+@operator("Optional", since=15)
+def optional(node: Node) -> Value:
+    """Without an input, the attribute says what it could hold."""
+    if node.has(0):
+        return node.add(OptionalConstruct(), node.value(0))
+    held = element_info(node.type_proto("type"))
+    if held.dtype is DataType.OPTIONAL:
+        raise ParseError("an optional cannot hold an optional")
+    if held.element is not None:
+        return node.add(OptionalEmpty(held.element.dtype, of_sequence=True))
+    return node.add(OptionalEmpty(held.dtype))
+
+
+@operator("OptionalHasElement", since=15)
+def optional_has_element(node: Node) -> Value:
+    """A tensor and a sequence are there; an input that is not given is not."""
+    if not node.has(0):
+        return node.constant(np.array(False))
+    x = node.value(0)
+    if x.known.dtype is not DataType.OPTIONAL:
+        return node.constant(np.array(True))
+    return node.add(OptionalHasElement(), x)
+
+
+@operator("OptionalGetElement", since=15)
+def optional_get_element(node: Node) -> Value:
+    """What is no optional is its own element."""
+    x = node.value(0)
+    if x.known.dtype is not DataType.OPTIONAL:
+        return x
+    held = x.producer
+    return held.values[0] if isinstance(held.op, OptionalConstruct) else node.add(OptionalGetElement(), x)

@@ -1,0 +1,263 @@
+"""Control flow: unrolled where it is known what will run, else layers with regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.needs import UnboundFormError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.subgraphs import (
+    Region,
+    Scope,
+    count_nodes,
+    in_place,
+    initializers,
+    new_input,
+    rebound,
+    region,
+)
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+from interposer.ops.control_flow import If, Loop, Scan
+from interposer.ops.gather import Gather
+from interposer.ops.rearrange import Stack
+from interposer.types import DataType, Dim, TensorInfo
+
+__all__: list[str] = []
+
+_UNROLLED: Final = 1024
+"""How many nodes a loop may become where it is unrolled."""
+
+Infos = tuple[TensorInfo, ...]
+
+
+# --- If ---------------------------------------------------------------------------------------------------------------
+
+
+@operator("If")
+def if_(node: Node) -> Sequence[Value]:
+    """The branch itself where the condition is known."""
+    condition = node.value(0)
+    branches = node.graph("then_branch"), node.graph("else_branch")
+    for graph in branches:
+        _check_counts(graph, 0, node.num_outputs)
+    if condition.constant is not None and condition.constant.size == 1:
+        taken = branches[0 if condition.constant.reshape(-1)[0] else 1]
+        return in_place(node.importer, taken, []) or node.give_up()
+    found = [region(node.importer, graph, []) for graph in branches]
+    regions = [one for one in found if one is not None]
+    if len(regions) < len(found):
+        return node.give_up()
+    _check_ranks(node, condition, regions)
+    captured = list(dict.fromkeys(value for one in regions for value in one.captured))
+    graphs = [rebound(one, captured) for one in regions]
+    return node.control(If(len(regions[0].given)), [condition, *captured], graphs)
+
+
+def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
+    """Little is known of results of several ranks, so that what chooses one should be known, where it can be."""
+    pairs = zip(*(one.given for one in regions), strict=True)
+    needs = node.importer.needs(condition)
+    if needs is not None and not all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
+        raise UnboundFormError("its branches give results of several ranks, and its condition is no constant", needs)
+
+
+def _check_counts(graph: Message, inputs: int, outputs: int) -> None:
+    if len(graph.input) != inputs:
+        raise ParseError(f"its graph {graph.name!r} has {len(graph.input)} inputs; expected {inputs}")
+    if len(graph.output) < outputs or not graph.output:
+        raise ParseError(f"its graph {graph.name!r} has {len(graph.output)} outputs; expected {max(1, outputs)}")
+
+
+# --- Loop -------------------------------------------------------------------------------------------------------------
+
+
+def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
+    """The region of a body, converted anew as long as an iteration leaves less known of carried values than there was.
+
+    Its inputs are `head`, the carried values and `tail`; the carried ones come out of it behind `skip` others.
+    """
+    carried = tuple(info.with_constant(None) for info in initial)
+    arrays = initializers(node.importer, body)
+    while True:
+        found = region(node.importer, body, [*head, *carried, *tail], arrays)
+        if found is None:
+            return None
+        after = found.given[skip : skip + len(carried)]
+        wider = tuple(a.joined(b) for a, b in zip(carried, after, strict=True))
+        if wider == carried:
+            return found
+        carried = wider
+
+
+@operator("Loop")
+def loop(node: Node) -> Sequence[Value]:
+    """One iteration after the other where it is known how many there are, and they are few."""
+    body, trip_count, condition = node.graph("body"), node.optional(0), node.optional(1)
+    initial = [node.value(index) for index in range(2, node.num_inputs)]
+    _check_counts(body, 2 + len(initial), 1 + max(len(initial), node.num_outputs))
+    unrolled = _unrolled_loop(node, body, trip_count, condition, initial)
+    if unrolled is not None:
+        return unrolled
+    head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
+    found = _settled(node, body, tuple(value.known for value in initial), head, (), skip=1)
+    if found is None:
+        return node.give_up()
+    op = Loop(len(initial), len(body.output) - 1 - len(initial))
+    return node.control(op, [trip_count, condition, *initial, *found.captured], [found.graph])
+
+
+def _unrolled_loop(
+    node: Node, body: Message, trip_count: Value | None, condition: Value | None, initial: list[Value]
+) -> list[Value] | None:
+    """The results of all iterations; None where the loop has to be a layer."""
+    count = _known_count(trip_count, condition)
+    scans = len(body.output) - 1 - len(initial)
+    if count is None or count * max(1, count_nodes(body)) > _UNROLLED or (scans and not count):
+        return None
+    carried, collected = initial, list[list[Value]]()
+    mark, arrays = node.importer.mark(), initializers(node.importer, body)
+    for number in range(count):
+        head = [node.constant(np.array(number, np.int64)), node.constant(np.array(True))]
+        found = in_place(node.importer, body, [*head, *carried], arrays)
+        if found is None:
+            return node.give_up()
+        if found[0].constant is None or found[0].constant.size != 1:
+            node.importer.forget(mark)
+            return None
+        carried = found[1 : 1 + len(initial)]
+        collected.append(found[1 + len(initial) :])
+        if not found[0].constant.reshape(-1)[0]:
+            break
+    return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
+
+
+def _known_count(trip_count: Value | None, condition: Value | None) -> int | None:
+    if condition is not None and (condition.constant is None or condition.constant.size != 1):
+        return None
+    if condition is not None and condition.constant is not None and not condition.constant.reshape(-1)[0]:
+        return 0
+    if trip_count is None or trip_count.constant is None or trip_count.constant.size != 1:
+        return None
+    return max(0, int(trip_count.constant.reshape(-1)[0]))
+
+
+# --- Scan -------------------------------------------------------------------------------------------------------------
+
+
+@operator("Scan", since=9)
+def scan(node: Node) -> Sequence[Value]:
+    """One iteration after the other where the extent of the axis is known and small."""
+    body, values = node.graph("body"), [node.value(index) for index in range(node.num_inputs)]
+    op = _scan_op(node, body, len(values))
+    _check_counts(body, len(values), max(op.num_states, node.num_outputs))
+    infos = tuple(value.known for value in values)
+    for fault in op.violations(*infos):
+        raise ParseError(fault)
+    length = op.iterations([infos])
+    if length and length * max(1, count_nodes(body)) <= _UNROLLED and all(info.is_ranked for info in infos):
+        return _unrolled_scan(node, body, op, values, length)
+    found = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
+    if found is None:
+        return node.give_up()
+    return node.control(op, [*values, *found.captured], [found.graph])
+
+
+def _scan_op(node: Node, body: Message, count: int) -> Scan:
+    scanned = node.integer("num_scan_inputs")
+    if not 1 <= scanned <= count:
+        raise ParseError(f"its num_scan_inputs is {scanned}, but it has {count} inputs")
+    states = count - scanned
+    collected = len(body.output) - states
+    if collected < 0:
+        raise ParseError(f"its graph {body.name!r} has {len(body.output)} outputs; expected at least {states}")
+    return Scan(
+        num_states=states,
+        num_scan_inputs=scanned,
+        num_scan_outputs=collected,
+        input_axes=node.integers("scan_input_axes", ()),
+        output_axes=node.integers("scan_output_axes", ()),
+        reverse_inputs=_flags(node, "scan_input_directions"),
+        reverse_outputs=_flags(node, "scan_output_directions"),
+    )
+
+
+def _flags(node: Node, name: str) -> tuple[bool, ...]:
+    found = node.integers(name, ())
+    if not {0, 1}.issuperset(found):
+        raise ParseError(f"its {name} is {found}; each must be 0 or 1")
+    return tuple(map(bool, found))
+
+
+def _slices(op: Scan, infos: Infos) -> Infos:
+    return op.bound([infos], infos[: op.num_states])[0][op.num_states : op.num_states + op.num_scan_inputs]
+
+
+def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], length: int) -> list[Value]:
+    carried, scanned, collected = values[: op.num_states], values[op.num_states :], list[list[Value]]()
+    axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
+    backwards, arrays = op.reverse_inputs or (False,) * len(scanned), initializers(node.importer, body)
+    for number in range(length):
+        places = [length - 1 - number if back else number for back in backwards]
+        slices = [
+            node.step(Gather(axis), value, node.constant(np.array(place)))
+            for axis, value, place in zip(axes, scanned, places, strict=True)
+        ]
+        found = in_place(node.importer, body, [*carried, *slices], arrays)
+        if found is None:
+            return node.give_up()
+        carried = found[: op.num_states]
+        collected.append(found[op.num_states :])
+    stacked = [_stacked(node, op, index, column) for index, column in enumerate(zip(*collected, strict=True))]
+    return [*carried, *stacked]
+
+
+def _stacked(node: Node, op: Scan, index: int, values: Sequence[Value]) -> Value:
+    axis = op.output_axes[index] if op.output_axes else 0
+    backwards = bool(op.reverse_outputs) and op.reverse_outputs[index]
+    return node.step(Stack(axis), *(values[::-1] if backwards else values))
+
+
+@operator("Scan", since=8)
+def scan_of_batches(node: Node) -> Sequence[Value]:
+    """A scan along axis 1 for every index of axis 0, one after the other: a scan in a scan."""
+    body, values = node.graph("body"), [node.value(index) for index in range(1, node.num_inputs)]
+    scanned = node.integer("num_scan_inputs")
+    if not 1 <= scanned <= len(values):
+        raise ParseError(f"its num_scan_inputs is {scanned}, but it has {len(values)} inputs behind sequence_lens")
+    states, collected = len(values) - scanned, len(body.output) - len(values) + scanned
+    _check_counts(body, len(values), max(states, node.num_outputs))
+    _check_lengths(node, values[states].known)
+    each = Scan(0, len(values), states + collected)
+    for fault in each.violations(*(value.known for value in values)):
+        raise ParseError(fault)
+    inner = Scan(states, scanned, collected, reverse_inputs=_flags(node, "directions"))
+    network = Network(node.name)
+    scope = Scope(node.importer, type(body)(), network)
+    slices = [new_input(network.graph, i, info, f"slice_{i}") for i, info in enumerate(_slices(each, _infos(values)))]
+    found = _settled(node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0)
+    if found is None:
+        return node.give_up()
+    made = network.add_layer(inner, *slices, *found.captured, name=node.name, regions=[found.graph])
+    for number, value in enumerate(made.outputs):
+        network.add_output_layer(number, value)
+    return node.control(each, [*values, *scope.captured], [network.graph])
+
+
+def _infos(values: Sequence[Value]) -> Infos:
+    return tuple(value.known for value in values)
+
+
+def _check_lengths(node: Node, first: TensorInfo) -> None:
+    """Sequences that end before others in a batch are not supported."""
+    if not node.has(0):
+        return
+    lengths, extent = node.array(0, "sequence_lens"), first.shape[1] if first.rank > 1 else 0
+    if isinstance(extent, Dim) or (lengths != extent).any():
+        node.unsupported("its sequences have different lengths")

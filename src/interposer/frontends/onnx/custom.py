@@ -1,0 +1,75 @@
+"""Operators of users: functions that turn their nodes into layers, registered for all loads or given to one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from interposer.errors import InterposerError, InvalidArgumentError, ParseError, expect
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import Converter, add_custom
+from interposer.ir.graph import Value
+
+__all__ = ["guarded", "operator", "overrides"]
+
+
+def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Converter], Converter]:
+    """Register the decorated function for an operator that Interposer does not know, for all models that are loaded.
+
+    The function gets a `Node`, makes layers of it, and returns the value that is the node's output, or a sequence of
+    values, with None for an output that it cannot give. It may be called from several threads. A function that is
+    defined anew, in a notebook's cell that is run again, takes the place of the old one.
+
+    Args:
+        name: the operator's name, the `op_type` of its nodes.
+        domain: the operator set that it is from; empty for the standard one.
+        since: the first version of that operator set for which the function holds.
+
+    Raises:
+        InvalidArgumentError: the operator is known, or has another function since the same version.
+
+    >>> from interposer import ops
+    >>> @operator("Swish", domain="com.example")
+    ... def swish(node):
+    ...     scaled = node.step(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
+    ...     return node.add(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), scaled)
+    """
+    import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - what is known must be known
+
+    expect(name, str, "an operator's name must be a text")
+    expect(domain, str, "an operator's domain must be a text")
+    expect(since, int, "since must be the number of an opset")
+
+    def register(convert: Converter) -> Converter:
+        add_custom("" if domain == "ai.onnx" else domain, name, since, guarded(convert))
+        return convert
+
+    return register
+
+
+def overrides(operators: Mapping[str, Converter] | None) -> dict[str, Converter]:
+    """What a caller gave as `operators` for one load; `InvalidArgumentError` where it is no mapping to functions."""
+    expect(operators, Mapping | None, "operators must be a mapping from an operator's name to its function")
+    return {name: guarded(convert) for name, convert in (operators or {}).items()}
+
+
+def guarded(convert: Converter) -> Converter:
+    """The function, whose failures and whose results of other kinds are told as such."""
+    if not callable(convert):
+        raise InvalidArgumentError(f"an operator's function must be callable, not {convert!r}")
+
+    @functools.wraps(convert)
+    def checked(node: Node) -> Value | Sequence[Value | None]:
+        try:
+            found = convert(node)
+        except InterposerError:
+            raise
+        except Exception as error:
+            raise ParseError(f"its function failed ({type(error).__name__}: {error})") from error
+        results = list(found) if isinstance(found, list | tuple) else [found]
+        for result in results:
+            if not isinstance(result, Value | None):
+                raise ParseError(f"its function returned {result!r}; expected a Value, or a sequence of such")
+        return results  # type: ignore[return-value]
+
+    return checked

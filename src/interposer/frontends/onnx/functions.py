@@ -1,0 +1,248 @@
+"""Functions: nodes that stand for other nodes, which the model itself defines, or the standard does for an operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.order import graphs_in, graphs_of, in_running_order, names_in
+from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.registry import Converter, find, title
+
+__all__ = ["Body", "Functions", "domain_of", "opsets_of"]
+
+_MOST_NODES: Final = 1 << 20
+_DEEPEST: Final = 50
+
+FunctionKey: TypeAlias = tuple[str, str, str]
+"""Domain, name and overload."""
+
+
+class Body(NamedTuple):
+    """What a node stands for: nodes whose values have names of their own, and the operator sets that these are of.
+
+    `aliases` are outputs that are inputs: pairs of the output's name and that of the value.
+    """
+
+    nodes: tuple[Message, ...]
+    opsets: Mapping[str, int]
+    aliases: tuple[tuple[str, str], ...]
+
+
+def domain_of(message: Message) -> str:
+    """The domain of a node or an operator set, empty for the standard one."""
+    return "" if message.domain == "ai.onnx" else str(message.domain)
+
+
+def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
+    """The version of every operator set that a model or a function imports; `ParseError` where one is not clear."""
+    opsets: dict[str, int] = {}
+    for entry in imports:
+        domain = domain_of(entry)
+        if domain in opsets or entry.version < 1:
+            raise ParseError(f"operator set {entry.domain or 'ai.onnx'!r} is imported twice, or in no version")
+        opsets[domain] = entry.version
+    return opsets
+
+
+class Functions:
+    """What nodes stand for: functions that the model defines, and functions of ours or the caller's for operators.
+
+    A node of the former is expanded when its turn comes; names never clash.
+
+    Raises:
+        ParseError: two functions of one name, one that calls itself, or more nodes than anybody needs.
+    """
+
+    def __init__(self, model: Message, overrides: Mapping[str, Converter]) -> None:
+        self._overrides = overrides
+        self._definitions: dict[FunctionKey, Message] = {}
+        for function in model.functions:
+            key = _key(function, function.name)
+            if key in self._definitions:
+                raise ParseError(f"the function {_title(key)} is defined twice")
+            self._definitions[key] = function
+        self._graph = model.graph
+        self._taken: set[str] | None = None
+        self._counts: dict[FunctionKey, int] = {}
+        if self._definitions:
+            self._count(model.graph.node, ())
+
+    def _count(self, nodes: Iterable[Message], calls: tuple[FunctionKey, ...]) -> int:
+        """How many nodes these become at most."""
+        count, pending = 0, list(nodes)
+        while pending:
+            node = pending.pop()
+            count += 1
+            key = _key(node, node.op_type)
+            if key in self._definitions:
+                count += self._count_in(key, calls)
+            for graph in graphs_of(node):
+                pending += graph.node
+        if count > _MOST_NODES:
+            raise ParseError(f"its functions make more than {_MOST_NODES:,} nodes")
+        return count
+
+    def _count_in(self, key: FunctionKey, calls: tuple[FunctionKey, ...]) -> int:
+        if key in calls:
+            raise ParseError(f"the function {_title(key)} calls itself")
+        if len(calls) == _DEEPEST:
+            raise ParseError(f"its functions call each other more than {_DEEPEST} deep")
+        if key not in self._counts:
+            self._counts[key] = self._count(self._definitions[key].node, (*calls, key))
+        return self._counts[key]
+
+    def converter(self, node: Message, version: int | None) -> Converter | None:
+        """The function for an operator in that version of its opset, or None where it is not known."""
+        domain = domain_of(node)
+        given = self._overrides.get(title(domain, node.op_type))
+        return given or (None if version is None else find(domain, node.op_type, version))
+
+    def find(self, node: Message) -> Message | None:
+        """The model's own function that a node calls, or None where it is an operator."""
+        return self._definitions.get(_key(node, node.op_type)) if self._definitions else None
+
+    def body(self, function: Message, node: Message, name: str) -> Body:
+        """The nodes that a call stands for; `name` is the call's own, and comes before those of the nodes.
+
+        Raises:
+            ParseError: a function that uses what it does not define, or that takes other inputs and outputs.
+        """
+        names = _Names(function, node, self._prefix(function, name))
+        nodes = _needed(function, node)
+        given = _attributes(function, node)
+        numbers: Counter[str] = Counter()
+        made = []
+        for inner in nodes:
+            made.append(_renamed(inner, names, given))
+            made[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, numbers)}"
+        aliases = tuple((names.actual_output(out), names(out)) for out in names.passed)
+        return Body(tuple(made), opsets_of(function.opset_import), aliases)
+
+    def _prefix(self, function: Message, name: str) -> str:
+        """What comes before the names of a function's values, so that they differ from all others."""
+        if self._taken is None:
+            self._taken = set(_all_names(self._graph.node))
+            self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
+        own = {*function.input, *function.output, *_all_names(function.node)}
+        prefix, number = f"{name}/", 1
+        while any(f"{prefix}{one}" in self._taken for one in own):
+            number += 1
+            prefix = f"{name}_{number}/"
+        self._taken.update(f"{prefix}{one}" for one in own)
+        return prefix
+
+
+class _Names:
+    """From the names in a function to those in the graph that calls it."""
+
+    def __init__(self, function: Message, node: Message, prefix: str) -> None:
+        title = _title(_key(function, function.name))
+        if len(node.input) > len(function.input) or len(node.output) > len(function.output):
+            counts = f"{len(node.input)} inputs and {len(node.output)} outputs"
+            takes = f"{len(function.input)} and {len(function.output)}"
+            raise ParseError(f"it has {counts}, but the function {title} has {takes}")
+        self._prefix = prefix
+        inputs = [*node.input, *[""] * (len(function.input) - len(node.input))]
+        self._actual = dict(zip(function.input, inputs, strict=True))
+        self._outputs = {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
+        self.passed = [name for name in self._outputs if name in self._actual]
+        self._actual |= {inner: outer for inner, outer in self._outputs.items() if inner not in self._actual}
+
+    def __call__(self, name: str) -> str:
+        return str(self._actual.get(name, f"{self._prefix}{name}")) if name else ""
+
+    def actual_output(self, name: str) -> str:
+        """What the caller calls an output."""
+        return str(self._outputs[name])
+
+
+def _key(message: Message, name: str) -> FunctionKey:
+    return domain_of(message), str(name), str(getattr(message, "overload", ""))
+
+
+def _title(key: FunctionKey) -> str:
+    domain, name, overload = key
+    return repr(":".join(filter(None, [title(domain, name), overload])))
+
+
+def _numbered(kind: str, numbers: Counter[str]) -> str:
+    numbers[kind] += 1
+    return f"{kind}_{numbers[kind] - 1}"
+
+
+def _needed(function: Message, node: Message) -> list[Message]:
+    """The nodes of the body that the outputs in use depend on, producers first."""
+    title = _title(_key(function, function.name))
+    wanted = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
+    for fault in _faults(function, wanted):
+        raise ParseError(f"the function {title}: {fault}")
+    return in_running_order(function.node, wanted)
+
+
+def _faults(function: Message, wanted: Sequence[str]) -> Iterator[str]:
+    results = [name for inner in function.node for name in inner.output if name]
+    defined = {*function.input, *results}
+    seen = set(function.input)
+    if len(seen) < len(function.input):
+        yield "two inputs have one name"
+    for name in results:
+        if name in seen:
+            yield f"the value {name!r} is defined twice"
+        seen.add(name)
+    for inner in function.node:
+        for name in names_in(inner):
+            if name not in defined:
+                yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
+    for name in wanted:
+        if name not in defined:
+            yield f"the output {name!r} is not defined"
+
+
+def _attributes(function: Message, node: Message) -> dict[str, Message]:
+    """The values of a function's attributes in one call: those of the node, or else the defaults."""
+    given = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
+    return given | {attribute.name: attribute for attribute in node.attribute}
+
+
+def _renamed(node: Message, names: Callable[[str], str], given: Mapping[str, Message]) -> Message:
+    """A copy of a node with other names for its values, and with attributes in place of references to them."""
+    made = type(node)()
+    made.CopyFrom(node)
+    made.input[:] = [names(name) for name in node.input]
+    made.output[:] = [names(name) for name in node.output]
+    del made.attribute[:]
+    for attribute in node.attribute:
+        found = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if found is None:
+            continue  # without a value, the attribute is left out as well
+        kept = made.attribute.add()
+        kept.CopyFrom(found)
+        kept.name = attribute.name
+        for graph in graphs_in(kept) if found is attribute else ():
+            _rename_graph(graph, names, given)
+    return made
+
+
+def _rename_graph(graph: Message, names: Callable[[str], str], given: Mapping[str, Message]) -> None:
+    for value in (*graph.input, *graph.initializer, *graph.output, *graph.value_info):
+        value.name = names(value.name)
+    for tensor in graph.sparse_initializer:
+        tensor.values.name = names(tensor.values.name)
+    nodes = [_renamed(node, names, given) for node in graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _all_names(nodes: Iterable[Message]) -> Iterator[str]:
+    """The names of all values in nodes and their graphs."""
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        yield from node.input
+        yield from node.output
+        for graph in graphs_of(node):
+            yield from (value.name for value in (*graph.input, *graph.initializer, *graph.output))
+            pending += graph.node

@@ -1,0 +1,84 @@
+"""The order in which nodes can be converted, and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.proto import Message
+
+__all__ = ["graphs_in", "graphs_of", "in_running_order", "names_in"]
+
+_GRAPH: Final = 5
+_GRAPHS: Final = 10
+
+
+def graphs_of(node: Message) -> Iterator[Message]:
+    """The graphs among a node's attributes."""
+    for attribute in node.attribute:
+        yield from graphs_in(attribute)
+
+
+def graphs_in(attribute: Message) -> Sequence[Message]:
+    """The graphs that an attribute has."""
+    if attribute.type == _GRAPH:
+        return [attribute.g]
+    return attribute.graphs if attribute.type == _GRAPHS else ()
+
+
+def names_in(node: Message) -> Iterator[str]:
+    """The names of the values that a node takes, those that its graphs take from around them included."""
+    yield from (name for name in node.input if name)
+    for graph in graphs_of(node):
+        yield from _from_outside(graph)
+
+
+def _from_outside(graph: Message) -> Iterator[str]:
+    inside = {value.name for value in (*graph.input, *graph.initializer)}
+    inside.update(tensor.values.name for tensor in graph.sparse_initializer)
+    inside.update(name for node in graph.node for name in node.output)
+    yield from (name for node in graph.node for name in names_in(node) if name not in inside)
+    yield from (value.name for value in graph.output if value.name not in inside)
+
+
+def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[Message]:
+    """The nodes that the outputs depend on, producers first: not every file keeps to that order.
+
+    Raises:
+        ParseError: nodes that depend on themselves.
+    """
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    needs = [{producers[name] for name in names_in(node) if name in producers} for node in nodes]
+    sorted_already = all(need < index for index, group in enumerate(needs) for need in group)
+    order = range(len(nodes)) if sorted_already else _sorted(needs, nodes)
+    used = _reached([producers[name] for name in outputs if name in producers], needs)
+    return [nodes[index] for index in order if index in used]
+
+
+def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
+    reached: set[int] = set()
+    while pending:
+        index = pending.pop()
+        if index not in reached:
+            reached.add(index)
+            pending += needs[index]
+    return reached
+
+
+def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
+    users: dict[int, list[int]] = {}
+    for index, group in enumerate(needs):
+        for need in group:
+            users.setdefault(need, []).append(index)
+    waiting = [len(group) for group in needs]
+    order = [index for index, count in enumerate(waiting) if not count]
+    for index in order:
+        for user in users.get(index, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                order.append(user)
+    if len(order) < len(needs):
+        stuck = [nodes[i].name or nodes[i].op_type for i, count in enumerate(waiting) if count]
+        raise ParseError(f"nodes depend on themselves: {', '.join(map(repr, stuck[:10]))}")
+    return order

@@ -1,0 +1,133 @@
+"""Random numbers, and what depends on them: dropout while training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.tensors import data_type
+from interposer.ir.graph import Value
+from interposer.ops.choice import RandomMultinomial
+from interposer.ops.elementwise import (
+    Comparison,
+    ComparisonOperation,
+    Division,
+    Multiplication,
+    Subtraction,
+)
+from interposer.ops.quantization import Cast
+from interposer.ops.randomness import Distribution, RandomFill
+from interposer.ops.reshape import BroadcastTo, Shape
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_SEEDS: Final = 1 << 32
+_BOUNDS: Final = {
+    Distribution.UNIFORM: (("low", 0.0), ("high", 1.0)),
+    Distribution.NORMAL: (("mean", 0.0), ("scale", 1.0)),
+}
+
+
+@operator("RandomUniform")
+def random_uniform(node: Node) -> Value:
+    """The shape is an attribute."""
+    return _filled(node, Distribution.UNIFORM, _given_shape(node), DataType.FLOAT32)
+
+
+@operator("RandomNormal")
+def random_normal(node: Node) -> Value:
+    """The shape is an attribute."""
+    return _filled(node, Distribution.NORMAL, _given_shape(node), DataType.FLOAT32)
+
+
+@operator("RandomUniformLike")
+def random_uniform_like(node: Node) -> Value:
+    """The shape is that of another tensor, and the type as well, unless one is named."""
+    return _filled(node, Distribution.UNIFORM, _shape_of(node, node.value(0)), node.info(0).dtype)
+
+
+@operator("RandomNormalLike")
+def random_normal_like(node: Node) -> Value:
+    """The shape is that of another tensor, and the type as well, unless one is named."""
+    return _filled(node, Distribution.NORMAL, _shape_of(node, node.value(0)), node.info(0).dtype)
+
+
+@operator("Bernoulli", since=15)
+def bernoulli(node: Node) -> Value:
+    """One where a number between 0 and 1 is less than the probability."""
+    p, asked = node.value(0), node.integer("dtype", 0)
+    drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
+    found = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
+    return node.add(Cast(data_type(asked) if asked else p.known.dtype), found)
+
+
+@operator("Multinomial", since=7)
+def multinomial(node: Node) -> Value:
+    """The scores are logarithms of probabilities."""
+    asked = node.integer("dtype", 6)
+    seed = _seed(node)
+    seeds = None if seed is None else node.constant(np.array([seed, 1], np.int64))
+    return node.add(RandomMultinomial(node.integer("sample_size", 1), data_type(asked)), node.value(0), seeds)
+
+
+@operator("Dropout")
+def idle_dropout(node: Node) -> Sequence[Value | None]:
+    """Nothing is dropped when a trained network runs."""
+    return _undropped(node)
+
+
+def _undropped(node: Node) -> Sequence[Value | None]:
+    """The mask, where somebody asks for it, is true everywhere."""
+    if not node.wants(1):
+        return [node.value(0)]
+    shape = node.concrete(node.info(0).shape, "input")
+    return [node.value(0), node.add(BroadcastTo(shape), node.constant(np.array(True)))]
+
+
+@operator("Dropout", since=12)
+def dropout(node: Node) -> Sequence[Value | None]:
+    """While training, each element is kept where its number is not less than the ratio, and grows for those that go."""
+    if not (node.has(2) and node.array_scalar(2, "training_mode")):
+        return _undropped(node)
+    x = node.value(0)
+    ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
+    seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
+    drawn = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
+    kept = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
+    left = node.step(Subtraction(), node.scalar_like(1, x), _as(node, ratio, x.known.dtype))
+    some = node.step(Multiplication(), _as(node, kept, x.known.dtype), x)
+    return [node.add(Division(), some, left), kept]
+
+
+def _filled(node: Node, distribution: Distribution, dims: Value, dtype: DataType) -> Value:
+    a, b = (node.number(name, default) for name, default in _BOUNDS[distribution])
+    if distribution is Distribution.NORMAL and b < 0:
+        raise ParseError(f"its scale is {b:g}; expected 0 or more")
+    asked = node.integer("dtype", 0)
+    return node.add(RandomFill(distribution, a, b, _seed(node), data_type(asked) if asked else dtype), dims)
+
+
+def _given_shape(node: Node) -> Value:
+    return node.constant(np.array(node.integers("shape"), np.int64))
+
+
+def _shape_of(node: Node, value: Value) -> Value:
+    return node.step(Shape(DataType.INT64), value)
+
+
+def _seed(node: Node) -> int | None:
+    """The whole part of the number that is given, as ONNX's reference evaluator takes it."""
+    if not node.has_attribute("seed") or not math.isfinite(node.number("seed")):
+        return None
+    return int(node.number("seed")) % _SEEDS
+
+
+def _as(node: Node, value: Value, dtype: DataType) -> Value:
+    return value if value.known.dtype is dtype else node.step(Cast(dtype), value)

@@ -1,0 +1,79 @@
+"""Operators that the standard itself defines by other operators, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.functions import domain_of
+from interposer.frontends.onnx.proto import Message, onnx_package
+from interposer.frontends.onnx.tensors import type_number
+from interposer.types import DataType, Dim, TensorInfo
+
+__all__ = ["has_function", "standard_function"]
+
+
+def standard_function(node: Message, version: int, info_of: Callable[[str], TensorInfo]) -> Message | None:
+    """The function that the standard gives for an operator, or None where it gives none.
+
+    Some depend on the node and its inputs' types; `info_of` tells what is known of an input by its name.
+    """
+    onnx, schema = onnx_package(), _schema(node, version)
+    function = onnx.FunctionProto()
+    if schema is not None and schema.has_function:
+        chosen = _newest(schema.function_opset_versions, version)
+        function.ParseFromString(schema.get_function_with_opset_version(chosen))
+    elif schema is not None and schema.has_context_dependent_function:
+        chosen = _newest(schema.context_dependent_function_opset_versions, version)
+        _check(schema, node)
+        types = [_type(onnx, info_of(name) if name else None).SerializeToString() for name in node.input]
+        made = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), types)
+        function.ParseFromString(made)
+    return function if function.node else None
+
+
+def has_function(node: Message, version: int) -> bool:
+    """True where `standard_function` may give one."""
+    schema = _schema(node, version)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _schema(node: Message, version: int) -> Any:
+    defs = onnx_package().defs
+    try:
+        return defs.get_schema(node.op_type, version, domain_of(node))
+    except (defs.SchemaError, TypeError):  # the latter for names that are no text, or versions beyond measure
+        return None
+
+
+def _check(schema: Any, node: Message) -> None:
+    """Raise `ParseError` for a node that its schema does not allow: what makes the function relies on that."""
+    if not schema.min_input <= len(node.input) <= schema.max_input:
+        raise ParseError(f"it has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}")
+    if not schema.min_output <= len(node.output) <= schema.max_output:
+        raise ParseError(f"it has {len(node.output)} outputs; expected {schema.min_output} to {schema.max_output}")
+    given = {attribute.name: attribute.type for attribute in node.attribute}
+    for name, declared in schema.attributes.items():
+        if name in given and given[name] != declared.type.value:
+            raise ParseError(f"the attribute {name!r} is not of the type {declared.type.name}")
+        if name not in given and declared.required:
+            raise ParseError(f"it needs the attribute {name!r}")
+
+
+def _newest(versions: Sequence[int], version: int) -> int:
+    return max((one for one in versions if one <= version), default=min(versions))
+
+
+def _type(onnx: Any, info: TensorInfo | None) -> Message:
+    if info is None:
+        return onnx.TypeProto()
+    if info.element is not None:
+        helper = onnx.helper
+        is_sequence = info.dtype is DataType.SEQUENCE
+        make = helper.make_sequence_type_proto if is_sequence else helper.make_optional_type_proto
+        return make(_type(onnx, info.element))
+    if not info.is_ranked:
+        return onnx.helper.make_tensor_type_proto(type_number(info.dtype), None)
+    shape = [dim.name if isinstance(dim, Dim) else dim for dim in info.shape]
+    return onnx.helper.make_tensor_type_proto(type_number(info.dtype), shape)

@@ -1,0 +1,172 @@
+"""The graphs inside of nodes: converted in place of the node, or as regions of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.importer import Importer
+from interposer.frontends.onnx.order import graphs_of, in_running_order
+from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.registry import UnsupportedFormError
+from interposer.ir.graph import Graph, Value
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input
+from interposer.types import Array, TensorInfo
+
+__all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "new_input", "rebound", "region"]
+
+Arrays: TypeAlias = Mapping[str, Array]
+
+_DEPTH: Final = 8
+_MOST_NODES: Final = 1 << 18
+"""How deep graphs may be nested, and how many of their nodes one import converts, those of another round included."""
+
+
+class Scope(Importer):
+    """The import of a graph inside of a node: a name that it does not define is one of the importer around it.
+
+    Without a `network` of its own, its layers go where those around it go. In one of its own, a value from outside is
+    an input, and is in `captured`; a constant is a constant there too, without a copy of its array.
+    """
+
+    def __init__(
+        self, outer: Importer, graph: Message, network: Network | None = None, arrays: Arrays | None = None
+    ) -> None:
+        super().__init__(outer.network if network is None else network, outer._opsets, outer._files, outer._functions)
+        self.outer, self.graph = outer, graph
+        self.depth: int = 1 + (outer.depth if isinstance(outer, Scope) else 0)
+        self.captured: dict[Value, Value] = {}
+        self._apart = network is not None
+        self._refusals, self._folder = outer._refusals, outer._folder
+        self._missing = set(outer._missing)
+        if not self._apart:
+            self._inputs, self._extents = outer._inputs, outer._extents
+            self._numbers, self._used, self._reserved = outer._numbers, outer._used, outer._reserved
+        _spend(outer, graph)
+        for fault in _faults(graph, self.depth):
+            raise ParseError(fault)
+        self._arrays = dict(initializers(outer, graph) if arrays is None else arrays)
+
+    def bind(self, values: Sequence[Value]) -> None:
+        """Give the graph's inputs their values."""
+        for declared, value in zip(self.graph.input, values, strict=True):
+            self.define(declared.name, value)
+
+    def converted(self) -> list[Value] | None:
+        """The graph's results; None where one of them follows from something that is not supported."""
+        names = [output.name for output in self.graph.output]
+        for message in in_running_order(self.graph.node, names):
+            self._convert_node(message, self._node_name(message))
+        return None if self._missing.intersection(names) else [self.value(name) for name in names]
+
+    def value(self, name: str) -> Value:
+        """What a name stands for, here or further outside."""
+        if name not in self._values and name not in self._arrays:
+            found = self.outer.value(name)
+            self._values[name] = self._brought_in(found) if self._apart else found
+        return super().value(name)
+
+    def _brought_in(self, found: Value) -> Value:
+        if isinstance(found.producer.op, Constant):
+            return self.constant(found.producer.op.value, found.name, found.producer.source, found.known.quantization)
+        if found not in self.captured:
+            number = len(self.network.graph.inputs)
+            self.captured[found] = inner = new_input(self.network.graph, number, found.known, found.name)
+            extents = self.outer.extents(found)
+            if extents is not None:
+                self._extents[inner] = extents
+        return self.captured[found]
+
+
+class Region(NamedTuple):
+    """A graph as a region: what it takes from outside behind its own inputs, and the infos of what it gives."""
+
+    graph: Graph
+    captured: tuple[Value, ...]
+    given: tuple[TensorInfo, ...]
+
+
+def initializers(outer: Importer, graph: Message) -> Arrays:
+    """The arrays that a graph itself holds; what converts it several times asks once."""
+    return {tensor.name: outer.array(tensor) for tensor in graph.initializer}
+
+
+def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None) -> Region | None:
+    """The region that a graph becomes where its own inputs are such; None where it holds what is not supported.
+
+    Raises:
+        ParseError: the graph breaks the format.
+    """
+    network = Network(graph.name)
+    scope = Scope(outer, graph, network, arrays)
+    names = [value.name for value in graph.input]
+    scope.reserve({output.name for output in graph.output})
+    scope.bind([new_input(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])
+    found = scope.converted()
+    if found is None:
+        return None
+    for number, (value, output) in enumerate(zip(found, graph.output, strict=True)):
+        network.add_output_layer(number, value, name=output.name)
+    network.graph.erase_dead()
+    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in found))
+
+
+def in_place(
+    outer: Importer, graph: Message, values: Sequence[Value], arrays: Arrays | None = None
+) -> list[Value] | None:
+    """The results of a graph that is converted in place of its node; None where it holds what is not supported.
+
+    Raises:
+        ParseError: the graph breaks the format.
+    """
+    scope = Scope(outer, graph, arrays=arrays)
+    scope.bind(values)
+    return scope.converted()
+
+
+def rebound(found: Region, captured: Sequence[Value]) -> Graph:
+    """The region's graph with an input for each of `captured`, in this order; it has no inputs of its own."""
+    mine = dict(zip(found.captured, found.graph.inputs, strict=True))
+    for number, value in enumerate(captured):
+        if value in mine:
+            mine[value].op = Input(number)
+        else:
+            new_input(found.graph, number, value.known, value.name)
+    return found.graph
+
+
+def new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
+    """An input of a region, of which more is known from what it is bound to."""
+    layer = graph.add(Input(number), name=name)
+    layer.output.info = info
+    return layer.output
+
+
+def count_nodes(graph: Message) -> int:
+    """How many nodes a graph has, with those of the graphs in them."""
+    return sum(1 + sum(map(count_nodes, graphs_of(node))) for node in graph.node)
+
+
+def _spend(outer: Importer, graph: Message) -> None:
+    root = outer
+    while isinstance(root, Scope):
+        root = root.outer
+    root.converted_inside += 1 + len(graph.node)
+    if root.converted_inside > _MOST_NODES:
+        raise UnsupportedFormError(f"the graphs in the model's nodes make more than {_MOST_NODES:,} nodes")
+
+
+def _faults(graph: Message, depth: int) -> Iterator[str]:
+    if depth > _DEPTH:
+        yield f"graphs are nested in more than {_DEPTH} levels, which is not supported"
+    if graph.sparse_initializer:
+        yield "sparse initializers are not supported"
+    defined = [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]
+    defined += [name for node in graph.node for name in node.output if name]
+    seen: set[str] = set()
+    for name in defined:
+        if name in seen:
+            yield f"the graph {graph.name!r} defines the value {name!r} twice"
+        seen.add(name)

@@ -1,0 +1,76 @@
+"""Operators that run other subgraphs of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.frontends.tflite.node import Node
+from interposer.frontends.tflite.registry import operator
+from interposer.ir.graph import Graph, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.control_flow import ControlFlow, If, While
+from interposer.types import TensorInfo
+
+__all__: list[str] = []
+
+
+@operator("CALL", options="CallOptions")
+def call(node: Node) -> list[Value]:
+    """The subgraph in place of the operator."""
+    return node.importer.inlined(_named(node, "subgraph"), node.inputs(), node.where)
+
+
+@operator("CALL_ONCE", options="CallOnceOptions")
+def call_once(node: Node) -> list[Value]:
+    """Nothing: what it prepares are variables and tables, and operators on those are not known."""
+    return []
+
+
+@operator("IF", options="IfOptions")
+def if_(node: Node) -> list[Value]:
+    """The branch itself where the condition is known."""
+    condition, values = node.input(0), node.inputs()[1:]
+    branches = _named(node, "then_subgraph_index"), _named(node, "else_subgraph_index")
+    known = condition.known.constant
+    if known is not None and known.size == 1:
+        taken = branches[0 if known.reshape(-1)[0] else 1]
+        return node.importer.inlined(taken, values, node.where)
+    infos = [value.known for value in values]
+    regions = [node.importer.region(number, infos, node.where) for number in branches]
+    return _layer(node, If(max(1, len(node.operator.outputs))), [condition, *values], regions)
+
+
+@operator("WHILE", options="WhileOptions")
+def while_(node: Node) -> list[Value]:
+    """All values are carried; the regions are made anew as long as an iteration leaves less known of them."""
+    values = node.inputs()
+    body, condition = _named(node, "body_subgraph_index"), _named(node, "cond_subgraph_index")
+    carried = [value.known.with_constant(None) for value in values]
+    while True:
+        region = node.importer.region(body, carried, node.where)
+        wider = _joined(node, carried, [layer.values[0].known for layer in region.outputs])
+        if wider == carried:
+            break
+        carried = wider
+    regions = [node.importer.region(condition, carried, node.where), region]
+    return _layer(node, While(len(values)), values, regions)
+
+
+def _named(node: Node, option: str) -> int:
+    """The number of a subgraph; without options there is none that was checked."""
+    if node.operator.options_type is None:
+        node.fail("it has no options, and so names no subgraph")
+    return int(node.options[option])
+
+
+def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
+    if len(before) != len(after):
+        node.fail(f"its body gives {len(after)} tensors; expected {len(before)}")
+    return [a.joined(b) for a, b in zip(before, after, strict=True)]
+
+
+def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
+    layer = node.importer.graph.add(op, values, name=node.name, source=node.source, regions=regions)
+    for fault in infer_layer(layer):
+        node.fail(fault)
+    return list(layer.outputs)

@@ -1,0 +1,118 @@
+"""Sequences and optionals. Their elements have memory of their own and are never changed, so that they can be shared.
+
+A tensor that is collected is copied, as its memory may be used again before the sequence is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.collected import collected
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.reference import kernel
+from interposer.ops.axes import normal_axis
+from interposer.ops.containers import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
+from interposer.types import Array, TensorInfo
+
+__all__: list[str] = []
+
+
+def _index(position: Array | None, default: int, low: int, high: int) -> int:
+    """A position as a number from the front; those below 0 count from `high`, or from what is behind it for reading."""
+    index = default if position is None else int(position.reshape(-1)[0])
+    if not low <= index <= high:
+        range_ = f"expected {low} to {high}" if low <= high else "there is no element in the sequence"
+        raise InvalidArgumentError(f"position is {index}; {range_}")
+    return index - low if index < 0 else index
+
+
+@kernel(SequenceEmpty)
+def sequence_empty(op: SequenceEmpty) -> Array:
+    return collected([])
+
+
+@kernel(SequenceConstruct)
+def sequence_construct(op: SequenceConstruct, inputs: tuple[Array, ...]) -> Array:
+    return collected(np.array(one) for one in inputs)
+
+
+@kernel(SequenceInsert)
+def sequence_insert(op: SequenceInsert, sequence: Array, tensor: Array, position: Array | None) -> Array:
+    count = len(sequence)
+    index = _index(position, count, -count, count)
+    return collected([*sequence[:index], np.array(tensor), *sequence[index:]])
+
+
+@kernel(SequenceErase)
+def sequence_erase(op: SequenceErase, sequence: Array, position: Array | None) -> Array:
+    count = len(sequence)
+    index = _index(position, count - 1, -count, count - 1)
+    return collected([*sequence[:index], *sequence[index + 1 :]])
+
+
+@kernel(SequenceAt)
+def sequence_at(op: SequenceAt, sequence: Array, position: Array) -> Array:
+    count = len(sequence)
+    found: Array = sequence[_index(position, 0, -count, count - 1)]
+    return found
+
+
+@kernel(SequenceLength)
+def sequence_length(op: SequenceLength, sequence: Array) -> Array:
+    return np.array(len(sequence), np.int64)
+
+
+@kernel(ConcatFromSequence)
+def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
+    """NumPy's own complaint says which shapes do not fit."""
+    try:
+        return np.stack(list(sequence), op.axis) if op.new_axis else np.concatenate(list(sequence), op.axis)
+    except ValueError as error:
+        raise InvalidArgumentError(f"the elements cannot be joined along axis {op.axis}: {error}") from error
+
+
+@kernel(SplitToSequence)
+def split_to_sequence(op: SplitToSequence, x: Array, split: Array | None) -> Array:
+    axis = normal_axis(op.axis, x.ndim)
+    extents = op.extents(x.shape[axis], None if split is None else TensorInfo.of(split))
+    assert extents is not None
+    pieces = np.split(x, np.cumsum(extents)[:-1], axis) if extents else []
+    if split is None and not op.keepdims:
+        pieces = [piece.squeeze(axis) for piece in pieces]
+    return collected(np.array(piece) for piece in pieces)
+
+
+@kernel(OptionalConstruct)
+def optional_construct(op: OptionalConstruct, x: Array) -> Array:
+    return collected([np.array(x)])
+
+
+@kernel(OptionalEmpty)
+def optional_empty(op: OptionalEmpty) -> Array:
+    return collected([])
+
+
+@kernel(OptionalHasElement)
+def optional_has_element(op: OptionalHasElement, x: Array) -> Array:
+    return np.array(len(x) == 1)
+
+
+@kernel(OptionalGetElement)
+def optional_get_element(op: OptionalGetElement, x: Array) -> Array:
+    if not len(x):
+        raise InvalidArgumentError("the optional holds nothing")
+    found: Array = x[0]
+    return found

@@ -1,0 +1,23 @@
+"""Kernels of the operators that draw random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.kernels.reference import kernel
+from interposer.ops.randomness import Distribution, RandomFill
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+@kernel(RandomFill)
+def random_fill(op: RandomFill, dims: Array) -> Array:
+    """NumPy's older generator, which ONNX's reference evaluator takes too, in float64."""
+    if (dims < 0).any():
+        raise InvalidArgumentError(f"dims is {dims.tolist()}; an extent must not be negative")
+    state, shape = np.random.RandomState(op.seed), tuple(dims.tolist())
+    if op.distribution is Distribution.NORMAL:
+        return np.asarray(state.standard_normal(shape) * op.b + op.a)
+    return np.asarray(state.random_sample(shape) * (op.b - op.a) + op.a)

@@ -1,0 +1,71 @@
+"""Kernels of ensembles of decision trees: all rows go down all trees together, a level at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.kernels.real import real
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.trees import TreeAggregation, TreeComparison, TreeEnsemble
+from interposer.types import Array
+
+__all__: list[str] = []
+
+_COMPARE: Final[dict[TreeComparison, Callable[[Any, Any], Any]]] = {
+    TreeComparison.LESS_OR_EQUAL: np.less_equal,
+    TreeComparison.LESS: np.less,
+    TreeComparison.GREATER_OR_EQUAL: np.greater_equal,
+    TreeComparison.GREATER: np.greater,
+    TreeComparison.EQUAL: np.equal,
+    TreeComparison.NOT_EQUAL: np.not_equal,
+}
+_ROWS: Final = 1 << 10
+
+
+@kernel(TreeEnsemble)
+def tree_ensemble(op: TreeEnsemble, x: Array, *, info: KernelInfo, out: Array) -> None:
+    """Some rows at a time, as every row has a place in every tree."""
+    rows = real(x, info.input)
+    for start in range(0, len(rows), _ROWS):
+        some = slice(start, start + _ROWS)
+        out[some] = _gathered(op, _leaves(op, rows[some]), rows.dtype)
+
+
+def _leaves(op: TreeEnsemble, x: Array) -> Array:
+    """The leaf of every tree that each row ends in, (N, trees)."""
+    at = np.broadcast_to(op.roots.astype(np.int64), (len(x), op.roots.size)).copy()
+    thresholds = op.thresholds.astype(x.dtype)
+    while (inside := at >= 0).any():
+        row, _ = np.nonzero(inside)
+        node = at[inside]
+        true = _goes_on_true(op, x[row, op.features[node]], thresholds[node], node)
+        at[inside] = np.where(true, op.true_branches[node], op.false_branches[node])
+    return -1 - at
+
+
+def _goes_on_true(op: TreeEnsemble, values: Array, thresholds: Array, node: Array) -> Array:
+    true, kinds = np.zeros(len(node), np.bool_), op.comparisons[node]
+    for kind, compare in _COMPARE.items():
+        chosen = kinds == kind.value
+        true[chosen] = compare(values[chosen], thresholds[chosen])
+    if op.missing_true is not None:
+        true |= np.isnan(values) & op.missing_true[node].astype(np.bool_)
+    return true
+
+
+def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
+    """The weights of all leaves, target by target, in the order of the trees."""
+    starts = op.leaf_starts.astype(np.int64)
+    first, counts = starts[leaves], starts[leaves + 1] - starts[leaves]
+    row = np.repeat(np.arange(len(leaves)), counts.sum(axis=1))
+    weight = np.repeat(first.ravel() - np.cumsum(counts) + counts.ravel(), counts.ravel()) + np.arange(counts.sum())
+    limits = np.finfo(dtype)
+    start = {TreeAggregation.MIN: limits.max, TreeAggregation.MAX: limits.min}.get(op.aggregation, 0)
+    total = np.full((len(leaves), op.num_targets), start, dtype)
+    gather = {TreeAggregation.MIN: np.minimum, TreeAggregation.MAX: np.maximum}.get(op.aggregation, np.add)
+    gather.at(total, (row, op.targets[weight]), op.weights.astype(dtype)[weight])
+    return total / dtype.type(max(1, op.roots.size)) if op.aggregation is TreeAggregation.AVERAGE else total

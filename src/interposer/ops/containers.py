@@ -1,0 +1,463 @@
+"""Operators on what is no tensor: sequences of tensors, and optionals, which hold one element or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, DataType, Dim, TensorInfo, differ
+
+__all__ = [
+    "ConcatFromSequence",
+    "OptionalConstruct",
+    "OptionalEmpty",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "SplitToSequence",
+]
+
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+_SEQUENCE: Final = (DataType.SEQUENCE,)
+_OPTIONAL: Final = (DataType.OPTIONAL,)
+
+
+def _element(info: TensorInfo) -> TensorInfo:
+    assert info.element is not None
+    return info.element
+
+
+def _sequence(length: int, element: TensorInfo) -> TensorInfo:
+    return TensorInfo((length,), DataType.SEQUENCE, element=element)
+
+
+def _joined(first: TensorInfo, second: TensorInfo) -> TensorInfo | None:
+    try:
+        return first.joined(second)
+    except InvalidArgumentError:
+        return None
+
+
+def _position(info: TensorInfo | None) -> int | None:
+    """The number in the operand, where that is known."""
+    known = info is not None and info.constant is not None and info.constant.size == 1
+    return int(info.constant.reshape(())) if info is not None and info.constant is not None and known else None
+
+
+def _position_faults(position: TensorInfo | None, low: int, high: int) -> Iterator[str]:
+    """What is wrong with a position, which must be between these two."""
+    if position is None:
+        return
+    if position.is_ranked and differ(position.num_elements, 1):
+        yield f"position has shape {position.shape}; expected one number"
+    found = _position(position)
+    if found is not None and (found < low or found > high):
+        yield f"position is {found}; expected {low} to {high}" if low <= high else "there is no element in the sequence"
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+
+@op
+class SequenceEmpty(Op):
+    """A sequence of no tensors.
+
+    Shapes:
+        output: a sequence of 0 elements
+
+    Example:
+        >>> compute(SequenceEmpty())
+        []
+
+    Source:
+        ONNX SequenceEmpty-11.
+    """
+
+    output = result(dtypes=_SEQUENCE)
+
+    dtype: DataType = attribute(
+        default=DataType.FLOAT32, choices=sorted(ANY_TYPE, key=str), doc="The type of its elements."
+    )
+
+    def infer(self) -> TensorInfo:
+        return _sequence(0, TensorInfo(UNRANKED, self.dtype))
+
+
+@op
+class SequenceConstruct(Op):
+    """A sequence of tensors of one type, whose shapes may differ.
+
+    Shapes:
+        inputs: any
+        output: a sequence of as many elements as there are inputs
+
+    Example:
+        >>> compute(SequenceConstruct(), [1.0, 2.0], [[3.0]])
+        [array([1., 2.], dtype=float32), array([[3.]], dtype=float32)]
+
+    Source:
+        ONNX SequenceConstruct-11.
+    """
+
+    inputs = operand(variadic=True)
+    output = result(dtypes=_SEQUENCE)
+
+    def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        for number, info in enumerate(inputs):
+            if _joined(inputs[0].with_shape(...), info.with_shape(...)) is None:
+                yield f"inputs[{number}] is {info}; expected {inputs[0].with_shape(...)}, as the first one"
+            yield from quantized_axis_faults(info, range(MAX_RANK), "collect")
+
+    def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
+        return _sequence(len(inputs), reduce(TensorInfo.joined, inputs))
+
+
+@op
+class SequenceInsert(Op):
+    """Put a tensor into a sequence.
+
+    Shapes:
+        sequence: a sequence of N elements
+        tensor: any, of the elements' type
+        position: one number from -N to N, where it will stand; negative ones count from the back, none is the back
+        output: a sequence of N + 1 elements
+
+    Example:
+        >>> compute(SequenceInsert(), [np.int32([1]), np.int32([2])], np.int32([9]), -1)
+        [array([1], dtype=int32), array([9], dtype=int32), array([2], dtype=int32)]
+
+    Source:
+        ONNX SequenceInsert-11.
+    """
+
+    sequence = operand(dtypes=_SEQUENCE)
+    tensor = operand()
+    position = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
+    output = result(dtypes=_SEQUENCE, dynamic=True)
+
+    def check(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
+        if _joined(_element(sequence).with_shape(...), tensor.with_shape(...)) is None:
+            yield f"tensor is {tensor}; expected {_element(sequence).with_shape(...)}, as the elements of the sequence"
+        yield from quantized_axis_faults(tensor, range(MAX_RANK), "collect")
+        yield from _position_faults(position, -sequence.shape[0], sequence.shape[0])
+
+    def infer(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> TensorInfo:
+        one = _sequence(1, tensor.with_constant(None))
+        return _sequence(sequence.shape[0] + 1, _element(sequence.joined(one)))
+
+
+@op
+class SequenceErase(Op):
+    """Take a tensor out of a sequence.
+
+    Shapes:
+        sequence: a sequence of N elements
+        position: one number from -N to N - 1; negative ones count from the back, none is the last element
+        output: a sequence of N - 1 elements
+
+    Example:
+        >>> compute(SequenceErase(), [np.int32([1]), np.int32([2])], 0)
+        [array([2], dtype=int32)]
+
+    Source:
+        ONNX SequenceErase-11.
+    """
+
+    sequence = operand(dtypes=_SEQUENCE)
+    position = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
+    output = result(dtypes=_SEQUENCE, dynamic=True)
+
+    def check(self, sequence: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
+        if sequence.shape[0] == 0:
+            yield "there is no element in the sequence"
+        else:
+            yield from _position_faults(position, -sequence.shape[0], sequence.shape[0] - 1)
+
+    def infer(self, sequence: TensorInfo, position: TensorInfo | None) -> TensorInfo:
+        return _sequence(sequence.shape[0] - 1, _element(sequence))
+
+
+@op
+class SequenceAt(Op):
+    """One tensor of a sequence.
+
+    Shapes:
+        sequence: a sequence of N elements
+        position: one number from -N to N - 1; negative ones count from the back
+        output: as the element
+
+    Example:
+        >>> compute(SequenceAt(), [np.int32([1]), np.int32([2, 3])], -1).tolist()
+        [2, 3]
+
+    Source:
+        ONNX SequenceAt-11.
+    """
+
+    sequence = operand(dtypes=_SEQUENCE)
+    position = operand(rank=(0, 1), dtypes=_INDEX_TYPES)
+    output = result(dynamic=True)
+
+    def check(self, sequence: TensorInfo, position: TensorInfo) -> Iterator[str]:
+        if sequence.shape[0] == 0:
+            yield "there is no element in the sequence"
+        else:
+            yield from _position_faults(position, -sequence.shape[0], sequence.shape[0] - 1)
+
+    def infer(self, sequence: TensorInfo, position: TensorInfo) -> TensorInfo:
+        return _element(sequence)
+
+
+@op
+class SequenceLength(Op):
+    """How many tensors a sequence holds.
+
+    Shapes:
+        sequence: any sequence
+        output: ()
+
+    Example:
+        >>> int(compute(SequenceLength(), [np.int32([1]), np.int32([2, 3])]))
+        2
+
+    Source:
+        ONNX SequenceLength-11.
+    """
+
+    sequence = operand(dtypes=_SEQUENCE)
+    output = result(dtypes=(DataType.INT64,))
+
+    def infer(self, sequence: TensorInfo) -> TensorInfo:
+        length = sequence.shape[0]
+        known = None if isinstance(length, Dim) else np.array(length, np.int64)
+        return TensorInfo((), DataType.INT64, constant=known)
+
+
+@op
+class ConcatFromSequence(Op):
+    """Join the tensors of a sequence along an axis, or along a new one.
+
+    Shapes:
+        sequence: a sequence of one element at least, all of one rank and the same extents but for ``axis`` (for a new
+            axis, all the same)
+        output: the sum of the extents along ``axis``; for a new axis, the number of elements there
+
+    Example:
+        >>> compute(ConcatFromSequence(axis=0), [np.int32([1]), np.int32([2, 3])]).tolist()
+        [1, 2, 3]
+        >>> compute(ConcatFromSequence(axis=1, new_axis=True), [np.int32([1, 2]), np.int32([3, 4])]).tolist()
+        [[1, 3], [2, 4]]
+
+    Source:
+        ONNX ConcatFromSequence-11.
+    """
+
+    sequence = operand(dtypes=_SEQUENCE)
+    output = result(dynamic=True)
+
+    axis: int = attribute(doc="The axis, or the place of the new one; negative ones count from the end of the result.")
+    new_axis: bool = attribute(default=False, doc="Join along a new axis.")
+
+    def check(self, sequence: TensorInfo) -> Iterator[str]:
+        element = _element(sequence)
+        if sequence.shape[0] == 0:
+            yield "there is no element in the sequence"
+        elif element.is_ranked:
+            rank = element.rank + self.new_axis
+            if not -rank <= self.axis < rank:
+                yield f"axis is {self.axis}, but the result has rank {rank}"
+
+    def infer(self, sequence: TensorInfo) -> TensorInfo:
+        element, length = _element(sequence), sequence.shape[0]
+        if not element.is_ranked:
+            return element
+        shape = list(element.shape)
+        if self.new_axis:
+            shape.insert(normal_axis(self.axis, element.rank + 1), length)
+        else:
+            axis = normal_axis(self.axis, element.rank)
+            shape[axis] = shape[axis] * length
+        return element.with_shape(shape)
+
+
+@op
+class SplitToSequence(Op):
+    """Cut a tensor along an axis into a sequence of pieces.
+
+    Shapes:
+        input: any of rank 1 or more
+        split: () is the extent of every piece, the last of which may be smaller; (N,) are the extents of N pieces; none
+            stands for pieces of extent 1
+        output: a sequence of the pieces
+
+    Example:
+        >>> compute(SplitToSequence(), [1, 2, 3], np.int64(2))
+        [array([1, 2], dtype=int32), array([3], dtype=int32)]
+        >>> compute(SplitToSequence(keepdims=False), [[1, 2], [3, 4]])
+        [array([1, 2], dtype=int32), array([3, 4], dtype=int32)]
+
+    Source:
+        ONNX SplitToSequence-24.
+    """
+
+    input = operand(rank=(1, MAX_RANK))
+    split = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
+    output = result(dtypes=_SEQUENCE, dynamic=True)
+
+    axis: int = attribute(default=0, doc="The axis that is cut; negative ones count from the end.")
+    keepdims: bool = attribute(default=True, doc="Keep the axis where there is no ``split``.")
+
+    def extents(self, extent: int, split: TensorInfo | None) -> list[int] | None:
+        """The extents of the pieces along the axis; None where it is not known how many there are.
+
+        Raises:
+            InvalidArgumentError: the extent cannot be split so.
+        """
+        if split is None:
+            return None if isinstance(extent, Dim) else [1] * extent
+        if split.constant is None:
+            return [UNKNOWN] * split.shape[0] if split.rank and not isinstance(split.shape[0], Dim) else None
+        sizes = split.constant.reshape(-1).tolist()
+        if min(sizes, default=1) < (0 if split.rank else 1):
+            raise InvalidArgumentError(f"split is {sizes if split.rank else sizes[0]}; expected no negative extents")
+        if split.rank and differ(sum(sizes), extent):
+            raise InvalidArgumentError(f"split is {sizes}, {sum(sizes)} in all, but axis {self.axis} has {extent}")
+        if split.rank:
+            return list(sizes)
+        return None if isinstance(extent, Dim) else [min(sizes[0], extent - at) for at in range(0, extent, sizes[0])]
+
+    def check(self, input: TensorInfo, split: TensorInfo | None) -> Iterator[str]:
+        yield from axes_faults((self.axis,), input.rank)
+        if not -input.rank <= self.axis < input.rank:
+            return
+        yield from quantized_axis_faults(input, range(MAX_RANK), "cut")
+        try:
+            self.extents(input.shape[self.axis], split)
+        except InvalidArgumentError as error:
+            yield str(error)
+
+    def infer(self, input: TensorInfo, split: TensorInfo | None) -> TensorInfo:
+        axis = normal_axis(self.axis, input.rank)
+        extents = self.extents(input.shape[axis], split)
+        before, after = input.shape[:axis], input.shape[axis + 1 :]
+        if split is None:
+            piece = (*before, 1, *after) if self.keepdims else (*before, *after)
+        else:
+            piece = (*before, extents[0] if extents and len(set(extents)) == 1 else UNKNOWN, *after)
+        return _sequence(UNKNOWN if extents is None else len(extents), input.with_shape(piece))
+
+
+# --- optionals --------------------------------------------------------------------------------------------------------
+
+
+@op
+class OptionalConstruct(Op):
+    """An optional that holds a tensor or a sequence.
+
+    Shapes:
+        input: any tensor or sequence
+        output: an optional of 1 element
+
+    Example:
+        >>> compute(OptionalConstruct(), [1.0, 2.0])
+        array([1., 2.], dtype=float32)
+
+    Source:
+        ONNX Optional-15 with an input.
+    """
+
+    input = operand(dtypes=ANY_TYPE | {DataType.SEQUENCE})
+    output = result(dtypes=_OPTIONAL)
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo((1,), DataType.OPTIONAL, element=input)
+
+
+@op
+class OptionalEmpty(Op):
+    """An optional that holds nothing.
+
+    Shapes:
+        output: an optional of 0 elements
+
+    Example:
+        >>> print(compute(OptionalEmpty()))
+        None
+
+    Source:
+        ONNX Optional-15 without an input.
+    """
+
+    output = result(dtypes=_OPTIONAL)
+
+    dtype: DataType = attribute(
+        default=DataType.FLOAT32, choices=sorted(ANY_TYPE, key=str), doc="The type of the tensors that it could hold."
+    )
+    of_sequence: bool = attribute(default=False, doc="It could hold a sequence of such tensors.")
+
+    def infer(self) -> TensorInfo:
+        tensor = TensorInfo(UNRANKED, self.dtype)
+        element = _sequence(UNKNOWN, tensor) if self.of_sequence else tensor
+        return TensorInfo((0,), DataType.OPTIONAL, element=element)
+
+
+@op
+class OptionalHasElement(Op):
+    """Whether an optional holds an element.
+
+    Shapes:
+        input: any optional
+        output: ()
+
+    Example:
+        >>> bool(compute(OptionalHasElement(), [1.0, 2.0]))
+        True
+
+    Source:
+        ONNX OptionalHasElement-28.
+    """
+
+    input = operand(dtypes=_OPTIONAL)
+    output = result(dtypes=(DataType.BOOL,))
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        count = input.shape[0]
+        return TensorInfo((), DataType.BOOL, constant=None if isinstance(count, Dim) else np.array(count == 1))
+
+
+@op
+class OptionalGetElement(Op):
+    """The element of an optional, which must hold one.
+
+    Shapes:
+        input: any optional
+        output: as its element, a tensor or a sequence
+
+    Example:
+        >>> compute(OptionalGetElement(), [1.0, 2.0]).tolist()
+        [1.0, 2.0]
+
+    Source:
+        ONNX OptionalGetElement-28.
+    """
+
+    input = operand(dtypes=_OPTIONAL)
+    output = result(dtypes=ANY_TYPE | {DataType.SEQUENCE}, dynamic=True)
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if input.shape[0] == 0:
+            yield "the optional holds nothing"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return _element(input)

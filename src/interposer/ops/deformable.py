@@ -1,0 +1,108 @@
+"""Convolutions whose window has no fixed form: where its weights look is data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interposer.ops.window import Window
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import DataType, TensorInfo, differ
+
+__all__ = ["DeformableConvolution2d"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+
+
+@op
+class DeformableConvolution2d(Op):
+    """Correlate an image with weights that look at places moved by offsets, between pixels by linear interpolation.
+
+    Weight (i, j) of the window at place (y, x) of the result looks at row ``y * stride_y - pad_top + i * dilation_y``
+    plus its offset, columns alike. What lies outside of the image is zero. Each of the D groups of input channels has
+    offsets of its own; what a weight sees may be multiplied by a mask.
+
+    Shapes:
+        input: (N, I, H, W)
+        weights: (O, I / groups, KH, KW)
+        offset: (N, D * KH * KW * 2, OH, OW), for each weight the offset of its row and that of its column
+        bias: (O,)
+        mask: (N, D * KH * KW, OH, OW)
+        output: (N, O, OH, OW), where OH = (H + pads - (KH - 1) * dilation_y - 1) // stride_y + 1, OW alike
+
+    Example:
+        >>> image, weights = [[[[1.0, 2.0, 3.0, 4.0]]]], [[[[10.0]]]]
+        >>> offset = [[[[0.0, 0.0, 0.0, 0.0]], [[0.0, 0.5, -2.0, 9.0]]]]
+        >>> compute(DeformableConvolution2d(), image, weights, offset).tolist()
+        [[[[10.0, 25.0, 10.0, 0.0]]]]
+
+    Source:
+        ONNX DeformConv-22.
+    """
+
+    input = operand(rank=4, dtypes=_FLOATS)
+    weights = operand(rank=4, same_dtype_as="input")
+    offset = operand(rank=4, same_dtype_as="input")
+    bias = operand(rank=1, same_dtype_as="input", optional=True)
+    mask = operand(rank=4, same_dtype_as="input", optional=True)
+    output = result(rank=4, dtype_of="input")
+
+    pad_left: int = attribute(default=0, ge=0, doc="Cells of zero before the first column.")
+    pad_right: int = attribute(default=0, ge=0, doc="Cells of zero behind the last column.")
+    pad_top: int = attribute(default=0, ge=0, doc="Cells of zero before the first row.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Cells of zero behind the last row.")
+    stride_x: int = attribute(default=1, ge=1, doc="Step along the width.")
+    stride_y: int = attribute(default=1, ge=1, doc="Step along the height.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the width.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the height.")
+    groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
+    offset_groups: int = attribute(default=1, ge=1, doc="Into how many parts they are divided that share offsets.")
+
+    def windows(self, height: int, width: int) -> tuple[Window, Window]:
+        """How weights of this height and width move along the two axes, before the offsets."""
+        return (
+            Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
+            Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
+        )
+
+    def check(
+        self,
+        input: TensorInfo,
+        weights: TensorInfo,
+        offset: TensorInfo,
+        bias: TensorInfo | None,
+        mask: TensorInfo | None,
+    ) -> Iterator[str]:
+        channels, outputs = input.shape[1], weights.shape[0]
+        if differ(channels, weights.shape[1] * self.groups) or outputs % self.groups:
+            yield f"input has {channels} channels and weights {weights.shape}; they do not go with {self.groups} groups"
+        if channels % self.offset_groups:
+            yield f"input has {channels} channels; expected a multiple of offset_groups = {self.offset_groups}"
+        if bias is not None and differ(bias.shape[0], outputs):
+            yield f"bias has {bias.shape[0]} elements; expected {outputs}, one for each output channel"
+        windows = self.windows(*weights.shape[2:])
+        yield from windows[0].faults(input.shape[2], "height")
+        yield from windows[1].faults(input.shape[3], "width")
+        wanted = self.infer(input, weights, offset, bias, mask).shape
+        taps = self.offset_groups * weights.shape[2] * weights.shape[3]
+        for name, info, count in (("offset", offset, 2 * taps), ("mask", mask, taps)):
+            if info is not None and any(map(differ, info.shape, (wanted[0], count, *wanted[2:]))):
+                yield f"{name} has shape {info.shape}; expected [{wanted[0]}, {count}, {wanted[2]}, {wanted[3]}]"
+
+    def infer(
+        self,
+        input: TensorInfo,
+        weights: TensorInfo,
+        offset: TensorInfo,
+        bias: TensorInfo | None,
+        mask: TensorInfo | None,
+    ) -> TensorInfo:
+        rows, columns = self.windows(*weights.shape[2:])
+        places = rows.places(input.shape[2]), columns.places(input.shape[3])
+        return TensorInfo((input.shape[0], weights.shape[0], *places), input.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        weights = inputs[1]
+        assert weights is not None
+        sums = int(weights.num_elements) // max(1, weights.shape[0])
+        return 10 * int(outputs[0].num_elements) * sums

@@ -1,0 +1,72 @@
+"""Tensors of random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
+
+__all__ = ["Distribution", "RandomFill"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+_INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
+
+
+class Distribution(Enum):
+    """How often which number is drawn."""
+
+    UNIFORM = "uniform"
+    """All between `a`, inclusive, and `b`, exclusive, alike."""
+    NORMAL = "normal"
+    """Around the mean `a`, with the standard deviation `b`."""
+
+
+@op(pure=False)
+class RandomFill(Op):
+    """A tensor of a shape that is given as a tensor, filled with random numbers.
+
+    The same seed gives the same numbers in every run, on one backend; without a seed they are others in every run.
+
+    Shapes:
+        dims: (R,)
+        output: the extents in ``dims``
+
+    Example:
+        >>> numbers = compute(RandomFill(seed=7), [2, 3])
+        >>> bool(np.all((0 <= numbers) & (numbers < 1))), numbers.shape
+        (True, (2, 3))
+        >>> compute(RandomFill(Distribution.NORMAL, a=5.0, b=0.0), [2]).tolist()
+        [5.0, 5.0]
+
+    Source:
+        ONNX RandomUniform-22, RandomNormal-22 (whose reference evaluator draws the same numbers for a seed);
+        TFLite RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL.
+    """
+
+    dims = operand(rank=1, dtypes=_INDEX_TYPES)
+    output = result(dtypes=_FLOATS, dynamic=True)
+
+    distribution: Distribution = attribute(default=Distribution.UNIFORM, doc="How often which number is drawn.")
+    a: float = attribute(default=0.0, doc="The least number, or the mean.")
+    b: float = attribute(default=1.0, doc="What all numbers are less than, or the standard deviation.")
+    seed: int | None = attribute(default=None, ge=0, le=2**32 - 1, doc="Where to start; None for anywhere.")
+    dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")
+
+    def check(self, dims: TensorInfo) -> Iterator[str]:
+        if dims.shape[0] > MAX_RANK:
+            yield f"dims has {dims.shape[0]} extents; ranks 0 to {MAX_RANK} are supported"
+        elif isinstance(dims.shape[0], Dim):
+            yield "the number of extents in dims is not known"
+        elif dims.constant is not None and (dims.constant < 0).any():
+            yield f"dims is {dims.constant.tolist()}; an extent must not be negative"
+
+    def infer(self, dims: TensorInfo) -> TensorInfo:
+        if dims.constant is not None:
+            return TensorInfo(dims.constant.tolist(), self.dtype)
+        return TensorInfo([UNKNOWN] * dims.shape[0], self.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return 16 * int(outputs[0].num_elements)

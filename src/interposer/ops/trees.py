@@ -1,0 +1,134 @@
+"""Ensembles of decision trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["TreeAggregation", "TreeComparison", "TreeEnsemble"]
+
+_FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)
+_DEEPEST: Final = 4096
+
+
+class TreeComparison(Enum):
+    """When a node goes on with its true branch: how the feature compares with the node's threshold."""
+
+    LESS_OR_EQUAL = 0
+    LESS = 1
+    GREATER_OR_EQUAL = 2
+    GREATER = 3
+    EQUAL = 4
+    NOT_EQUAL = 5
+
+
+class TreeAggregation(Enum):
+    """What is made of the weights that the trees' leaves give to a target."""
+
+    AVERAGE = 0
+    """Their sum, divided by the number of trees."""
+    SUM = 1
+    MIN = 2
+    """The least one; the greatest number of the type where there is none."""
+    MAX = 3
+    """The greatest one; the least number of the type where there is none."""
+
+
+@op
+class TreeEnsemble(Op):
+    """Send every row down all trees, and gather for each target what the leaves give that it ends in.
+
+    The nodes of all trees are numbered together, and so are the leaves. A branch of n leads to node n, one of -1 - n to
+    leaf n. Leaf n gives the weights from ``leaf_starts[n]`` to ``leaf_starts[n + 1]`` to their targets.
+
+    Shapes:
+        input: (N, F)
+        output: (N, T), where T is ``num_targets``
+
+    Example:
+        >>> branches = {"true_branches": [-1], "false_branches": [-2]}
+        >>> leaves = {"leaf_starts": [0, 1, 2], "targets": [0, 0], "weights": [10.0, 20.0]}
+        >>> stump = TreeEnsemble(roots=[0], features=[1], comparisons=[0], thresholds=[0.5], **branches, **leaves)
+        >>> compute(stump, [[9.0, 0.5], [0.0, 0.6]]).tolist()
+        [[10.0], [20.0]]
+
+    Source:
+        ONNX ai.onnx.ml TreeEnsemble-5, TreeEnsembleRegressor-3, TreeEnsembleClassifier-3.
+    """
+
+    input = operand(rank=2, dtypes=_FLOATS)
+    output = result(rank=2, dtype_of="input")
+
+    roots: Array = attribute(doc="The branch that each tree begins with.")
+    features: Array = attribute(doc="The column that a node looks at.")
+    comparisons: Array = attribute(doc="The value of a node's `TreeComparison`.")
+    thresholds: Array = attribute(doc="What a node compares with.")
+    true_branches: Array = attribute(doc="Where a row goes on for which that holds.")
+    false_branches: Array = attribute(doc="Where any other row goes on.")
+    leaf_starts: Array = attribute(doc="Where the weights of each leaf begin, and where the last ones end.")
+    targets: Array = attribute(doc="The target of each weight.")
+    weights: Array = attribute(doc="What is given to the target.")
+    missing_true: Array | None = attribute(
+        default=None, doc="Whether a node sends what is not a number to its true branch; None for nowhere."
+    )
+    num_targets: int = attribute(default=1, ge=1, le=2**31 - 1, doc="How many there are.")
+    aggregation: TreeAggregation = attribute(default=TreeAggregation.SUM, doc="What is made of the weights.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        faults = list(self._length_faults())
+        faults = faults or list(self._number_faults())
+        yield from faults
+        if not faults and self._is_too_deep():
+            yield f"a tree has a branch that leads back to where it came from, or more than {_DEEPEST} levels"
+        if not faults and self.features.size and self.features.max() >= input.shape[1]:
+            yield f"a node looks at column {self.features.max()}, but the input has {input.shape[1]}"
+
+    def _length_faults(self) -> Iterator[str]:
+        nodes, leaves = self.features.size, self.leaf_starts.size - 1
+        for name in ("comparisons", "thresholds", "true_branches", "false_branches"):
+            if getattr(self, name).shape != (nodes,):
+                yield f"{name} has shape {list(getattr(self, name).shape)}; expected [{nodes}], one for each node"
+        if self.features.ndim != 1 or (self.missing_true is not None and self.missing_true.shape != (nodes,)):
+            yield f"features and missing_true do not both have {nodes} elements, one for each node"
+        if leaves < 0 or self.targets.shape != self.weights.shape or self.targets.ndim != 1:
+            yield f"there are {leaves} leaves with {self.targets.size} targets and {self.weights.size} weights"
+        integers = (self.roots, self.features, self.comparisons, self.true_branches, self.leaf_starts, self.targets)
+        if any(array.dtype.kind not in "iu" and array.size for array in (*integers, self.false_branches)):
+            yield "branches, features, comparisons, starts and targets must be integers"
+
+    def _number_faults(self) -> Iterator[str]:
+        nodes, leaves = self.features.size, self.leaf_starts.size - 1
+        for name in ("roots", "true_branches", "false_branches"):
+            branches = getattr(self, name)
+            if branches.size and not -leaves <= branches.min() <= branches.max() < nodes:
+                yield f"{name} leads to one of {nodes} nodes and {leaves} leaves that is not there"
+        limits = (("features", 2**31), ("comparisons", len(TreeComparison)), ("targets", self.num_targets))
+        for name, limit in limits:
+            numbers = getattr(self, name)
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() < limit:
+                yield f"{name} has numbers from {numbers.min()} to {numbers.max()}; expected 0 to {limit - 1}"
+        steps, ends = np.diff(self.leaf_starts.astype(np.int64)), (self.leaf_starts[0], self.leaf_starts[-1])
+        if (steps < 0).any() or ends != (0, self.weights.size):
+            yield f"leaf_starts must rise from 0 to {self.weights.size}, the number of weights"
+
+    def _is_too_deep(self) -> bool:
+        level = np.unique(self.roots[self.roots >= 0])
+        for _ in range(_DEEPEST):
+            if not level.size:
+                return False
+            level = np.unique(np.concatenate([self.true_branches[level], self.false_branches[level]]))
+            level = level[level >= 0]
+        return True
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo((input.shape[0], self.num_targets), input.dtype)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        depth = max(1, int(self.features.size).bit_length())
+        return 8 * int(outputs[0].shape[0]) * self.roots.size * depth

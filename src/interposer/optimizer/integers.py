@@ -1,0 +1,85 @@
+"""The pass that makes quantized layers of layers between Dequantize and Quantize, where the backends welcome them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from interposer.backend import Backend, Options, SubgraphView
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.network import Network
+from interposer.ops import Constant
+from interposer.optimizer.assign import query
+from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites
+from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite, info_of
+from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer
+from interposer.schema import Op
+from interposer.types import TensorInfo
+
+__all__ = ["ComputeInIntegers"]
+
+
+@dataclass(frozen=True)
+class ComputeInIntegers:
+    """Applies `INTEGERS`, as far as no layer leaves the backend that would compute it with real numbers.
+
+    A rewrite is applied where every new layer is taken by a backend that is preferred as much as the one that takes
+    the layer of real numbers.
+    """
+
+    backends: Sequence[Backend]
+    options: Mapping[str, Options]
+    name: str = "compute in integers"
+    _ranks: dict[object, int] = field(default_factory=dict)
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Apply the rewrites."""
+        return apply_rewrites(graph, [Rewrite(one.name, one.ops, self._careful(one)) for one in INTEGERS])
+
+    def _careful(self, one: Rewrite) -> Any:
+        def rewrite(op: Op, layer: Layer) -> Replacement:
+            found = one(layer)
+            return found if isinstance(found, New) and self._is_welcome(found, layer) else None
+
+        return rewrite
+
+    def _is_welcome(self, new: New, layer: Layer) -> bool:
+        inner = computing_layer(layer)
+        rank = self._rank(inner.op, inner.input_infos, inner.output_infos)
+        return all(
+            self._rank(one.op, [info_of(item) for item in one.inputs], [info]) <= rank
+            for one, info in _made(new, layer.output.known)
+        )
+
+    def _rank(self, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> int:
+        """The place of the first backend that takes such a layer; the number of backends where none does."""
+        key = (op, tuple(inputs), tuple(outputs))
+        if key not in self._ranks:
+            view = _alone(op, inputs, outputs)
+            verdicts = (query(backend, view, self.options.get(backend.id, {}))[0] for backend in self.backends)
+            self._ranks[key] = next((i for i, verdict in enumerate(verdicts) if verdict), len(self.backends))
+        return self._ranks[key]
+
+
+def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
+    """A layer to be made and those that it needs, without constants."""
+    if isinstance(new.op, Constant):
+        return
+    yield new, info
+    for item in new.inputs:
+        if isinstance(item, New):
+            yield from _made(item, info_of(item))
+
+
+def _alone(op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> SubgraphView:
+    """A graph of this one layer."""
+    network = Network("alone")
+    values: list[Layer | Value | None] = []
+    for index, info in enumerate(inputs):
+        if info is None or info.constant is None:
+            values.append(None if info is None else network.add_input_layer(index, info))
+        else:
+            values.append(network.add_constant_layer(info.constant, info.quantization))
+    layer = network.add_layer(op, *values, outputs=list(outputs))
+    return SubgraphView(network.graph, [layer])

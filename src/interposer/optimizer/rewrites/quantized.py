@@ -1,0 +1,353 @@
+"""Layers between Dequantize and Quantize that become quantized layers, as files mean it that write these so.
+
+Two kinds of rewrites, told apart by what they may change:
+
+- What moves or chooses elements does the same with stored integers, and the numbers are the same to the bit.
+- What computes sums and multiplies the same real numbers without an error, as integers do, and then rounds to the
+  steps of the result, as the reference does it: in fixed point. The stored result differs by one step at most from that
+  of computing in float32, which has rounded its sums before.
+
+The second kind asks for a Quantize that rounds half to even, as ONNX's does: in other formats, whoever puts a
+Dequantize before a layer wants it computed with real numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.kernels.fixedpoint import dequantize
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    BatchMatMul,
+    BatchToSpaceNd,
+    Concat,
+    Constant,
+    Convolution2d,
+    DepthToSpace,
+    DepthwiseConvolution2d,
+    Dequantize,
+    ElementwiseBinary,
+    FullyConnected,
+    Gather,
+    GatherElements,
+    GatherNd,
+    Mean,
+    Permute,
+    Pooling2d,
+    Quantize,
+    Reduce,
+    Reshape,
+    Resize,
+    ReverseV2,
+    RoundingMethod,
+    Slice,
+    Softmax,
+    SpaceToDepth,
+    Splitter,
+    StridedSlice,
+    Transpose,
+    TransposeConvolution2d,
+)
+from interposer.ops.elementwise import BinaryOperation
+from interposer.ops.pooling import PoolingAlgorithm
+from interposer.ops.reduction import ReduceOperation
+from interposer.ops.resize import ResizeMethod
+from interposer.optimizer.rewrites.constants import fold_constants
+from interposer.optimizer.rewrites.pattern import New, Replacement, above, constant, gives, rewrite
+from interposer.schema import Op
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__ = ["INTEGERS", "computing_layer"]
+
+Rule: TypeAlias = Callable[[Any, Layer, TensorInfo], New | None]
+
+EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
+_TYPES: Final = EIGHT_BITS | {DataType.INT16}
+_BIAS_ERROR: Final = 1 / 128
+"""How much of the result's step a bias of real numbers may lose when it is stored as integers."""
+
+
+def codes_of(value: Value | None) -> Value | None:
+    """The stored integers that real numbers of float32 are made of, or None."""
+    found = above(value, Dequantize)
+    return found.layer.inputs[0] if found and found.op.dtype is DataType.FLOAT32 else None
+
+
+def computing_layer(layer: Layer) -> Layer:
+    """The layer that does the work which a rewrite of `layer` replaces."""
+    producer = layer.inputs[0].producer if layer.inputs and layer.inputs[0] else layer
+    return producer if isinstance(layer.op, Quantize) else layer
+
+
+# --- what moves or chooses --------------------------------------------------------------------------------------------
+
+_MOVES: Final = (
+    BatchToSpaceNd, DepthToSpace, Gather, GatherElements, GatherNd, Permute, Reshape, ReverseV2, Slice, SpaceToDepth,
+    StridedSlice, Transpose,
+)  # fmt: skip
+
+
+@rewrite(*_MOVES, Pooling2d, Reduce, Resize, Activation)
+def dequantize_later(op: Op, layer: Layer) -> Replacement:
+    """What moves or chooses elements does it before they are dequantized."""
+    codes = codes_of(layer.inputs[0])
+    if codes is None or not _commutes(op, codes.known):
+        return None
+    moved = _moved(op, codes, layer)
+    if moved is None or moved.shape != layer.output.known.shape:
+        return None
+    return New(Dequantize(), [New(op, [codes, *layer.inputs[1:]], info=moved, like=layer)])
+
+
+def _commutes(op: Op, codes: TensorInfo) -> bool:
+    if isinstance(op, _MOVES):
+        return True
+    return codes.dtype in _TYPES and _one_scale(codes) and _chooses(op)
+
+
+def _chooses(op: Op) -> bool:
+    match op:
+        case Pooling2d():
+            return op.pool_type is PoolingAlgorithm.MAX
+        case Reduce():
+            return op.operation in (ReduceOperation.MAX, ReduceOperation.MIN)
+        case Resize():
+            return op.method is ResizeMethod.NEAREST_NEIGHBOR
+        case Activation():
+            return op.function is ActivationFunction.RELU
+    return False
+
+
+def _moved(op: Op, codes: Value, layer: Layer) -> TensorInfo | None:
+    """The info of the moved codes, where they are quantized as before."""
+    info = gives(op, [codes, *layer.inputs[1:]])
+    if info is None or info.quantization is None:
+        return None
+    if _one_scale(codes.known):
+        return info if info.quantization == codes.known.quantization else None
+    if isinstance(op, Transpose | Permute):
+        return info
+    kept = isinstance(op, Reshape) and _keeps_first_axis(codes.known, info)
+    return info if kept else None
+
+
+def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
+    return (
+        before.quantization == after.quantization and before.quantization is not None and before.quantization.axis == 0
+    )
+
+
+@rewrite(*_MOVES)
+def move_stored_weights(op: Op, layer: Layer) -> Replacement:
+    """Weights that are moved while they are still stored integers."""
+    first = layer.inputs[0]
+    return fold_constants(layer) if first is not None and first.known.is_quantized else None
+
+
+@rewrite(Quantize)
+def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
+    """A clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
+    found, info = above(layer.inputs[0], Activation), layer.output.known
+    if found is None or not _alone(found.layer) or info.dtype not in _TYPES or not _one_scale(info):
+        return None
+    if found.op.function not in _CLAMPS or _rule(found.layer.values[0]) is None:
+        return None
+    low, high = (0.0, np.inf) if found.op.function is ActivationFunction.RELU else (found.op.b, found.op.a)
+    limits = np.iinfo(info.dtype.numpy)
+    codes = [bound / info.scale + info.zero_point for bound in (low, high)]
+    if any(code % 1 == 0.5 for code in codes):
+        return None
+    if codes[0] < limits.min + 0.5 and codes[1] > limits.max - 0.5:
+        return New(op, found.layer.inputs)
+    return New(found.op, [New(op, found.layer.inputs, info=info, like=layer)], like=found.layer)
+
+
+@rewrite(Quantize)
+def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
+    """What a layer computes is quantized before it is moved, so that the layer may compute it in integers."""
+    found, info = above(layer.inputs[0], *_MOVES), layer.output.known
+    if found is None or not _alone(found.layer) or not _one_scale(info) or _rule(found.layer.values[0]) is None:
+        return None
+    quantized = found.layer.values[0].known.with_dtype(info.dtype).with_quantization(info.quantization)
+    first = New(op, found.layer.inputs[:1], info=quantized, like=layer)
+    return New(found.op, [first, *found.layer.inputs[1:]], like=found.layer)
+
+
+@rewrite(Quantize)
+def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
+    """A piece of a tensor that is quantized as the tensor was is a slice of its stored integers."""
+    value = layer.inputs[0]
+    found = above(value, Splitter)
+    codes = codes_of(found.layer.inputs[0]) if found else None
+    if found is None or codes is None or value is None or not _one_scale(codes.known):
+        return None
+    if (codes.known.dtype, codes.known.quantization) != (layer.output.known.dtype, layer.output.known.quantization):
+        return None
+    begin, size = [0] * codes.known.rank, [-1] * codes.known.rank
+    begin[found.op.axis], size[found.op.axis] = sum(found.op.sizes[: value.index]), found.op.sizes[value.index]
+    return New(Slice(tuple(begin), tuple(size)), [codes]) if min(found.op.sizes) >= 0 else None
+
+
+# --- what computes ----------------------------------------------------------------------------------------------------
+
+
+@rewrite(Quantize)
+def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
+    """A layer of dequantized tensors whose result alone is quantized is a quantized layer."""
+    inner, output = layer.values[0].producer, layer.output.known
+    rule = _rule(layer.values[0])
+    if rule is None or not _alone(inner) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
+        return None
+    if output.dtype not in _TYPES or not _one_scale(output) or inner.output.known.dtype is not DataType.FLOAT32:
+        return None
+    made = rule(inner.op, inner, output)
+    if made is None or gives(made.op, made.inputs) is None:
+        return None
+    return New(made.op, made.inputs, like=inner)
+
+
+def _rule(value: Value) -> Rule | None:
+    """What makes a quantized layer of the one that gives a value."""
+    return next((_RULES[kind] for kind in type(value.producer.op).__mro__ if kind in _RULES), None)
+
+
+def _alone(layer: Layer) -> bool:
+    return len(layer.outputs) == 1 and len(layer.output.uses) == 1
+
+
+def _one_scale(info: TensorInfo) -> bool:
+    return info.quantization is not None and not info.quantization.per_axis
+
+
+def _operand(value: Value | None, output: TensorInfo) -> Value | None:
+    """The stored integers of an operand, of the result's type and with one scale."""
+    codes = codes_of(value)
+    return codes if codes is not None and codes.known.dtype is output.dtype and _one_scale(codes.known) else None
+
+
+def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
+    operands = [_operand(value, output) for value in layer.inputs]
+    return New(op, operands) if all(operand is not None for operand in operands) else None
+
+
+def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
+    """Input, weights and perhaps a bias, of which the last two are known."""
+    x, weights = _operand(layer.inputs[0], output), _weights(layer.inputs[1])
+    if x is None or weights is None or weights.quantization is None:
+        return None
+    stored = New(weights, name=layer.values[1].name)
+    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    if bias is None:
+        return New(op, [x, stored])
+    offsets = _bias(bias, x.known, weights.quantization, output)
+    return None if offsets is None else New(op, [x, stored, offsets])
+
+
+def _weights(value: Value | None) -> Constant | None:
+    """Known weights as integers of 8 bits, all with one zero point."""
+    codes = codes_of(value)
+    if codes is None or codes.constant is None or codes.known.dtype.bits > 8:
+        return None
+    q = codes.known.quantization
+    assert q is not None
+    if len(set(q.zero_points)) > 1:
+        return None
+    wide = np.uint8 if str(codes.known.dtype).startswith("uint") else np.int8
+    return Constant(codes.constant.astype(wide, copy=False), q)
+
+
+def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
+    """A known bias in steps of the products, where that says the same."""
+    real = _real(value)
+    if real is None or real.ndim != 1:
+        return None
+    scales = np.float64(np.float32(x.scale)) * np.asarray(weights.scales, np.float32)
+    codes = np.rint(real / scales)
+    wide = np.int64 if output.dtype is DataType.INT16 else np.int32
+    fits = np.abs(codes).max(initial=0) < 2**31 and np.isfinite(codes).all()
+    if not fits or np.abs(codes * scales - real).max(initial=0) > output.scale * _BIAS_ERROR:
+        return None
+    q = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
+    return constant(codes.astype(wide), q, name=value.name)
+
+
+def _real(value: Value) -> Array | None:
+    codes = codes_of(value)
+    if codes is not None and codes.constant is not None and codes.known.quantization is not None:
+        return dequantize(codes.constant, codes.known.quantization)
+    return value.constant.astype(np.float64) if value.constant is not None else None
+
+
+def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
+    """A product with a known matrix is a layer of a neural network, and one of two tensors stays what it is."""
+    known = codes_of(layer.inputs[1])
+    a = layer.values[0].known
+    if known is None or known.constant is None or known.known.rank != 2 or a.rank < 2 or op.transpose_x or op.adjoint_y:
+        return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
+    dense = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.rank > 2)
+    return _weighted(dense, layer, output)
+
+
+def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New | None:
+    made = _all_operands(op, layer, output)
+    if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB, BinaryOperation.MUL):
+        return made
+    alike = made and all(isinstance(v, Value) and v.known.quantization == output.quantization for v in made.inputs)
+    return made if alike and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM) else None
+
+
+def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
+    """Over the whole image it is a mean; else the mean is rounded to the input's steps first, which must be as fine."""
+    x = _operand(layer.inputs[0], output)
+    if x is None or op.pool_type is not PoolingAlgorithm.AVERAGE:
+        return None
+    if op.stride_x == 0 and op.pool_width == op.pool_height == 0:
+        height, width, _ = op.data_layout.axes()
+        return New(Mean((height, width), keep_dims=True), [x])
+    return New(op, [x]) if x.known.scale <= output.scale else None
+
+
+def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
+    means = isinstance(op, Mean) or op.operation in (ReduceOperation.MEAN, ReduceOperation.SUM)
+    return _all_operands(op, layer, output) if means else None
+
+
+def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
+    """8 bits have so few codes that all are looked up; HARD_SWISH has a rule of its own, which is less exact."""
+    known = output.dtype in EIGHT_BITS and op.function is not ActivationFunction.HARD_SWISH
+    return _all_operands(op, layer, output) if known else None
+
+
+def _of_bytes(op: Op, layer: Layer, output: TensorInfo) -> New | None:
+    return _all_operands(op, layer, output) if output.dtype in EIGHT_BITS else None
+
+
+_CLAMPS: Final = frozenset({ActivationFunction.RELU, ActivationFunction.BOUNDED_RELU})
+_RULES: Final[dict[type[Op], Rule]] = {
+    Activation: _function,
+    BatchMatMul: _product,
+    Concat: _all_operands,
+    Convolution2d: _weighted,
+    DepthwiseConvolution2d: _weighted,
+    ElementwiseBinary: _arithmetic,
+    FullyConnected: _weighted,
+    Mean: _mean,
+    Pooling2d: _average,
+    Reduce: _mean,
+    Softmax: _of_bytes,
+    TransposeConvolution2d: _weighted,
+}
+
+INTEGERS: Final = (
+    dequantize_later,
+    move_stored_weights,
+    quantize_before_moving,
+    quantize_before_clamping,
+    slice_stored_integers,
+    compute_in_integers,
+)

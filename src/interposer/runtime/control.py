@@ -1,0 +1,182 @@
+"""The runtime's own workloads for layers with control flow: they run regions, and carry values between them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interposer.backend import TensorHandle, Workload
+from interposer.errors import BackendContractError, ExecutionError
+from interposer.kernels.table import empty
+from interposer.ops.control_flow import ControlFlow, If, Loop, Scan, While
+from interposer.types import Array, Dim, TensorInfo
+
+if TYPE_CHECKING:
+    from interposer.runtime.steps import Steps
+
+__all__ = ["ControlWorkload", "control_workload"]
+
+
+class ControlWorkload(Workload):
+    """Runs the regions of one layer. Between iterations, values are arrays of the host."""
+
+    def __init__(self, op: Any, regions: Sequence[Steps]) -> None:
+        self.op, self.regions = op, tuple(regions)
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Map the inputs, run the regions, and let the outputs take in what came of it."""
+        with ExitStack() as stack:
+            stack.callback(self._leave)
+            arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
+            found = self.compute(*self.op.arguments(arrays))
+            for index, (handle, array) in enumerate(zip(outputs, found, strict=True)):
+                _give(index, handle, array)
+
+    def _leave(self) -> None:
+        for region in self.regions:
+            region.leave()
+
+    @abstractmethod
+    def compute(self, *operands: Any) -> list[Array]:
+        """What the layer gives for its operands."""
+
+
+def control_workload(op: ControlFlow, regions: Sequence[Steps]) -> ControlWorkload:
+    """The workload of a layer with control flow."""
+    for kind, workload in _WORKLOADS.items():
+        if isinstance(op, kind):
+            return workload(op, regions)
+    raise BackendContractError(f"the runtime cannot run {op.op_name()}")
+
+
+class _IfWorkload(ControlWorkload):
+    def compute(self, condition: Array, inputs: Sequence[Array]) -> list[Array]:
+        region = self.regions[0 if _single(condition, "the condition") else 1]
+        with _inside(region):
+            return region.run(inputs)
+
+
+class _LoopWorkload(ControlWorkload):
+    def compute(self, trip_count: Array | None, condition: Array | None, inputs: Sequence[Array]) -> list[Array]:
+        op, [body] = self.op, self.regions
+        count = None if trip_count is None else int(_single(trip_count, "the trip count"))
+        going = condition is None or bool(_single(condition, "the condition"))
+        carried = list(inputs[: op.num_carried])
+        collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
+        body.enter(dict(enumerate(inputs[op.num_carried :], 2 + op.num_carried)))
+        number = 0
+        while going and (count is None or number < count):
+            with _inside(body, number):
+                again, *given = body.run([np.array(number, np.int64), np.array(True), *carried])
+                going = bool(_single(again, "the condition"))
+            carried = given[: op.num_carried]
+            _collect(collected, given[op.num_carried :])
+            number += 1
+        infos = [layer.values[0].known for layer in body.outputs[1 + op.num_carried :]]
+        return carried + [_stacked(*pair, 0) for pair in zip(collected, infos, strict=True)]
+
+
+class _ScanWorkload(ControlWorkload):
+    def compute(self, inputs: Sequence[Array]) -> list[Array]:
+        op, [body] = self.op, self.regions
+        behind = op.num_states + op.num_scan_inputs
+        carried, scanned = list(inputs[: op.num_states]), inputs[op.num_states : behind]
+        slices = [np.moveaxis(array, op.axis(index, array.ndim), 0) for index, array in enumerate(scanned)]
+        backwards = op.reverse_inputs or (False,) * len(slices)
+        slices = [array[::-1] if back else array for array, back in zip(slices, backwards, strict=True)]
+        collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
+        body.enter(dict(enumerate(inputs[behind:], behind)))
+        for number in range(_length(slices)):
+            with _inside(body, number):
+                given = body.run([*carried, *(np.ascontiguousarray(array[number]) for array in slices)])
+            carried = given[: op.num_states]
+            _collect(collected, given[op.num_states :])
+        infos = [layer.values[0].known for layer in body.outputs[op.num_states :]]
+        return carried + [self._gathered(*pair) for pair in enumerate(zip(collected, infos, strict=True))]
+
+    def _gathered(self, index: int, found: tuple[list[Array], TensorInfo]) -> Array:
+        arrays, info = found
+        axis = self.op.output_axes[index] if self.op.output_axes else 0
+        backwards = bool(self.op.reverse_outputs) and self.op.reverse_outputs[index]
+        return _stacked(arrays[::-1] if backwards else arrays, info, axis)
+
+
+class _WhileWorkload(ControlWorkload):
+    def compute(self, inputs: Sequence[Array]) -> list[Array]:
+        op, [condition, body] = self.op, self.regions
+        carried, number = list(inputs[: op.num_carried]), 0
+        for region in self.regions:
+            region.enter(dict(enumerate(inputs[op.num_carried :], op.num_carried)))
+        while self._holds(condition, carried, number):
+            with _inside(body, number):
+                carried = body.run(carried)
+            number += 1
+        return carried
+
+    def _holds(self, region: Steps, carried: Sequence[Array], number: int) -> bool:
+        with _inside(region, number):
+            [found] = region.run(carried)
+            return bool(_single(found, "the condition"))
+
+
+_WORKLOADS: dict[type[ControlFlow], type[ControlWorkload]] = {
+    If: _IfWorkload,
+    Loop: _LoopWorkload,
+    Scan: _ScanWorkload,
+    While: _WhileWorkload,
+}
+
+
+def _single(array: Array, title: str) -> Any:
+    if array.size != 1:
+        raise ExecutionError(f"{title} has shape {list(array.shape)}; expected one element")
+    return array.reshape(-1)[0]
+
+
+@contextmanager
+def _inside(region: Steps, number: int | None = None) -> Iterator[None]:
+    """What fails within is said with the region and the iteration."""
+    try:
+        yield
+    except ExecutionError as error:
+        place = f"region {region.title!r}" if number is None else f"iteration {number} of region {region.title!r}"
+        layer = f"{region.title}/{error.layer}" if error.layer else region.title
+        raise ExecutionError(f"in {place}: {error}", layer=layer, backend=error.backend) from error
+
+
+def _length(slices: Sequence[Array]) -> int:
+    lengths = [len(array) for array in slices]
+    if len(set(lengths)) > 1:
+        raise ExecutionError(f"the scanned inputs have {', '.join(map(str, lengths))} slices; expected the same number")
+    return lengths[0]
+
+
+def _collect(collected: Sequence[list[Array]], given: Sequence[Array]) -> None:
+    for index, (arrays, array) in enumerate(zip(collected, given, strict=True)):
+        if arrays and arrays[0].shape != array.shape:
+            shapes = f"{list(array.shape)} in iteration {len(arrays)} and {list(arrays[0].shape)} before"
+            raise ExecutionError(f"collected output {index} has the shape {shapes}")
+        arrays.append(array)
+
+
+def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
+    """The arrays along a new axis; of none, an empty array with what extents are known, others being 0."""
+    if arrays:
+        return np.stack(arrays, axis)
+    known = [0 if isinstance(dim, Dim) else int(dim) for dim in info.shape] if info.is_ranked else []
+    known.insert(axis % (len(known) + 1), 0)
+    return empty(info.with_shape(known))
+
+
+def _give(index: int, handle: TensorHandle, array: Array) -> None:
+    if not handle.info.is_concrete:
+        handle.resize(array.shape)
+    elif tuple(handle.info.shape) != array.shape:
+        raise ExecutionError(
+            f"output {index} turned out to have shape {list(array.shape)}; expected {handle.info.shape}"
+        )
+    handle.copy_in(array)

@@ -1,0 +1,93 @@
+"""`Program`: what all runs of one graph share; the graph is a network's own, or a region of a control-flow layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from interposer.backend import WorkloadInfo
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import shaped_by_data
+from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control_flow import ControlFlow
+from interposer.runtime.factories import Factories, guarded
+from interposer.runtime.late import LateStep
+from interposer.runtime.layout import layout_of
+from interposer.runtime.step import Step
+from interposer.runtime.workloads import DebugCallback, DebugWorkload, runtime_workload
+
+__all__ = ["Program"]
+
+
+class Program:
+    """The workloads of one graph in running order, the programs of its layers' regions, and where tensors are to lie.
+
+    Raises:
+        LoadError: a backend could not make a workload.
+    """
+
+    def __init__(self, graph: Graph, factories: Factories) -> None:
+        self.graph = graph
+        self.order = graph.topological()
+        self.late = shaped_by_data(graph)
+        self.regions = {
+            layer: [Program(region, factories) for region in layer.regions]
+            for layer in self.order
+            if isinstance(layer.op, ControlFlow)
+        }
+        running = [layer for layer in self.order if not isinstance(layer.op, Input | Output | Constant)]
+        self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
+        kept = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
+        self.layout = layout_of(graph, self.order, kept, self._may_join(factories), self._may_overwrite)
+        self.running = [layer for layer in running if layer not in self.layout.joined]
+
+    def is_idle(self, value: Value) -> bool:
+        """True for an input of a region that nobody takes."""
+        return self.graph.owner is not None and isinstance(value.producer.op, Input) and not value.uses
+
+    def is_late(self, layer: Layer) -> bool:
+        """True where the shape of one of a layer's tensors depends on data."""
+        return not self.late.isdisjoint((*layer.values, *layer.outputs))
+
+    def step(self, layer: Layer) -> Step | LateStep:
+        """The step of a layer without control flow."""
+        return self._steps[layer]
+
+    def _step(self, layer: Layer, factories: Factories) -> Step | LateStep:
+        own = runtime_workload(layer)
+        if self.is_late(layer):
+            return LateStep(layer, factories.of(layer), own)
+        info = WorkloadInfo.of(layer)
+        return Step.of(layer, own or guarded(layer, "got no workload", lambda: factories.workload(layer, info)))
+
+    def _may_join(self, factories: Factories) -> Callable[[Layer], bool]:
+        def may_join(layer: Layer) -> bool:
+            if isinstance(layer.op, Input | Output):
+                return True
+            step = self._steps.get(layer)
+            return isinstance(step, Step) and step.workload.strided and factories.of(layer).supports_sub_tensors
+
+        return may_join
+
+    def _may_overwrite(self, layer: Layer) -> bool:
+        step = self._steps.get(layer)
+        return isinstance(step, Step) and step.workload.in_place
+
+    def _programs(self) -> Iterator[Program]:
+        yield self
+        for regions in self.regions.values():
+            for region in regions:
+                yield from region._programs()
+
+    def configure(self) -> None:
+        """Tell the workloads, those of regions too, that all is made and planned."""
+        for program in self._programs():
+            for step in program._steps.values():
+                if step.workload is not None:
+                    guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
+
+    def set_debug_callback(self, callback: DebugCallback | None) -> None:
+        """Let Debug layers call this instead of printing."""
+        for program in self._programs():
+            for step in program._steps.values():
+                if isinstance(step.workload, DebugWorkload):
+                    step.workload.callback = callback

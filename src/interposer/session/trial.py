@@ -1,0 +1,108 @@
+"""What the process does that tries out a shared object: load it, ask it about small networks, run them, shut it down.
+
+It tells what it is about to do before it does it, as it may not live to tell afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from interposer.backend import BackendRegistry, DeviceSpec, Options, process_registry
+from interposer.backend.dynamic.backend import DynamicBackend
+from interposer.backend.dynamic.calls import watch_calls
+from interposer.backend.dynamic.child import Report
+from interposer.backend.dynamic.libraries import host_settings, step_error
+from interposer.backend.dynamic.library import Library, identify, open_library
+from interposer.backend.dynamic.records import Step, StepError
+from interposer.config import BACKEND_PATH
+from interposer.errors import InterposerError, UnsupportedLayerError
+from interposer.ir.network import Network
+from interposer.ops import ActivationFunction
+from interposer.optimizer import optimize
+from interposer.runtime import CreationOptions, Runtime
+from interposer.types import DataLayout, TensorInfo
+
+__all__ = ["main"]
+
+
+def main(report: Report, library: str, opened_as: str, options: Mapping[str, Options]) -> None:
+    """Try out a shared object, and report."""
+    os.environ.pop(BACKEND_PATH, None)  # nothing here looks for others
+    watch_calls(lambda name: report.send(doing=f"in {name}"))
+    process_registry()
+    report.send(ready=True, doing="while it is loaded")
+    try:
+        _try(report, library, opened_as, options)
+    except StepError as error:
+        report.send(failed=error.step.value, reason=error.reason, state=error.state.value)
+    report.send(doing="while its process ends")
+
+
+def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Options]) -> None:
+    try:
+        opened = ctypes.CDLL(opened_as, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise StepError(Step.OPEN, f"the dynamic linker refuses it: {str(error).replace(opened_as, path)}") from error
+    try:
+        who = identify(opened, path)
+        report.send(id=who.id, version=who.version)
+        library = open_library(
+            opened, path, settings=host_settings(path), options=options.get(who.id, {}), checking=True
+        )
+    except InterposerError as error:
+        raise step_error(error) from error
+    try:
+        run_small_networks(library)
+    except InterposerError as error:
+        raise StepError(Step.PROBE, f"a small network does not run: {error}") from error
+    library.close()
+    report.send(done=True)
+
+
+def run_small_networks(library: Library) -> None:
+    """Let the backend run what it takes of a network of three layers, together and one by one.
+
+    Raises:
+        InterposerError: it broke the rules of the interface, or failed at what it had said it can do.
+    """
+    backend = DynamicBackend(library)
+    known = process_registry()
+    registry = BackendRegistry(known, disabled=[backend.id] if backend.id in known else [])
+    registry.register(backend.id, lambda: backend)
+    with Runtime(CreationOptions(dynamic_backends_path="")) as runtime:
+        for network in _networks():
+            try:
+                optimized = optimize(network, [backend.id], DeviceSpec(registry))
+            except UnsupportedLayerError:
+                continue  # which is its right
+            _run(runtime, runtime.load_network(optimized))
+
+
+def _run(runtime: Runtime, network_id: int) -> None:
+    inputs = runtime.bindings(network_id).inputs
+    runtime.enqueue_workload(network_id, {key: np.ones((1, 4, 4, 2), np.float32) for key in inputs})
+    runtime.unload_network(network_id)
+
+
+def _networks() -> Iterator[Network]:
+    for layers in ("convolution sum relu", "convolution", "sum", "relu"):
+        yield _network(layers.split())
+
+
+def _network(layers: list[str]) -> Network:
+    network = Network("trial")
+    x = network.add_input_layer(0, TensorInfo((1, 4, 4, 2)), name="x")
+    for layer in layers:
+        if layer == "convolution":
+            weights = network.add_constant_layer(np.ones((2, 3, 3, 2), np.float32), name="weights")
+            x = network.add_convolution2d_layer(x, weights, data_layout=DataLayout.NHWC, name=layer)
+        elif layer == "sum":
+            x = network.add_addition_layer(x, x, name=layer)
+        else:
+            x = network.add_activation_layer(x, function=ActivationFunction.RELU, name=layer)
+    network.add_output_layer(0, x, name="y")
+    return network

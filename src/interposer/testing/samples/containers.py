@@ -1,0 +1,208 @@
+"""Samples of operators on sequences and optionals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from interposer.collected import collected
+from interposer.ops import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
+from interposer.testing.sample import Given, Sample, given, of, samples
+from interposer.testing.samples.common import PLAIN, f32, plain, retyped, typed
+from interposer.types import Array, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+INT32, INT64 = DataType.INT32, DataType.INT64
+ROWS: Final = (f32([[1, 2]]), f32([[3, 4], [5, 6]]), f32([[7, 8]]))
+
+
+def _sequence(*elements: Array, q: Quantization | None = None) -> Given:
+    """A sequence of these tensors."""
+    infos = [TensorInfo(one.shape, one.dtype, q) for one in elements]
+    element = reduce(TensorInfo.joined, infos) if infos else TensorInfo(...)
+    return Given(TensorInfo((len(elements),), DataType.SEQUENCE, element=element), collected(elements))
+
+
+def _optional(element: Given | None) -> Given:
+    info = TensorInfo(...) if element is None else element.info
+    known = TensorInfo((0 if element is None else 1,), DataType.OPTIONAL, element=info)
+    return Given(known, collected([] if element is None else [element.array(np.random.default_rng(1))]))
+
+
+def _of_types() -> Iterator[tuple[str, Given]]:
+    """Sequences of elements of every type, of which two have one shape."""
+    for label, one in typed((2, 3)):
+        arrays = (one.array(np.random.default_rng(seed)) for seed in (1, 2))
+        yield label, _sequence(*arrays, q=one.info.quantization)
+
+
+def _position(number: int, dtype: DataType = INT64, *, constant: bool = False) -> Given:
+    return of(number, dtype, constant=constant)
+
+
+@samples(SequenceEmpty)
+def sequence_empty() -> Iterator[Sample]:
+    """Every type."""
+    for dtype in PLAIN:
+        yield Sample(SequenceEmpty(dtype), [], name=str(dtype), expected=[collected([])])
+
+
+@samples(SequenceConstruct)
+def sequence_construct() -> Iterator[Sample]:
+    """Every type; one tensor, some of one shape, of other shapes, of other ranks."""
+    for label, one in typed((2, 3)):
+        yield Sample(SequenceConstruct(), [one, retyped(one, (2, 3))], name=f"type-{label}")
+    yield Sample(SequenceConstruct(), [given(())], name="one")
+    yield Sample(SequenceConstruct(), [given((2, 3)), given((0, 3)), given((1, 3))], name="other-shapes")
+    yield Sample(SequenceConstruct(), [given(()), given((2,)), given((1, 2, 3))], name="other-ranks")
+    yield Sample(SequenceConstruct(), [of(one) for one in ROWS], name="worked", expected=[collected(ROWS)])
+
+
+@samples(SequenceInsert)
+def sequence_insert() -> Iterator[Sample]:
+    """Every type; every place, constant or not, into a sequence of known and of unknown length, and an empty one."""
+    for label, one in _of_types():
+        element = one.info.element
+        assert element is not None
+        yield Sample(SequenceInsert(), [one, Given(element)], name=f"type-{label}")
+    for number in range(-3, 4):
+        for constant in (False, True):
+            place = _position(number, INT32 if number % 2 else INT64, constant=constant)
+            yield Sample(
+                SequenceInsert(), [_sequence(*ROWS), given((4, 2)), place],
+                name=f"{'constant' if constant else 'position'}-{number}",
+            )  # fmt: skip
+    yield Sample(SequenceInsert(), [_sequence(), given((4, 2))], name="into-nothing")
+    wanted = [collected([ROWS[0], ROWS[2], ROWS[1]])]
+    pair = _sequence(*ROWS[:2])
+    yield Sample(SequenceInsert(), [pair, of(ROWS[2]), _position(-1)], name="worked", expected=wanted)
+
+
+@samples(SequenceErase)
+def sequence_erase() -> Iterator[Sample]:
+    """Every type and every place; the last element."""
+    for label, one in _of_types():
+        yield Sample(SequenceErase(), [one], name=f"type-{label}")
+    for number in range(-3, 3):
+        yield Sample(SequenceErase(), [_sequence(*ROWS), _position(number)], name=f"position-{number}")
+    yield Sample(SequenceErase(), [_sequence(ROWS[0])], name="only", expected=[collected([])])
+    yield Sample(SequenceErase(), [_sequence(*ROWS), _position(0)], name="worked", expected=[collected(ROWS[1:])])
+
+
+@samples(SequenceAt)
+def sequence_at() -> Iterator[Sample]:
+    """Every type and every place, constant or not; elements of one shape, of other shapes, of other ranks."""
+    for label, one in _of_types():
+        yield Sample(SequenceAt(), [one, _position(1)], name=f"type-{label}")
+    for number in range(-3, 3):
+        for constant in (False, True):
+            place = _position(number, INT32 if number % 2 else INT64, constant=constant)
+            yield Sample(
+                SequenceAt(), [_sequence(*ROWS), place], name=f"{'constant' if constant else 'position'}-{number}"
+            )
+    ranks = _sequence(f32(1), f32([1, 2]))
+    yield Sample(SequenceAt(), [ranks, _position(0)], name="scalar", expected=[f32(1)])
+    yield Sample(SequenceAt(), [ranks, _position(1)], name="row", expected=[f32([1, 2])])
+
+
+@samples(SequenceLength)
+def sequence_length() -> Iterator[Sample]:
+    """None, one and several, of every type."""
+    for label, one in _of_types():
+        yield Sample(SequenceLength(), [one], name=f"type-{label}")
+    for count in range(4):
+        expected = [np.array(count, np.int64)]
+        yield Sample(SequenceLength(), [_sequence(*ROWS[:count])], name=str(count), expected=expected)
+
+
+@samples(ConcatFromSequence)
+def concat_from_sequence() -> Iterator[Sample]:
+    """Every type; old axes and new ones, counted from either end."""
+    for label, one in _of_types():
+        yield Sample(ConcatFromSequence(0), [one], name=f"type-{label}")
+    same = _sequence(*(np.arange(6, dtype=np.float32).reshape(1, 2, 3) + at for at in range(3)))
+    for axis in range(-3, 3):
+        yield Sample(ConcatFromSequence(axis), [same], name=f"axis{axis}")
+    for axis in range(-4, 4):
+        yield Sample(ConcatFromSequence(axis, new_axis=True), [same], name=f"new-axis{axis}")
+    scalars = _sequence(f32(1), f32(2))
+    yield Sample(ConcatFromSequence(0, new_axis=True), [scalars], name="scalars", expected=[f32([1, 2])])
+    yield Sample(ConcatFromSequence(0), [_sequence(*ROWS)], name="worked", expected=[np.concatenate(ROWS)])
+
+
+@samples(SplitToSequence)
+def split_to_sequence() -> Iterator[Sample]:
+    """Every type and axis; pieces of one, of a size that fits and of one that does not, of given sizes."""
+    for label, one in typed((2, 3)):
+        yield Sample(SplitToSequence(1), [one], name=f"type-{label}")
+    for axis in range(-2, 2):
+        for keepdims in (False, True):
+            yield Sample(SplitToSequence(axis, keepdims), [given((4, 3))], name=f"axis{axis}-keepdims{keepdims}")
+    sizes = {"ones": 1, "even": 2, "uneven": 3, "whole": 4, "larger": 9, "some": [1, 3], "none": [0, 4, 0]}
+    for label, numbers in sizes.items():
+        for constant in (False, True):
+            split = of(numbers, INT32 if constant else INT64, constant=constant)
+            yield Sample(
+                SplitToSequence(0), [given((4, 3)), split], name=f"{'constant' if constant else 'split'}-{label}"
+            )
+    yield Sample(SplitToSequence(), [given((0, 3))], name="empty", expected=[collected([])])
+    pieces = [collected([f32([1, 2]), f32([3])])]
+    yield Sample(SplitToSequence(), [of([1, 2, 3]), _position(2)], name="worked", expected=pieces)
+
+
+@samples(OptionalConstruct)
+def optional_construct() -> Iterator[Sample]:
+    """Tensors of every type, and a sequence."""
+    for label, one in typed((2, 3)):
+        yield Sample(OptionalConstruct(), [one], name=f"type-{label}")
+    yield Sample(OptionalConstruct(), [_sequence(*ROWS)], name="sequence")
+    yield Sample(OptionalConstruct(), [_sequence()], name="empty-sequence")
+
+
+@samples(OptionalEmpty)
+def optional_empty() -> Iterator[Sample]:
+    """Every type, of tensors and of sequences."""
+    for dtype in PLAIN:
+        for of_sequence in (False, True):
+            name = f"{dtype}-sequence" if of_sequence else str(dtype)
+            yield Sample(OptionalEmpty(dtype, of_sequence), [], name=name, expected=[collected([])])
+
+
+def _optionals() -> Iterator[tuple[str, Given]]:
+    for label, one in typed((2, 3)):
+        yield f"type-{label}", _optional(one)
+    yield "scalar", _optional(plain(()))
+    yield "sequence", _optional(_sequence(*ROWS))
+    yield "empty-sequence", _optional(_sequence())
+
+
+@samples(OptionalHasElement)
+def optional_has_element() -> Iterator[Sample]:
+    """Some and none."""
+    for label, one in _optionals():
+        yield Sample(OptionalHasElement(), [one], name=label, expected=[np.array(True)])
+    yield Sample(OptionalHasElement(), [_optional(None)], name="none", expected=[np.array(False)])
+
+
+@samples(OptionalGetElement)
+def optional_get_element() -> Iterator[Sample]:
+    """Tensors of every type, and sequences."""
+    for label, one in _optionals():
+        yield Sample(OptionalGetElement(), [one], name=label)

@@ -1,0 +1,103 @@
+"""Operators that fold blocks of an image into its channels or its batch, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(DepthToSpace, moves=True)
+def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
+    """Channels first."""
+    last = op.data_layout.channels_last
+    x = draft.to_channels_first(draft.operand(0), 4, last)
+    found = draft.node("DepthToSpace", x, blocksize=op.block_size, mode=op.mode.name)
+    return draft.from_channels_first(found, 4, last)
+
+
+@writer(SpaceToDepth, moves=True)
+def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
+    """Likewise."""
+    last = op.data_layout.channels_last
+    x = draft.to_channels_first(draft.operand(0), 4, last)
+    return draft.from_channels_first(draft.node("SpaceToDepth", x, blocksize=op.block_size), 4, last)
+
+
+@writer(SpaceToBatchNd, moves=True)
+def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
+    """Each image axis is divided in two, of which the inner one goes in front."""
+    x, shape = _padded(draft, op), list(draft.shape(0))
+    for axis, pair in zip(op.axes, op.pad_list, strict=True):
+        shape[axis] += sum(pair)
+    divided, inner, outer = _divided(shape, op.axes, op.block_shape)
+    order = [*inner, *(i for i in range(len(divided)) if i not in inner)]
+    folded = draft.transpose(draft.reshape(x, divided), order)
+    result = [n // op.block_shape[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
+    result[0] *= math.prod(op.block_shape)
+    return draft.reshape(folded, result)
+
+
+def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """The shape with the axes divided, and the places of their inner and outer parts."""
+    divided: list[int] = []
+    inner, outer = [], []
+    for axis, extent in enumerate(shape):
+        if axis in axes:
+            size = block[list(axes).index(axis)]
+            outer.append(len(divided))
+            inner.append(len(divided) + 1)
+            divided += [extent // size, size]
+        else:
+            divided.append(extent)
+    return divided, inner, outer
+
+
+def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
+    x = draft.operand(0)
+    if not any(any(pair) for pair in op.pad_list):
+        return x
+    if x.dtype is DataType.STRING:
+        refuse("it pads texts")
+    pairs = dict(zip(op.axes, op.pad_list, strict=True))
+    pads = [pairs.get(axis, (0, 0))[end] for end in (0, 1) for axis in range(draft.rank)]
+    zero = np.array(draft.info(0).zero_point)
+    return draft.node("Pad", x, draft.ints(pads, "pads"), draft.constant(zero, x.dtype, "zero"))
+
+
+@writer(BatchToSpaceNd, moves=True)
+def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
+    """The batch is divided, and its parts join the image axes; then these are cut."""
+    shape, block = list(draft.shape(0)), op.block_shape
+    many = len(block)
+    split = [*block, shape[0] // math.prod(block), *shape[1:]]
+    order = [many]
+    for axis in range(1, len(shape)):
+        order.append(many + axis)
+        order += [op.axes.index(axis)] if axis in op.axes else []
+    whole = [n * block[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
+    whole[0] = shape[0] // math.prod(block)
+    joined = draft.reshape(draft.transpose(draft.reshape(draft.operand(0), split), order), whole)
+    cuts = [(axis, pair) for axis, pair in zip(op.axes, op.crops, strict=True) if any(pair)]
+    ends = [whole[axis] - after for axis, (_, after) in cuts]
+    return draft.slice(joined, [before for _, (before, _) in cuts], ends, [axis for axis, _ in cuts])
+
+
+@writer(ChannelShuffle, moves=True)
+def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
+    """The axis as groups and members, which change places."""
+    axis, shape = normal_axis(op.axis, draft.rank), list(draft.info(0).shape)
+    members = draft.known(shape[axis], f"extent of axis {axis}") // op.num_groups
+    grouped = draft.reshape(draft.operand(0), [*shape[:axis], op.num_groups, members, *shape[axis + 1 :]])
+    order = [*range(axis), axis + 1, axis, *range(axis + 2, draft.rank + 1)]
+    return draft.reshape(draft.transpose(grouped, order), shape)

@@ -1,0 +1,34 @@
+"""Layers that only pass data on."""
+
+from __future__ import annotations
+
+from interposer.ops.control import Debug, MemCopy, MemImport, Merge, PreCompiled, StandIn, Switch
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Debug, MemCopy, MemImport, Merge, moves=True)
+def passed_on(draft: Draft, op: Debug | MemCopy | MemImport | Merge) -> Tensor:
+    """The first operand."""
+    return draft.operand(0)
+
+
+@writer(Switch, moves=True)
+def switch(draft: Draft, op: Switch) -> list[Tensor]:
+    """Both outputs are the data."""
+    return [draft.operand(0)] * 2
+
+
+@writer(StandIn)
+def stand_in(draft: Draft, op: StandIn) -> Tensor:
+    """Nobody knows what it stands in for."""
+    refuse(f"it stands in for {op.description or 'an operator that is not known'}")
+
+
+@writer(PreCompiled)
+def pre_compiled(draft: Draft, op: PreCompiled) -> Tensor:
+    """Only a backend knows what is in it."""
+    refuse("it is a part that a backend has compiled; write the network before it is optimized")

@@ -1,0 +1,77 @@
+"""Convolutions of images and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.window import Window
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.onnx.windows import kernel_attributes
+
+__all__ = ["convolved", "prepared"]
+
+
+@writer(Convolution2d, DepthwiseConvolution2d, Convolution3d)
+def convolution(draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d) -> Tensor:
+    """Channels first, weights with the output channels in front."""
+    return convolved(draft, op, "Conv", draft.optional(2))
+
+
+def convolved(
+    draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d, kind: str, *others: Tensor | None
+) -> Tensor:
+    """The result of Conv or one of its kin, in the layer's own layout."""
+    rank, last = draft.rank, op.data_layout.channels_last
+    x, weights, extents, groups = prepared(draft, op)
+    windows: Sequence[Window] = op.windows(*(draft.known(one, "window's size") for one in extents))
+    attributes = kernel_attributes(windows) | {"group": groups if groups != 1 else None}
+    return draft.from_channels_first(draft.node(kind, x, weights, *others, **attributes), rank, last)
+
+
+def prepared(
+    draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d
+) -> tuple[Tensor, Tensor, Sequence[int], int]:
+    """Input with its channels first, weights (O, I / groups, ...), extents of the window, and groups."""
+    shape, last = draft.info(1).shape, op.data_layout.channels_last
+    x, weights = draft.to_channels_first(draft.operand(0), draft.rank, last), draft.operand(1)
+    if isinstance(op, Convolution3d):
+        return x, draft.transpose(weights, (4, 3, 0, 1, 2)), shape[:3], op.groups
+    if isinstance(op, DepthwiseConvolution2d):
+        groups = draft.known(draft.info(0).shape[op.data_layout.axes().channels], "number of channels")
+        return x, draft.transpose(weights, (3, 0, 1, 2)), shape[1:3], groups
+    extents = shape[1:3] if last else shape[2:]
+    return x, draft.to_channels_first(weights, 4, last), extents, op.groups
+
+
+@writer(TransposeConvolution2d)
+def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
+    """A result of another size than follows is cut at its end, or has more cells there."""
+    last, (h, w, _) = op.data_layout.channels_last, op.data_layout.axes()
+    shape = draft.info(1).shape
+    rows, columns = op.windows(*(draft.known(shape[axis], "window's size") for axis in (h, w)))
+    (rows, more_rows), (columns, more_columns) = (
+        _reaching(draft, window, axis) for window, axis in ((rows, h), (columns, w))
+    )
+    x = draft.to_channels_first(draft.operand(0), 4, last)
+    weights = draft.transpose(draft.operand(1), (3, 0, 1, 2) if last else (1, 0, 2, 3))
+    attributes = kernel_attributes((rows, columns)) | {
+        "group": op.groups if op.groups != 1 else None,
+        "output_padding": [more_rows, more_columns] if more_rows or more_columns else None,
+    }
+    result = draft.node("ConvTranspose", x, weights, draft.optional(2), **attributes)
+    return draft.from_channels_first(result, 4, last)
+
+
+def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:
+    """The window with a pad behind that gives the result's extent, and how many more cells that needs."""
+    before, after = draft.info(0).shape[axis], draft.results[0].shape[axis]
+    op = draft.layer.op
+    assert isinstance(op, TransposeConvolution2d)
+    if op.output_shape is None:
+        return window, 0
+    covered = (draft.known(before, "image's size") - 1) * window.stride + window.reach - window.pad_before
+    return window._replace(pad_after=max(0, covered - after)), max(0, after - covered)

@@ -1,0 +1,37 @@
+"""What ONNX has no operators for: detections, points in heatmaps, and recurrent layers in integers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from interposer.ops.detection import AxisAlignedBboxTransform, BoxWithNmsLimit, DetectionPostProcess, GenerateProposals
+from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
+from interposer.ops.regions import HeatmapMaxKeypoint, RoiPooling
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+_REASONS: Final = {
+    AxisAlignedBboxTransform: "ONNX has no operator that moves boxes",
+    BoxWithNmsLimit: "ONNX has no suppression that lowers scores",
+    DetectionPostProcess: "ONNX has no operator that decodes boxes and keeps the best of them",
+    GenerateProposals: "ONNX has no operator that proposes regions",
+    HeatmapMaxKeypoint: "ONNX has no operator that finds points in heatmaps",
+    QLstm: "ONNX has no recurrent layers that compute in integers",
+    QuantizedLstm: "ONNX has no recurrent layers that compute in integers",
+    RoiPooling: "ONNX does not say how its MaxRoiPool rounds the borders of regions",
+}
+
+
+@writer(*_REASONS)
+def refused(draft: Draft, op: Any) -> Tensor:
+    """With the operator's own reason."""
+    refuse(_REASONS[type(op)])
+
+
+@writer(*_REASONS, quantized=True)
+def refused_codes(draft: Draft, op: Any) -> Tensor:
+    """Likewise."""
+    refuse(_REASONS[type(op)])

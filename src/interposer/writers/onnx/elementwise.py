@@ -1,0 +1,313 @@
+"""Operators that compute every element on its own, with broadcasting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Prelu,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.fused import Fused
+from interposer.types import UNSIGNED_INTEGERS, DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+B, U, C = BinaryOperation, UnaryOperation, ComparisonOperation
+Function: TypeAlias = Callable[[Draft, Tensor, Tensor], Tensor]
+
+# --- two operands -----------------------------------------------------------------------------------------------------
+
+_BINARY: Final = {B.ADD: "Add", B.SUB: "Sub", B.MUL: "Mul", B.MAXIMUM: "Max", B.MINIMUM: "Min"}
+_BITWISE: Final = {B.BITWISE_AND: "And", B.BITWISE_OR: "Or", B.BITWISE_XOR: "Xor"}
+_OF_TRUTHS: Final = {**_BITWISE, B.MAXIMUM: "Or", B.MINIMUM: "And"}
+
+
+def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
+    """An integer divisor that is nowhere 0, and where it would be; what is divided there is 0."""
+    if b.array is not None and b.array.all():
+        return b, None
+    zero = draft.node("Equal", b, draft.like(0, b))
+    return draft.node("Where", zero, draft.like(1, b), b), zero
+
+
+def _guarded(draft: Draft, zero: Tensor | None, found: Tensor) -> Tensor:
+    return found if zero is None else draft.node("Where", zero, draft.like(0, found), found)
+
+
+def _div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype.is_float:
+        return draft.node("Div", a, b)
+    divisor, zero = _divisor(draft, b)
+    return _guarded(draft, zero, draft.node("Div", a, divisor))
+
+
+def _mod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype.is_float:
+        rest = draft.node("Mod", a, b, fmod=1)
+        signs = [draft.node("Less", one, draft.like(0, one)) for one in (rest, b)]
+        other = draft.node(
+            "And", draft.node("Xor", *signs), _not(draft, draft.node("Equal", rest, draft.like(0, rest)))
+        )
+        return draft.node("Where", other, draft.node("Add", rest, b), rest)
+    divisor, zero = _divisor(draft, b)
+    return _guarded(draft, zero, draft.node("Mod", a, divisor))
+
+
+def _fmod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype.is_float:
+        return draft.node("Mod", a, b, fmod=1)
+    divisor, zero = _divisor(draft, b)
+    return _guarded(draft, zero, draft.node("Mod", a, divisor, fmod=1))
+
+
+def _floor_div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    """The remainder is taken off first, so that the quotient is whole but for what it is rounded by."""
+    if a.dtype.is_float:
+        whole = draft.node("Round", draft.node("Div", draft.node("Sub", a, _mod(draft, a, b)), b))
+        return draft.node("Where", draft.node("Equal", b, draft.like(0, b)), draft.node("Div", a, b), whole)
+    divisor, zero = _divisor(draft, b)
+    rest = draft.node("Mod", a, divisor)
+    return _guarded(draft, zero, draft.node("Div", draft.node("Sub", a, rest), divisor))
+
+
+def _squared_difference(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    difference = draft.node("Sub", a, b)
+    return draft.node("Mul", difference, difference)
+
+
+def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    return draft.node("Pow", a, draft.cast(b, a.dtype) if a.dtype.is_float else b)
+
+
+def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    """The arc tangent of the quotient, with half a turn more or less on the left; 0 for the origin."""
+    zero, origin = (
+        draft.like(0, a),
+        draft.node("And", *(draft.node("Equal", one, draft.like(0, one)) for one in (a, b))),
+    )
+    quotient = draft.node("Div", a, draft.node("Where", origin, draft.like(1, a), draft.node("Add", b, zero)))
+    below = draft.node("Less", draft.node("Where", draft.node("Equal", a, zero), draft.node("Reciprocal", a), a), zero)
+    turn = draft.node("Where", below, draft.like(-math.pi, a), draft.like(math.pi, a))
+    more = draft.node("Where", draft.node("Less", b, zero), turn, zero)
+    return draft.node("Add", draft.node("Atan", quotient), more)
+
+
+def _shift(draft: Draft, a: Tensor, b: Tensor, direction: str) -> Tensor:
+    """Of numbers without sign; by their width or more, nothing is left."""
+    width = draft.constant(a.dtype.bits, a.dtype)
+    far = draft.node("GreaterOrEqual", b, width)
+    by = draft.node("Where", far, draft.like(0, b), b)
+    return draft.node("Where", far, draft.like(0, a), draft.node("BitShift", a, by, direction=direction))
+
+
+def _shift_left(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    bits = _bits(a.dtype)
+    return draft.cast(_shift(draft, draft.cast(a, bits), draft.cast(b, bits), "LEFT"), a.dtype)
+
+
+def _shift_right(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    """A negative number is shifted as what it lacks to -1."""
+    bits = _bits(a.dtype)
+    if bits is a.dtype:
+        return _shift(draft, a, b, "RIGHT")
+    minus, by = draft.like(-1, a), draft.cast(b, bits)
+    negative = draft.node("Less", a, draft.like(0, a))
+    positive = draft.node("Where", negative, draft.node("Sub", minus, a), a)
+    shifted = draft.cast(_shift(draft, draft.cast(positive, bits), by, "RIGHT"), a.dtype)
+    return draft.node("Where", negative, draft.node("Sub", minus, shifted), shifted)
+
+
+def _bits(dtype: DataType) -> DataType:
+    return DataType.of(f"uint{dtype.bits}")
+
+
+_FUNCTIONS: Final[dict[BinaryOperation, Function]] = {
+    B.DIV: _div,
+    B.SQ_DIFF: _squared_difference,
+    B.POWER: _power,
+    B.FLOOR_DIV: _floor_div,
+    B.MOD: _mod,
+    B.FMOD: _fmod,
+    B.ATAN2: _atan2,
+    B.SHIFT_LEFT: _shift_left,
+    B.SHIFT_RIGHT: _shift_right,
+}
+
+
+@writer(ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction)
+def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
+    """Integers that ONNX does not compute with are widened, and wrap around when they are narrowed again."""
+    a, b = draft.operand(0), draft.operand(1)
+    if a.dtype is DataType.BOOL and op.operation in _OF_TRUTHS:
+        return draft.node(_OF_TRUTHS[op.operation], a, b)
+    if op.operation in _BITWISE:
+        return draft.node(f"Bitwise{_BITWISE[op.operation]}", a, b)
+    if op.operation in _BINARY:
+        return draft.node(_BINARY[op.operation], a, b)
+    return _FUNCTIONS[op.operation](draft, a, b)
+
+
+@writer(Fused)
+def fused(draft: Draft, op: Fused) -> list[Tensor]:
+    """With 32 bits between the steps, where the elements have fewer."""
+    own = draft.operand(0).dtype
+    wide = DataType.FLOAT32 if own.is_float and own.bits < 32 else own
+    a, b, multiplier, addend = (draft.cast(one, wide) for one in draft.tensors())
+    total = draft.node("Add", a, b)
+    result = draft.node("Add", draft.node("Mul", total, multiplier), addend)
+    return [draft.cast(one, own) for one in (total, result)][-op.num_outputs :]
+
+
+# --- one operand ------------------------------------------------------------------------------------------------------
+
+_SAME_NAME: Final = {
+    U.ABS: "Abs",
+    U.EXP: "Exp",
+    U.SQRT: "Sqrt",
+    U.LOG: "Log",
+    U.SIN: "Sin",
+    U.COS: "Cos",
+    U.TAN: "Tan",
+    U.SIGN: "Sign",
+    U.ERF: "Erf",
+    U.ASIN: "Asin",
+    U.ACOS: "Acos",
+    U.ATAN: "Atan",
+    U.SINH: "Sinh",
+    U.COSH: "Cosh",
+    U.ASINH: "Asinh",
+    U.ACOSH: "Acosh",
+    U.ATANH: "Atanh",
+    U.LOGICAL_NOT: "Not",
+    U.IS_NAN: "IsNaN",
+    U.IS_INF: "IsInf",
+}
+_ROUNDINGS: Final = {U.CEIL: "Ceil", U.FLOOR: "Floor", U.ROUND: "Round"}
+
+
+def _not(draft: Draft, x: Tensor) -> Tensor:
+    return draft.node("Not", x)
+
+
+def _negative(draft: Draft, x: Tensor) -> Tensor:
+    if x.dtype in UNSIGNED_INTEGERS:
+        return draft.node("Sub", draft.like(0, x), x)
+    return draft.node("Neg", x)
+
+
+def _reciprocal(draft: Draft, x: Tensor) -> Tensor:
+    if x.dtype.is_float:
+        return draft.node("Reciprocal", x)
+    unit = draft.node("Equal", draft.node("Abs", x), draft.like(1, x))
+    return draft.node("Where", unit, x, draft.like(0, x))
+
+
+def _bitwise_not(draft: Draft, x: Tensor) -> Tensor:
+    return draft.node("Not" if x.dtype is DataType.BOOL else "BitwiseNot", x)
+
+
+_UNARY: Final[dict[UnaryOperation, Callable[[Draft, Tensor], Tensor]]] = {
+    U.NEG: _negative,
+    U.RECIPROCAL: _reciprocal,
+    U.BITWISE_NOT: _bitwise_not,
+    U.RSQRT: lambda draft, x: draft.node("Reciprocal", draft.node("Sqrt", x)),
+    U.SQUARE: lambda draft, x: draft.node("Mul", x, x),
+    U.IS_POSITIVE_INF: lambda draft, x: draft.node("IsInf", x, detect_negative=0),
+    U.IS_NEGATIVE_INF: lambda draft, x: draft.node("IsInf", x, detect_positive=0),
+}
+
+
+@writer(ElementwiseUnary)
+def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
+    """Integers are round already."""
+    x = draft.operand(0)
+    if op.operation in _ROUNDINGS:
+        return draft.node(_ROUNDINGS[op.operation], x) if x.dtype.is_float else x
+    if op.operation in _SAME_NAME:
+        return draft.node(_SAME_NAME[op.operation], x)
+    return _UNARY[op.operation](draft, x)
+
+
+@writer(Floor)
+def floor(draft: Draft, op: Floor) -> Tensor:
+    """Likewise."""
+    x = draft.operand(0)
+    return draft.node("Floor", x) if x.dtype.is_float else x
+
+
+# --- comparison, logic and choice -------------------------------------------------------------------------------------
+
+_COMPARISONS: Final = {
+    C.EQUAL: "Equal",
+    C.GREATER: "Greater",
+    C.GREATER_OR_EQUAL: "GreaterOrEqual",
+    C.LESS: "Less",
+    C.LESS_OR_EQUAL: "LessOrEqual",
+}
+_JOINTS: Final = {
+    LogicalBinaryOperation.LOGICAL_AND: "And",
+    LogicalBinaryOperation.LOGICAL_OR: "Or",
+    LogicalBinaryOperation.LOGICAL_XOR: "Xor",
+}
+
+
+@writer(Comparison)
+def comparison(draft: Draft, op: Comparison) -> Tensor:
+    """Not equal is the opposite of equal."""
+    if op.operation is C.NOT_EQUAL:
+        return _not(draft, draft.node("Equal", *draft.tensors()))
+    return draft.node(_COMPARISONS[op.operation], *draft.tensors())
+
+
+@writer(Comparison, quantized=True)
+def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
+    """Integers of one scale, unless there is a rule for them that loses some of the difference."""
+    a, b = draft.info(0), draft.info(1)
+    if a.quantization is None or a.quantization != b.quantization:
+        refuse("it compares in fixed-point arithmetic, as the scales differ")
+    if not a.quantization.per_axis and a.dtype in (DataType.INT8, DataType.UINT8):
+        refuse("it compares 8-bit integers in fixed-point arithmetic")
+    return comparison(draft, op)
+
+
+@writer(LogicalBinary)
+def logical(draft: Draft, op: LogicalBinary) -> Tensor:
+    """The same operators."""
+    return draft.node(_JOINTS[op.operation], *draft.tensors())
+
+
+@writer(Where, moves=True)
+def where(draft: Draft, op: Where) -> Tensor:
+    """The same operator."""
+    return draft.node("Where", *draft.tensors())
+
+
+@writer(Prelu)
+def prelu(draft: Draft, op: Prelu) -> Tensor:
+    """ONNX broadcasts the slope only, not the input."""
+    x, alpha = draft.operand(0), draft.operand(1)
+    if draft.info(0).shape == draft.results[0].shape:
+        return draft.node("PRelu", x, alpha)
+    positive = draft.node("GreaterOrEqual", x, draft.like(0, x))
+    return draft.node("Where", positive, x, draft.node("Mul", x, alpha))

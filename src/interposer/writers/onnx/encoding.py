@@ -1,0 +1,32 @@
+"""Real numbers of operators' attributes as elements of a tensor."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from interposer.types import Array, DataType, TensorInfo, integer_range
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["encoded", "filled"]
+
+
+def filled(draft: Draft, dims: Tensor, value: float, info: TensorInfo) -> Tensor:
+    """A tensor of a shape that is a tensor, filled with one real number as `info` stores it."""
+    array = encoded(value, info).reshape(1)
+    dims = draft.cast(dims, DataType.INT64)
+    if not draft.gives("ConstantOfShape", info.dtype):
+        return draft.node("Expand", draft.constant(array, info.dtype, "value"), dims)
+    return draft.node("ConstantOfShape", dims, giving=info.dtype, value=array)
+
+
+def encoded(value: float, info: TensorInfo) -> Array:
+    """A real number as an element of a tensor, quantized as that is with one scale; halves go away from zero."""
+    if info.quantization is None:
+        return np.array(value).astype(info.dtype.numpy)
+    steps = value / float(np.float32(info.scale))
+    code = math.copysign(math.floor(abs(steps) + 0.5), steps) + info.zero_point if math.isfinite(steps) else steps
+    low, high = integer_range(info.dtype)
+    return np.array(int(min(max(code, low), high))).astype(info.dtype.numpy)

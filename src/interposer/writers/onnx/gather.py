@@ -1,0 +1,103 @@
+"""Operators that pick elements by indices that are data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, OneHot
+from interposer.ops.gather import Gather, GatherElements, GatherNd
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.encoding import encoded
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Gather, moves=True)
+def gather(draft: Draft, op: Gather) -> Tensor:
+    """With batch axes, by tuples of one index."""
+    params, indices = draft.operand(0), draft.operand(1)
+    if not op.batch_dims:
+        return draft.node("Gather", params, indices, axis=op.axis)
+    rank, batch, axis = draft.rank, op.batch_dims, normal_axis(op.axis, draft.rank)
+    own = draft.info(1).rank - batch
+    turned = draft.transpose(params, (*range(batch), axis, *(i for i in range(batch, rank) if i != axis)))
+    tuples = draft.unsqueeze(indices, [draft.info(1).rank])
+    found = draft.node("GatherND", turned, tuples, batch_dims=batch)
+    before = range(batch + own, own + axis)
+    behind = range(own + axis, own + rank - 1)
+    return draft.transpose(found, (*range(batch), *before, *range(batch, batch + own), *behind))
+
+
+@writer(GatherNd, moves=True)
+def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
+    """Without an index in its tuples, it repeats the whole."""
+    params, indices = draft.operand(0), draft.operand(1)
+    if draft.info(1).shape[-1] == 0:
+        refuse("its tuples of indices are empty")
+    return draft.node("GatherND", params, indices, batch_dims=op.batch_dims or None)
+
+
+@writer(GatherElements, moves=True)
+def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
+    """The same operator."""
+    return draft.node("GatherElements", *draft.tensors(), axis=op.axis)
+
+
+@writer(EmbeddingLookup, moves=True)
+def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
+    """The rows of a table; ONNX counts negative numbers from the end."""
+    return draft.node("Gather", draft.operand(1), draft.operand(0))
+
+
+@writer(HashtableLookup, moves=True)
+def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
+    """The place of a key is that of the greatest truth of its comparison with all."""
+    lookups, keys, values = draft.tensors()
+    if not draft.info(1).num_elements:
+        refuse("its table is empty")
+    same = draft.node("Equal", draft.unsqueeze(lookups, [1]), keys)
+    hits = draft.cast(same, DataType.UINT8)
+    found = draft.reduce("ReduceMax", hits, [1], keep=False)
+    rows = draft.node("Gather", values, draft.node("ArgMax", hits, axis=1, keepdims=0))
+    there = draft.cast(found, DataType.BOOL)
+    spread = draft.unsqueeze(there, range(1, draft.info(2).rank))
+    nothing = "" if values.dtype is DataType.STRING else 0
+    return [draft.node("Where", spread, rows, draft.constant(nothing, values.dtype)), found]
+
+
+@writer(LshProjection)
+def lsh_projection(draft: Draft, op: LshProjection) -> Tensor:
+    """There is no such function."""
+    refuse("ONNX has no hash functions")
+
+
+@writer(LshProjection, quantized=True)
+def lsh_projection_of_codes(draft: Draft, op: LshProjection) -> Tensor:
+    """Nor of integers."""
+    return lsh_projection(draft, op)
+
+
+@writer(OneHot)
+def one_hot(draft: Draft, op: OneHot) -> Tensor:
+    """ONNX counts negative indices from the end; where that is not meant, they are moved out of the row."""
+    indices = draft.cast(draft.operand(0), DataType.INT64)
+    if not op.from_end:
+        negative = draft.node("Less", indices, draft.ints(0))
+        indices = draft.node("Where", negative, draft.ints(op.depth), indices)
+    result = draft.results[0]
+    values = np.array([encoded(op.off_value, result), encoded(op.on_value, result)])
+    return draft.node(
+        "OneHot", indices, draft.ints([op.depth]), draft.constant(values, op.dtype, "values"), axis=op.axis
+    )
+
+
+@writer(OneHot, quantized=True)
+def one_hot_codes(draft: Draft, op: OneHot) -> Tensor:
+    """Values are stored as the result is quantized."""
+    if draft.info(0).is_quantized and not draft.results[0].is_quantized:
+        return one_hot(draft, op)
+    return one_hot(draft, op)

@@ -1,0 +1,48 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["rows_of"]
+
+
+@writer(FullyConnected)
+def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
+    """Gemm for rows of one axis, else MatMul and Add."""
+    weights, bias = draft.operand(1), draft.optional(2)
+    if op.keep_dims and draft.rank != 2:
+        turned = draft.transpose(weights, (1, 0)) if op.transpose_weight_matrix else weights
+        product = draft.node("MatMul", draft.operand(0), turned)
+        return product if bias is None else draft.node("Add", product, draft.cast(bias, product.dtype))
+    return draft.node("Gemm", rows_of(draft, op), weights, bias, transB=1 if op.transpose_weight_matrix else None)
+
+
+def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
+    """The input as rows of as many elements as the weights take."""
+    size = draft.known(draft.info(1).shape[1 - op.output_axis], "extent of the weights")
+    shape = draft.info(0).shape
+    if len(shape) == 2 and shape[1] == size:
+        return draft.operand(0)
+    return draft.reshape(draft.operand(0), [-1 if draft.info(0).num_elements else shape[0], size])
+
+
+@writer(BatchMatMul)
+def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
+    """Matrices are transposed first."""
+    if op.adjoint_x or op.adjoint_y:
+        refuse("ONNX has no adjugates of matrices")
+    a = _turned(draft, 0, turn=op.transpose_x)
+    b = _turned(draft, 1, turn=op.transpose_y)
+    return draft.node("MatMul", a, draft.cast(b, a.dtype) if a.dtype is DataType.FLOAT32 else b)
+
+
+def _turned(draft: Draft, index: int, *, turn: bool) -> Tensor:
+    rank = draft.info(index).rank
+    if not turn or rank < 2:
+        return draft.operand(index)
+    return draft.transpose(draft.operand(index), (*range(rank - 2), rank - 1, rank - 2))

@@ -1,0 +1,83 @@
+"""Operators on matrices, which are the last two axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Trilu)
+def trilu(draft: Draft, op: Trilu) -> Tensor:
+    """The number of the diagonal is an operand."""
+    return draft.node("Trilu", draft.operand(0), draft.ints(op.k, "k"), upper=int(op.upper))
+
+
+@writer(Trilu, quantized=True)
+def trilu_of_codes(draft: Draft, op: Trilu) -> Tensor:
+    """What is not kept is the integer that stands for zero."""
+    rows, columns = draft.shape(0)[-2:]
+    row, column = np.ogrid[:rows, :columns]
+    kept = column - row >= op.k if op.upper else column - row <= op.k
+    zero = _zero(draft, draft.operand(0))
+    return draft.node("Where", draft.constant(kept, DataType.BOOL, "kept"), draft.operand(0), zero)
+
+
+def _zero(draft: Draft, x: Tensor) -> Tensor:
+    q = draft.results[0].quantization
+    if q is None or not q.per_axis:
+        return draft.like(draft.results[0].zero_point, x)
+    shape = [-1 if axis == q.axis else 1 for axis in range(draft.results[0].rank)]
+    return draft.constant(np.reshape(q.zero_points, shape), x.dtype, "zero_point")
+
+
+@writer(EyeLike)
+def eye_like(draft: Draft, op: EyeLike) -> Tensor:
+    """The type is an attribute; other types are made of one that ONNX knows."""
+    dtype = op.dtype or draft.operand(0).dtype
+    known = dtype if draft.gives("EyeLike", dtype) else DataType.FLOAT32
+    return draft.cast(_eye(draft, op, known), dtype)
+
+
+def _eye(draft: Draft, op: EyeLike, known: DataType) -> Tensor:
+    x = draft.operand(0)
+    if not draft.takes("EyeLike", x.dtype):
+        x = draft.constant(np.zeros(draft.shape(0)), DataType.FLOAT32, "like")
+    return draft.node("EyeLike", x, giving=known, dtype=known, k=op.k or None)
+
+
+@writer(EyeLike, quantized=True)
+def eye_like_codes(draft: Draft, op: EyeLike) -> Tensor:
+    """Only the shape of the input counts."""
+    return eye_like(draft, op)
+
+
+@writer(MatrixDiag, moves=True)
+def matrix_diag(draft: Draft, op: MatrixDiag) -> Tensor:
+    """Rows, repeated, where they meet the diagonal."""
+    x, extent = draft.operand(0), draft.shape(0)[-1]
+    own = draft.constant(np.eye(extent, dtype=bool), DataType.BOOL, "diagonal")
+    return draft.node("Where", own, draft.unsqueeze(x, [draft.rank - 1]), _zero(draft, x))
+
+
+@writer(MatrixSetDiag, moves=True)
+def matrix_set_diag(draft: Draft, op: MatrixSetDiag) -> Tensor:
+    """The diagonal as rows and columns that are repeated, and longer than it may be."""
+    x, diagonal = draft.tensors()
+    *_, rows, columns = draft.shape(0)
+    own = draft.constant(np.eye(rows, columns, dtype=bool), DataType.BOOL, "diagonal")
+    if columns < rows:
+        return draft.node("Where", own, draft.unsqueeze(diagonal, [draft.rank - 2]), x)
+    return draft.node("Where", own, draft.unsqueeze(diagonal, [draft.rank - 1]), x)
+
+
+@writer(Det)
+def det(draft: Draft, op: Det) -> Tensor:
+    """The same operator."""
+    return draft.node("Det", draft.operand(0))

@@ -1,0 +1,184 @@
+"""Operators that bring elements to a common scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.normalization import (
+    BatchNormalization,
+    GroupNormalization,
+    InstanceNormalization,
+    L2Normalization,
+    LayerNormalization,
+    MeanVarianceNormalization,
+    Normalization,
+    NormalizationAlgorithmMethod,
+    RmsNormalization,
+    channel_axis,
+)
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+def _channels_first(draft: Draft, x: Tensor, channels: int) -> Tensor:
+    return draft.to_channels_first(x, draft.rank, channels == draft.rank - 1)
+
+
+def _layout_of(draft: Draft, x: Tensor, channels: int) -> Tensor:
+    return draft.from_channels_first(x, draft.rank, channels == draft.rank - 1)
+
+
+def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
+    """One number for each channel."""
+    given, x = draft.optional(index), draft.operand(0)
+    count = draft.info(0).shape[channels]
+    if given is None:
+        return draft.constant(np.full(draft.known(count, "number of channels"), default), x.dtype)
+    flat = draft.cast(draft.reshape(given, [-1]), x.dtype)
+    if draft.info(index).num_elements == count:
+        return flat
+    return draft.node("Expand", flat, draft.ints([draft.known(count, "number of channels")]))
+
+
+@writer(BatchNormalization)
+def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
+    """The operands have another order."""
+    channels = channel_axis(op.data_layout, draft.rank)
+    x = _channels_first(draft, draft.operand(0), channels)
+    mean, variance, beta, gamma = (_vector(draft, index, channels, 0) for index in range(1, 5))
+    return _layout_of(draft, draft.node("BatchNormalization", x, gamma, beta, mean, variance, epsilon=op.eps), channels)
+
+
+@writer(InstanceNormalization)
+def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
+    """Factors and offsets that are absent are ones and zeros."""
+    channels = channel_axis(op.data_layout, draft.rank)
+    x = _channels_first(draft, draft.operand(0), channels)
+    gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
+    return _layout_of(draft, draft.node("InstanceNormalization", x, gamma, beta, epsilon=op.eps), channels)
+
+
+@writer(GroupNormalization)
+def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
+    """Before opset 21, and for rank 2, each group is standardized as a row of its own."""
+    channels = channel_axis(op.data_layout, draft.rank)
+    x = _channels_first(draft, draft.operand(0), channels)
+    gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
+    if draft.opset >= 21 and draft.rank > 2:
+        made = draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, epsilon=op.eps)
+        return _layout_of(draft, made, channels)
+    shape = list(draft.shape(0))
+    first = [shape[0], shape[channels], *(n for i, n in enumerate(shape) if i not in (0, channels))]
+    if 0 in shape:
+        return draft.operand(0)
+    rows = _standardized(draft, draft.reshape(x, [shape[0], op.num_groups, -1]), [2], op.eps)
+    whole, spread = draft.reshape(rows, first), [-1, *[1] * (draft.rank - 2)]
+    scaled = draft.node("Mul", whole, draft.reshape(gamma, spread))
+    return _layout_of(draft, draft.node("Add", scaled, draft.reshape(beta, spread)), channels)
+
+
+def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
+    """Less the mean, and divided by the deviation, over some axes."""
+    below, variance = _centered(draft, x, axes)
+    return draft.node("Div", below, draft.node("Sqrt", draft.node("Add", variance, draft.like(eps, x))))
+
+
+def _centered(draft: Draft, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    below = draft.node("Sub", x, draft.reduce("ReduceMean", x, axes))
+    return below, draft.reduce("ReduceMean", draft.node("Mul", below, below), axes)
+
+
+@writer(LayerNormalization)
+def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
+    """As one operator where there are factors of the normalized shape, or none."""
+    x, gamma, beta = draft.operand(0), draft.optional(1), draft.optional(2)
+    axis = normal_axis(op.axis, draft.rank)
+    if draft.opset >= 17 and _fit(draft, axis, (1, 2)):
+        scale = gamma or draft.constant(np.ones(draft.shape(0)[axis:]), x.dtype, "ones")
+        return draft.node("LayerNormalization", x, scale, beta, axis=op.axis, epsilon=op.eps)
+    return _scaled(draft, _standardized(draft, x, range(axis, draft.rank), op.eps), gamma, beta)
+
+
+def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
+    """True where factors have the shape of what is normalized, or stand for such as are known."""
+    normalized = draft.info(0).shape[axis:]
+    given = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
+    known = draft.optional(1) is not None or draft.info(0).is_concrete
+    return known and all(tuple(shape) == normalized for shape in given)
+
+
+def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None = None) -> Tensor:
+    scaled = x if gamma is None else draft.node("Mul", x, draft.cast(gamma, x.dtype))
+    return scaled if beta is None else draft.node("Add", scaled, draft.cast(beta, x.dtype))
+
+
+@writer(RmsNormalization)
+def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
+    """Likewise; before opset 23 step by step."""
+    x, gamma = draft.operand(0), draft.optional(1)
+    axis = normal_axis(op.axis, draft.rank)
+    if draft.opset >= 23 and _fit(draft, axis, (1,)):
+        scale = gamma or draft.constant(np.ones(draft.shape(0)[axis:]), x.dtype, "ones")
+        return draft.node("RMSNormalization", x, scale, axis=op.axis, epsilon=op.eps)
+    mean = draft.reduce("ReduceMean", draft.node("Mul", x, x), range(axis, draft.rank))
+    root = draft.node("Sqrt", draft.node("Add", mean, draft.like(op.eps, x)))
+    return _scaled(draft, draft.node("Div", x, root), gamma)
+
+
+@writer(MeanVarianceNormalization)
+def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
+    """Step by step, as the operator of that name knows one addend only."""
+    x = draft.operand(0)
+    if not op.axis:
+        return draft.node("Sub", x, x)
+    below, variance = _centered(draft, x, op.axis)
+    return draft.node("Div", below, draft.node("Add", draft.node("Sqrt", variance), draft.like(op.eps, x)))
+
+
+@writer(L2Normalization)
+def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
+    """The length is bounded below, which LpNormalization does not know."""
+    x = draft.operand(0)
+    square = draft.reduce("ReduceSumSquare", x, [op.normalized_axis(draft.rank)])
+    return draft.node("Div", x, draft.node("Sqrt", draft.node("Max", square, draft.like(op.eps, x))))
+
+
+@writer(Normalization)
+def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
+    """LRN along the channels, whose factor is for the mean of the squares; else a mean over windows."""
+    if op.method_type is not NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS:
+        refuse(f"ONNX has no {op.method_type.name}")
+    x, axes = draft.operand(0), op.window_axes(draft.rank)
+    if axes in ((1,), (draft.rank - 1,)) and draft.rank > 2 and op.norm_size and x.dtype is not DataType.FLOAT64:
+        first = _channels_first(draft, x, axes[0]) if axes != (1,) else x
+        made = draft.node("LRN", first, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
+        return _layout_of(draft, made, axes[0]) if axes != (1,) else made
+    base = draft.like(op.k, x)
+    if op.norm_size:
+        total = _window_sum(draft, draft.node("Mul", x, x), axes, op.norm_size)
+        base = draft.node("Add", draft.node("Mul", total, draft.like(op.alpha, x)), base)
+    return draft.node("Div", x, draft.node("Pow", base, draft.like(op.beta, x)))
+
+
+def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tensor:
+    """The sum of neighbours along axes: the mean with padding, times how many they are."""
+    shape = draft.shape(0)
+    first, last = axes[0], axes[-1]
+    rows = int(np.prod(shape[:first]))
+    columns = int(np.prod(shape[last + 1 :]))
+    flat = draft.reshape(x, [rows, 1, *shape[first : last + 1], columns])
+    before, after, many = (size - 1) // 2, size - 1 - (size - 1) // 2, len(axes)
+    attributes: dict[str, Any] = {
+        "kernel_shape": [*[size] * many, 1],
+        "pads": [*[before] * many, 0, *[after] * many, 0],
+    }
+    mean = draft.node("AveragePool", flat, **attributes, count_include_pad=1)
+    return draft.node("Mul", draft.reshape(mean, shape), draft.like(size**many, x))

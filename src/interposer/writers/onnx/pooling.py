@@ -1,0 +1,191 @@
+"""Pooling of images and volumes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.pooling3d import Pooling3d
+from interposer.ops.window import Window
+from interposer.types import Array, DataType, Dim
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.onnx.windows import kernel_attributes
+
+__all__ = ["comparable"]
+
+MAX, AVERAGE, L2 = PoolingAlgorithm.MAX, PoolingAlgorithm.AVERAGE, PoolingAlgorithm.L2
+_GLOBAL: Final = {MAX: "GlobalMaxPool", AVERAGE: "GlobalAveragePool"}
+
+
+class _Places(NamedTuple):
+    """The windows along the spatial axes, with pads so that each has its number of places; and what each place sees."""
+
+    windows: Sequence[Window]
+    seen: Sequence[Array]
+    counted: Sequence[Array]
+
+    @property
+    def is_plain(self) -> bool:
+        """True where no place sees nothing but padding, and no pad is as large as its window."""
+        small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
+        return small and all(int(one.min(initial=1)) > 0 for one in self.seen)
+
+    def product(self, parts: Sequence[Array]) -> Array:
+        """What the axes give, for every place, as a tensor that broadcasts with the result."""
+        found: Array = reduce(np.multiply.outer, parts)
+        return found[np.newaxis, np.newaxis]
+
+
+@writer(Pooling2d, Pooling3d)
+def pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
+    """Mean squares for L2; where windows see only padding, or some of it counts, with pads and factors of their own."""
+    rank, last = draft.rank, op.data_layout.channels_last
+    x = draft.to_channels_first(draft.operand(0), rank, last)
+    return draft.from_channels_first(_pooled(draft, op, x), rank, last)
+
+
+def _pooled(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor) -> Tensor:
+    shape = draft.info(0).shape
+    extents = shape[1:-1] if op.data_layout.channels_last else shape[2:]
+    if _is_global(op):
+        return _of_all(draft, op, x)
+    if any(isinstance(extent, Dim) for extent in extents):
+        return _of_unknown_size(draft, op, x, extents)
+    places = _places(draft, op, extents)
+    if op.pool_type is MAX:
+        return _largest(draft, x, places)
+    return _mean(draft, op, x, places)
+
+
+def _is_global(op: Pooling2d | Pooling3d) -> bool:
+    sizes = [op.pool_height, op.pool_width] + ([op.pool_depth] if isinstance(op, Pooling3d) else [])
+    return not any(sizes) and op.stride_x == 0
+
+
+def _of_all(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor) -> Tensor:
+    if op.pool_type is L2:
+        return _L2(draft, x, _GLOBAL[AVERAGE], {})
+    wide = comparable(draft, x) if op.pool_type is MAX else x
+    return draft.cast(draft.node(_GLOBAL[op.pool_type], wide), x.dtype)
+
+
+def _L2(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> Tensor:  # noqa: N802 - as it is called
+    wide = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
+    mean = draft.node(kind, draft.node("Mul", wide, wide), **attributes)
+    return draft.cast(draft.node("Sqrt", mean), x.dtype)
+
+
+def _of_unknown_size(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, extents: Sequence[int]) -> Tensor:
+    windows = op.windows(*extents)
+    if op.stride_x == 0 or any(isinstance(w.size, Dim) for w in windows):
+        refuse("it has windows as large as the image, whose size is not known")
+    ceiling = op.output_shape_rounding is OutputShapeRounding.CEILING
+    included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
+    attributes = kernel_attributes(windows) | {"ceil_mode": 1 if ceiling else None}
+    if op.pool_type is MAX:
+        return draft.node("MaxPool", x, **attributes)
+    if included and ceiling:
+        refuse("it counts padding in a mean of an image whose size is not known, in mode CEILING")
+    attributes["count_include_pad"] = 1 if included else None
+    return (_L2 if op.pool_type is L2 else _average)(draft, x, "AveragePool", attributes)
+
+
+def _average(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> Tensor:
+    return draft.node(kind, x, **attributes)
+
+
+def _places(draft: Draft, op: Pooling2d | Pooling3d, extents: Sequence[int]) -> _Places:
+    result = draft.results[0].shape
+    counts = result[1:-1] if op.data_layout.channels_last else result[2:]
+    windows = []
+    for window, extent, count in zip(op.windows(*extents), extents, counts, strict=True):
+        moving = window if op.stride_x else window._replace(stride=max(1, extent + window.pad_before))
+        reaches = (count - 1) * moving.stride + moving.reach
+        windows.append(moving._replace(pad_after=max(0, reaches - extent - moving.pad_before)))
+    given = op.windows(*extents)
+    included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
+    seen = [_cells(w, n, c, 0) for w, n, c in zip(windows, extents, counts, strict=True)]
+    behind = [w.pad_after for w in given]
+    padded = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, extents, counts, behind, strict=True)]
+    return _Places(windows, seen, padded if included else seen)
+
+
+def _cells(window: Window, extent: int, count: int, padding: int, after: int = 0) -> Array:
+    """How many cells of the image, or of the padding too, lie under the window at each place along an axis."""
+    first = np.arange(count) * window.stride - window.pad_before
+    low, high = -padding * window.pad_before, extent + padding * after
+    before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
+    found: Array = until - before
+    return found
+
+
+def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
+    """Padding never wins; where there is nothing else, the result is 0."""
+    wide = comparable(draft, x)
+    if places.is_plain:
+        return draft.cast(draft.node("MaxPool", wide, **kernel_attributes(places.windows)), x.dtype)
+    padded = _padded(draft, wide, places, _least(wide.dtype))
+    unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
+    found = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
+    mask = draft.constant(places.product(places.seen) > 0, DataType.BOOL, "seen")
+    return draft.node("Where", mask, found, draft.like(0, x))
+
+
+def comparable(draft: Draft, x: Tensor) -> Tensor:
+    """Integers of other than 8 bits as real numbers, which hold them all but for those of 64."""
+    if x.dtype.is_integer and x.dtype.bits < 64 and x.dtype not in (DataType.INT8, DataType.UINT8):
+        return draft.cast(x, DataType.FLOAT64)
+    return x
+
+
+def _least(dtype: DataType) -> float:
+    if dtype.is_float:
+        return -math.inf
+    return 0 if str(dtype).startswith("uint") else -(1 << dtype.bits - 1)
+
+
+def _padded(draft: Draft, x: Tensor, places: _Places, value: float) -> Tensor:
+    pads = [0, 0, *(w.pad_before for w in places.windows), 0, 0, *(w.pad_after for w in places.windows)]
+    return draft.node("Pad", x, draft.ints(pads, "pads"), draft.like(value, x)) if any(pads) else x
+
+
+def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -> Tensor:
+    make = _L2 if op.pool_type is L2 else _average
+    dilated = draft.opset < 19 and any(w.dilation > 1 for w in places.windows)
+    if dilated:
+        refuse(f"AveragePool has no dilations in opset {draft.opset}")
+    size = math.prod(w.size for w in places.windows)
+    counted = places.product(places.counted)
+    if places.is_plain and places.counted is places.seen:
+        return make(draft, x, "AveragePool", kernel_attributes(places.windows))
+    if places.is_plain and (counted == size).all():
+        return make(draft, x, "AveragePool", {**kernel_attributes(places.windows), "count_include_pad": 1})
+    wide = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
+    squares = draft.node("Mul", wide, wide) if op.pool_type is L2 else wide
+    unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
+    mean = draft.node("AveragePool", _padded(draft, squares, places, 0), **kernel_attributes(unpadded))
+    factor = draft.constant(np.where(counted > 0, size / np.maximum(counted, 1), 0), wide.dtype, "counted")
+    found = draft.node("Mul", mean, factor)
+    return draft.cast(draft.node("Sqrt", found) if op.pool_type is L2 else found, x.dtype)
+
+
+@writer(Pooling2d, Pooling3d, quantized=True)
+def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
+    """The largest stored integer stands for the largest number."""
+    source, target = draft.info(0).quantization, draft.results[0].quantization
+    if op.pool_type is not MAX or source != target:
+        refuse("its mean is rounded in integers")
+    shape = draft.info(0).shape
+    extents = shape[1:-1] if op.data_layout.channels_last else shape[2:]
+    if draft.info(0).zero_point and not (
+        _is_global(op) or any(isinstance(n, Dim) for n in extents) or _places(draft, op, extents).is_plain
+    ):
+        refuse("some of its windows see nothing but padding, and its zero point is not 0")
+    return pooling(draft, op)

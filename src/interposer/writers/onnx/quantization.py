@@ -1,0 +1,176 @@
+"""Operators that change how numbers are stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.ops.quantization import (
+    Bitcast,
+    Cast,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    ConvertFp32ToBf16,
+    ConvertFp32ToFp16,
+    Dequantize,
+    FakeQuantization,
+    Quantize,
+    RoundingMethod,
+)
+from interposer.types import DataType, Quantization, integer_range
+from interposer.writers.onnx.draft import NARROW, Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["rounded_away"]
+
+_LINEAR: Final = frozenset(
+    {DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16, DataType.INT4, DataType.UINT4}
+)
+_BITCAST_SINCE: Final = 26
+
+
+def rounded_away(draft: Draft, x: Tensor) -> Tensor:
+    """The nearest whole numbers, ties away from zero; exact, as what lies below a half is cut off first."""
+    cut = draft.node("Floor", draft.node("Abs", x))
+    rest = draft.node("Sub", draft.node("Abs", x), cut)
+    up = draft.cast(draft.node("GreaterOrEqual", rest, draft.like(0.5, x)), x.dtype)
+    return draft.node("Mul", draft.node("Sign", x), draft.node("Add", cut, up))
+
+
+def _along(draft: Draft, q: Quantization, rank: int, dtype: DataType) -> tuple[Tensor, Tensor]:
+    """Scales and zero points as numbers that broadcast with a tensor of this rank."""
+    shape = [-1 if axis == q.axis else 1 for axis in range(rank)] if q.per_axis else []
+    scales = np.asarray(q.scales, np.float32).reshape(shape)
+    return draft.constant(scales, dtype, "scale"), draft.constant(np.reshape(q.zero_points, shape), dtype, "zero_point")
+
+
+@writer(Quantize)
+def quantize(draft: Draft, op: Quantize) -> Tensor:
+    """Without a scale, nothing can be said."""
+    refuse("its output has no scale")
+
+
+@writer(Quantize, quantized=True)
+def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
+    """QuantizeLinear rounds half to even; other roundings, and wider integers, are made of steps."""
+    q, x = draft.results[0].quantization, draft.operand(0)
+    if q is None:
+        refuse("its output has no scale")
+    if draft.info(0).is_quantized:
+        refuse("it scales stored integers in fixed-point arithmetic")
+    x = draft.cast(x, DataType.FLOAT32)
+    even = op.rounding is RoundingMethod.HALF_TO_EVEN
+    if (even or not draft.exact) and op.dtype in _LINEAR and _is_known(draft, op.dtype):
+        return draft.quantized(x, q, op.dtype)
+    scale, point = _along(draft, q, draft.rank, DataType.FLOAT32)
+    steps = draft.cast(draft.node("Div", x, scale), DataType.FLOAT64)
+    steps = draft.node("Where", draft.node("IsNaN", steps), draft.like(0, steps), steps)
+    whole = draft.node("Round", steps) if even else rounded_away(draft, steps)
+    shifted = draft.node("Add", whole, draft.cast(point, DataType.FLOAT64))
+    low, high = integer_range(op.dtype)
+    if op.dtype.bits == 64:
+        refuse("its integers of 64 bits cannot be clamped as real numbers")
+    return _of_whole(draft, draft.clip(shifted, low, high), op.dtype)
+
+
+def _of_whole(draft: Draft, x: Tensor, dtype: DataType) -> Tensor:
+    """Whole numbers as integers, by way of those with 64 bits, of which every type keeps the lowest."""
+    return draft.cast(draft.cast(x, DataType.INT64), dtype)
+
+
+def _is_known(draft: Draft, dtype: DataType) -> bool:
+    return draft.gives("QuantizeLinear", dtype)
+
+
+@writer(Dequantize)
+def dequantize(draft: Draft, op: Dequantize) -> Tensor:
+    """All its inputs are quantized."""
+    refuse("its input has no scale")
+
+
+@writer(Dequantize, quantized=True)
+def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
+    """DequantizeLinear, or steps for integers that it does not take."""
+    x, q = draft.operand(0), draft.info(0).quantization
+    assert q is not None, "violations() comes first"
+    plain = x.dtype in _LINEAR or (x.dtype is DataType.INT32 and not any(q.zero_points))
+    if plain and draft.takes("DequantizeLinear", x.dtype) and op.dtype is not DataType.FLOAT64:
+        return draft.cast(draft.dequantized(x, q), op.dtype)
+    scale, point = _along(draft, q, draft.rank, DataType.FLOAT64)
+    without = draft.node("Sub", draft.cast(x, DataType.FLOAT64), point)
+    return draft.cast(draft.node("Mul", without, scale), op.dtype)
+
+
+@writer(FakeQuantization)
+def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
+    """The range is moved so that zero is one of the steps, which are counted from the least."""
+    first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
+    scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
+    zero = np.floor(np.clip(first - np.float32(op.min) / scale, first, last) + np.float32(0.5)).astype(np.float32)
+    low, high = float((first - zero) * scale), float((last - zero) * scale)
+    x = draft.cast(draft.operand(0), DataType.FLOAT32)
+    above = draft.node("Sub", draft.clip(x, low, high), draft.like(low, x))
+    steps = rounded_away(draft, draft.node("Mul", above, draft.like(float(np.float32(1) / scale), x)))
+    found = draft.node("Add", draft.node("Mul", steps, draft.like(float(scale), x)), draft.like(low, x))
+    return draft.cast(found, draft.operand(0).dtype)
+
+
+@writer(Cast, moves=True)
+def cast(draft: Draft, op: Cast) -> Tensor:
+    """Of numbers beyond the range of integers ONNX says nothing; NaN is 0 as an integer."""
+    x = draft.operand(0)
+    if DataType.STRING in (x.dtype, op.dtype):
+        refuse("it converts to or from texts")
+    if x.dtype is op.dtype:
+        return _same(draft, x)
+    if op.dtype is DataType.FLOAT8_E8M0FNU:
+        refuse("ONNX rounds to float8_e8m0fnu otherwise")
+    if not (x.dtype.is_float and op.dtype.is_integer):
+        return draft.node("Cast", x, giving=op.dtype, to=op.dtype, saturate=0 if op.dtype in NARROW else None)
+    if not draft.exact or op.dtype.bits == 64:
+        return draft.node("Cast", x, giving=op.dtype, to=op.dtype)
+    wide = draft.cast(x, DataType.FLOAT64)
+    number = draft.node("Where", draft.node("IsNaN", wide), draft.like(0, wide), wide)
+    return _of_whole(draft, draft.clip(number, *integer_range(op.dtype)), op.dtype)
+
+
+@writer(Cast, quantized=True)
+def cast_codes(draft: Draft, op: Cast) -> Tensor:
+    """Stored integers are converted as they are, whatever the result is said to stand for."""
+    return cast(draft, op)
+
+
+def _same(draft: Draft, x: Tensor) -> Tensor:
+    """The same elements; stored integers stand for nothing else any more, where that can be said."""
+    if draft.info(0).is_quantized and draft.takes("BitCast", x.dtype):
+        return draft.node("BitCast", x, giving=x.dtype, to=x.dtype)
+    return draft.node("Identity", x)
+
+
+@writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
+def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
+    """To the nearest, half to even."""
+    return draft.cast(draft.operand(0), draft.results[0].dtype)
+
+
+@writer(Bitcast, moves=True)
+def bitcast(draft: Draft, op: Bitcast) -> Tensor:
+    """Between integers of one width, a conversion keeps the bits."""
+    x = draft.operand(0)
+    if x.dtype is op.dtype:
+        return _same(draft, x)
+    if DataType.BOOL in (x.dtype, op.dtype) or (x.dtype.is_integer and op.dtype.is_integer):
+        return draft.cast(x, op.dtype)
+    if draft.opset < _BITCAST_SINCE:
+        refuse(f"opset {draft.opset} has no BitCast")
+    if not (draft.gives("BitCast", op.dtype) and draft.takes("BitCast", x.dtype)):
+        refuse(f"BitCast of ONNX makes no {op.dtype} of {x.dtype}")
+    return draft.node("BitCast", x, giving=op.dtype, to=op.dtype)
+
+
+@writer(Bitcast, quantized=True)
+def bitcast_codes(draft: Draft, op: Bitcast) -> Tensor:
+    """Whatever the bits are said to stand for."""
+    return bitcast(draft, op)

@@ -1,0 +1,136 @@
+"""Operators that move elements to other places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    Permute,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.encoding import encoded
+from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["LARGEST", "LEAST"]
+
+LARGEST: Final = 2**63 - 1
+"""What stands for the end of an axis."""
+LEAST: Final = -(2**63) + 1
+"""What stands for the place before its beginning."""
+_MODES: Final = {PaddingMode.REFLECT: "reflect", PaddingMode.EDGE: "edge", PaddingMode.WRAP: "wrap"}
+_NUMPY_MODES: Final = {PaddingMode.SYMMETRIC: "symmetric", PaddingMode.WRAP: "wrap"}
+_WRAP_SINCE: Final = 19
+
+
+@writer(Transpose, Permute, moves=True)
+def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
+    """The same operator."""
+    return draft.node("Transpose", draft.operand(0), perm=op.permutation) if draft.rank else draft.operand(0)
+
+
+@writer(Concat, moves=True)
+def concat(draft: Draft, op: Concat) -> Tensor:
+    """The same operator."""
+    return draft.node("Concat", *draft.tensors(), axis=op.axis)
+
+
+@writer(Stack, moves=True)
+def stack(draft: Draft, op: Stack) -> Tensor:
+    """Each tensor gets the new axis, along which they are joined."""
+    axis = normal_axis(op.axis, draft.rank + 1)
+    return draft.concat([draft.unsqueeze(one, [axis]) for one in draft.tensors()], axis)
+
+
+@writer(Splitter, moves=True)
+def split(draft: Draft, op: Splitter) -> list[Tensor]:
+    """The sizes are an operand."""
+    if not op.sizes:
+        return []
+    return draft.nodes("Split", draft.operand(0), draft.ints(op.sizes, "sizes"), count=len(op.sizes), axis=op.axis)
+
+
+@writer(Slice, moves=True)
+def slice_box(draft: Draft, op: Slice) -> Tensor:
+    """Only the axes that are cut are named."""
+    shape = draft.info(0).shape
+    sizes = op.sizes(shape)
+    axes = [i for i, (begin, size) in enumerate(zip(op.begin, sizes, strict=True)) if begin or size is not shape[i]]
+    axes = [i for i in axes if op.begin[i] or op.size[i] != -1]
+    ends = [LARGEST if op.size[i] == -1 else op.begin[i] + op.size[i] for i in axes]
+    return draft.slice(draft.operand(0), [op.begin[i] for i in axes], ends, axes)
+
+
+@writer(StridedSlice, moves=True)
+def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
+    """Single elements are slices of one, whose axes go; new axes come last."""
+    index = op.index(draft.rank)
+    taken = [item for item in index if item is not None]
+    cuts = [(axis, _cut(item)) for axis, item in enumerate(taken) if item != slice(None, None, 1)]
+    starts, ends, steps = ([cut[i] for _, cut in cuts] for i in range(3))
+    axes = [axis for axis, _ in cuts]
+    x = draft.slice(draft.operand(0), starts, ends, axes, steps if any(step != 1 for step in steps) else None)
+    x = draft.squeeze(x, [axis for axis, item in enumerate(taken) if isinstance(item, int)])
+    kept = [item for item in index if not isinstance(item, int)]
+    return draft.unsqueeze(x, [axis for axis, item in enumerate(kept) if item is None])
+
+
+def _cut(item: slice | int) -> tuple[int, int, int]:
+    if isinstance(item, int):
+        return item, LARGEST if item == -1 else item + 1, 1
+    step = item.step or 1
+    start = item.start if item.start is not None else 0 if step > 0 else LARGEST
+    end = item.stop if item.stop is not None else LARGEST if step > 0 else LEAST
+    return start, end, step
+
+
+@writer(ReverseV2, moves=True)
+def reverse(draft: Draft, op: ReverseV2) -> Tensor:
+    """Slices that go backwards."""
+    axes = [normal_axis(axis, draft.rank) for axis in op.axis]
+    many = len(axes)
+    return draft.slice(draft.operand(0), [-1] * many, [LEAST] * many, axes, [-1] * many)
+
+
+@writer(Tile, moves=True)
+def tile(draft: Draft, op: Tile) -> Tensor:
+    """How often is an operand."""
+    return draft.node("Tile", draft.operand(0), draft.ints(op.multiples, "multiples"))
+
+
+@writer(Pad, moves=True)
+def pad(draft: Draft, op: Pad) -> Tensor:
+    """A border of a kind that ONNX lacks is picked element by element."""
+    x = draft.operand(0)
+    if not any(any(pair) for pair in op.pad_list):
+        return x
+    if op.padding_mode is PaddingMode.SYMMETRIC or (op.padding_mode is PaddingMode.WRAP and draft.opset < _WRAP_SINCE):
+        return _picked(draft, op, x)
+    pads = draft.ints([*(before for before, _ in op.pad_list), *(after for _, after in op.pad_list)], "pads")
+    if op.padding_mode is not PaddingMode.CONSTANT:
+        return draft.node("Pad", x, pads, mode=_MODES[op.padding_mode])
+    value = draft.constant(encoded(op.pad_value, draft.results[0]), x.dtype, "value")
+    return draft.node("Pad", x, pads, value)
+
+
+def _picked(draft: Draft, op: Pad, x: Tensor) -> Tensor:
+    for axis, pair in enumerate(op.pad_list):
+        if any(pair):
+            extent = draft.known(draft.info(0).shape[axis], f"extent of axis {axis}")
+            places: Sequence[int] = np.pad(np.arange(extent), pair, mode=_NUMPY_MODES[op.padding_mode])  # type: ignore[call-overload]
+            x = draft.node("Gather", x, draft.ints(places, "places"), axis=axis)
+    return x

@@ -1,0 +1,74 @@
+"""Whole recurrent layers over sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from interposer.ops.activation import ActivationFunction
+from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RnnSequence
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["FUNCTIONS"]
+
+F = ActivationFunction
+FUNCTIONS: Final = {
+    F.LINEAR: ("Affine", 2),
+    F.ELU: ("Elu", 1),
+    F.HARD_SIGMOID: ("HardSigmoid", 2),
+    F.LEAKY_RELU: ("LeakyRelu", 1),
+    F.RELU: ("Relu", 0),
+    F.SIGMOID: ("Sigmoid", 0),
+    F.SOFT_RELU: ("Softplus", 0),
+    F.SOFTSIGN: ("Softsign", 0),
+    F.THRESHOLDED_RELU: ("ThresholdedRelu", 1),
+}
+"""The functions' names in ONNX, and how many parameters each takes."""
+_KINDS: Final = {RnnSequence: "RNN", GruSequence: "GRU", LstmSequence: "LSTM"}
+
+
+@writer(RnnSequence, GruSequence, LstmSequence)
+def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
+    """The same operators; their functions go by names, with the parameters of all in two lists."""
+    shape = draft.info(2).shape
+    attributes: dict[str, Any] = {
+        "hidden_size": draft.known(shape[2], "number of units"),
+        "direction": op.direction.value,
+        "layout": None if op.time_major else 1,
+        "clip": op.clip or None,
+    }
+    if isinstance(op, GruSequence):
+        attributes["linear_before_reset"] = 1 if op.linear_before_reset else None
+    if isinstance(op, LstmSequence):
+        attributes["input_forget"] = 1 if op.input_forget else None
+    if op.activations:
+        attributes |= _functions(list(op.functions()))
+    operands = [draft.optional(index) for index in range(len(op.operands))]
+    if operands[4] is not None:
+        operands[4] = draft.cast(operands[4], DataType.INT32)
+    return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **attributes)
+
+
+def _functions(functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:
+    found = list(_named(functions))
+    alphas = [parameters[0] for _, parameters in found if parameters]
+    betas = [parameters[1] for _, parameters in found if len(parameters) > 1]
+    return {
+        "activations": [name for name, _ in found],
+        "activation_alpha": alphas or None,
+        "activation_beta": betas or None,
+    }
+
+
+def _named(functions: list[tuple[ActivationFunction, float, float]]) -> Iterator[tuple[str, tuple[float, ...]]]:
+    for function, a, b in functions:
+        if function is F.TANH:
+            yield ("Tanh", ()) if (a, b) == (1, 1) else ("ScaledTanh", (a, b))
+        elif function in FUNCTIONS:
+            name, count = FUNCTIONS[function]
+            yield name, (a, b)[:count]
+        else:
+            refuse(f"its function {function.name} is none that ONNX's recurrent layers know")

@@ -1,0 +1,75 @@
+"""Operators that take several elements together along axes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+_KINDS: Final = {
+    ReduceOperation.SUM: "ReduceSum",
+    ReduceOperation.MAX: "ReduceMax",
+    ReduceOperation.MEAN: "ReduceMean",
+    ReduceOperation.MIN: "ReduceMin",
+    ReduceOperation.PROD: "ReduceProd",
+    ReduceOperation.L1: "ReduceL1",
+    ReduceOperation.L2: "ReduceL2",
+    ReduceOperation.LOG_SUM: "ReduceLogSum",
+    ReduceOperation.LOG_SUM_EXP: "ReduceLogSumExp",
+    ReduceOperation.SUM_SQUARE: "ReduceSumSquare",
+    ReduceOperation.ALL: "ReduceMin",
+    ReduceOperation.ANY: "ReduceMax",
+}
+
+
+@writer(Mean, Reduce)
+def reduction(draft: Draft, op: Mean | Reduce) -> Tensor:
+    """Truth is at least, or at most, what the least, or the greatest, is."""
+    operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
+    x, axes = draft.operand(0), reduced_axes(op.axis, draft.rank)
+    if not axes:
+        return (
+            draft.node("Abs", x)
+            if operation in (ReduceOperation.L1, ReduceOperation.L2)
+            else _of_scalar(draft, x, operation)
+        )
+    return draft.reduce(_KINDS[operation], x, axes, keep=op.keep_dims)
+
+
+def _of_scalar(draft: Draft, x: Tensor, operation: ReduceOperation) -> Tensor:
+    if operation is ReduceOperation.SUM_SQUARE:
+        return draft.node("Mul", x, x)
+    return draft.node("Log", x) if operation is ReduceOperation.LOG_SUM else x
+
+
+@writer(Mean, Reduce, quantized=True)
+def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
+    """The greatest stored integer stands for the greatest number."""
+    operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
+    chosen = operation in (ReduceOperation.MAX, ReduceOperation.MIN)
+    if not chosen or draft.info(0).quantization != draft.results[0].quantization:
+        refuse("it computes in fixed-point arithmetic")
+    return reduction(draft, op)
+
+
+@writer(ArgMinMax)
+def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
+    """Indices of 64 bits, narrowed where the layer's have 32."""
+    x = draft.operand(0)
+    kind = "ArgMax" if op.function is ArgMinMaxFunction.MAX else "ArgMin"
+    if op.select_last_index and x.dtype is DataType.BOOL:
+        x = draft.cast(x, DataType.UINT8)
+    last = 1 if op.select_last_index else None
+    return draft.cast(draft.node(kind, x, axis=op.axis, keepdims=int(op.keep_dims), select_last_index=last), op.dtype)
+
+
+@writer(ArgMinMax, quantized=True)
+def arg_min_max_of_codes(draft: Draft, op: ArgMinMax) -> Tensor:
+    """Stored integers are compared as they are."""
+    return arg_min_max(draft, op)

@@ -1,0 +1,56 @@
+"""Operators that change or ask for shapes, and those that make tensors from them."""
+
+from __future__ import annotations
+
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.encoding import filled
+from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Reshape, moves=True)
+def reshape(draft: Draft, op: Reshape) -> Tensor:
+    """An extent of 0 is copied, or just 0."""
+    zeros = not op.copy_zeros and 0 in op.target_shape
+    shape = draft.ints(op.target_shape, "shape")
+    return draft.node("Reshape", draft.operand(0), shape, allowzero=1 if zeros else None)
+
+
+@writer(BroadcastTo, moves=True)
+def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
+    """The shape is an operand."""
+    return draft.node("Expand", draft.operand(0), draft.ints(op.shape, "shape"))
+
+
+@writer(Shape)
+def shape_of(draft: Draft, op: Shape) -> Tensor:
+    """Extents of 64 bits, narrowed where the layer's have 32."""
+    return draft.cast(draft.node("Shape", draft.operand(0)), op.dtype)
+
+
+@writer(Shape, Rank, quantized=True)
+def of_codes(draft: Draft, op: Shape | Rank) -> Tensor:
+    """What the elements stand for is of no account."""
+    return shape_of(draft, op) if isinstance(op, Shape) else rank_of(draft, op)
+
+
+@writer(Rank)
+def rank_of(draft: Draft, op: Rank) -> Tensor:
+    """A constant."""
+    return draft.constant(draft.rank, DataType.INT32, "rank")
+
+
+@writer(Fill)
+def fill(draft: Draft, op: Fill) -> Tensor:
+    """The value is an attribute."""
+    return filled(draft, draft.operand(0), op.value, draft.results[0])
+
+
+@writer(Fill, quantized=True)
+def fill_codes(draft: Draft, op: Fill) -> Tensor:
+    """The value is stored as the result is quantized."""
+    return fill(draft, op)

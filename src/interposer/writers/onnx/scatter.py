@@ -1,0 +1,79 @@
+"""Operators that write elements to places that are data."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
+from interposer.types import DataType, TensorInfo
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.encoding import filled
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+F = ScatterFunction
+_REDUCTIONS: Final = {F.UPDATE: None, F.ADD: "add", F.SUB: "add", F.MUL: "mul", F.MAX: "max", F.MIN: "min"}
+_SINCE: Final = {F.UPDATE: 13, F.ADD: 16, F.SUB: 16, F.MUL: 16, F.MAX: 18, F.MIN: 18}
+
+
+def _updates(draft: Draft, function: ScatterFunction) -> Tensor:
+    """What is subtracted is added with the other sign."""
+    if draft.opset < _SINCE[function]:
+        refuse(f"opset {draft.opset} does not combine updates with {function.name}")
+    updates = draft.operand(2)
+    return draft.node("Sub", draft.like(0, updates), updates) if function is F.SUB else updates
+
+
+@writer(ScatterNd)
+def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
+    """A shape becomes a tensor of zeros first."""
+    updates = _updates(draft, op.function)
+    if draft.info(1).shape[-1] == 0:
+        refuse("its tuples of indices are empty")
+    base = draft.operand(0) if op.input_enabled else filled(draft, draft.operand(0), 0.0, _zeros(draft))
+    return draft.node("ScatterND", base, draft.operand(1), updates, reduction=_REDUCTIONS[op.function])
+
+
+def _zeros(draft: Draft) -> TensorInfo:
+    """What zeros are stored as: integers as the result is quantized, if updates are integers."""
+    result = draft.results[0]
+    return result if draft.operand(2).dtype is result.dtype else TensorInfo((), draft.operand(2).dtype)
+
+
+@writer(ScatterElements)
+def scatter_elements(draft: Draft, op: ScatterElements) -> Tensor:
+    """The same operator."""
+    updates, reduction = _updates(draft, op.function), _REDUCTIONS[op.function]
+    return draft.node("ScatterElements", draft.operand(0), draft.operand(1), updates, axis=op.axis, reduction=reduction)
+
+
+@writer(ScatterNd, ScatterElements, quantized=True)
+def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
+    """Integers of one scale are moved and compared as they are."""
+    on_zeros = isinstance(op, ScatterNd) and not op.input_enabled
+    tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.results[0]]
+    if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({one.quantization for one in tensors}) > 1:
+        refuse("it computes with the real numbers that integers stand for")
+    return scatter_nd(draft, op) if isinstance(op, ScatterNd) else scatter_elements(draft, op)
+
+
+@writer(TensorScatter, moves=True)
+def tensor_scatter(draft: Draft, op: TensorScatter) -> Tensor:
+    """The same operator, which is new."""
+    mode = "circular" if op.circular else None
+    return draft.node("TensorScatter", *(draft.optional(i) for i in range(3)), axis=op.axis, mode=mode)
+
+
+@writer(DynamicUpdateSlice, moves=True)
+def dynamic_update_slice(draft: Draft, op: DynamicUpdateSlice) -> Tensor:
+    """Every element of the update has a tuple of indices: its own, moved by the start."""
+    x, update, start = draft.tensors()
+    shape, box = draft.shape(0), draft.shape(1)
+    farthest = draft.ints([n - u for n, u in zip(shape, box, strict=True)])
+    first = draft.node("Max", draft.node("Min", draft.cast(start, DataType.INT64), farthest), draft.ints(0))
+    own = draft.ints(np.moveaxis(np.indices(box), 0, -1), "places")  # type: ignore[arg-type]
+    return draft.node("ScatterND", x, draft.node("Add", own, first), update)

@@ -1,0 +1,104 @@
+"""Operators that choose: by a condition, the largest, the different ones, boxes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ops.choice import RandomMultinomial, TopK
+from interposer.ops.detection import NonMaxSuppression
+from interposer.ops.regions import RoiAlign, RoiAlignMode
+from interposer.ops.selection import Compress, NonZero, Unique
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(NonZero)
+def non_zero(draft: Draft, op: NonZero) -> Tensor:
+    """The same operator."""
+    return draft.node("NonZero", draft.operand(0))
+
+
+@writer(NonZero, quantized=True)
+def non_zero_codes(draft: Draft, op: NonZero) -> Tensor:
+    """Stored integers are compared with the one that stands for zero."""
+    x, q = draft.operand(0), draft.info(0).quantization
+    assert q is not None, "only quantized tensors come here"
+    shape = [-1 if axis == q.axis else 1 for axis in range(draft.rank)] if q.per_axis else []
+    points = draft.constant(np.reshape(q.zero_points, shape), x.dtype, "zero_point")
+    return draft.node("NonZero", draft.node("Not", draft.node("Equal", x, points)))
+
+
+@writer(Compress, moves=True)
+def compress(draft: Draft, op: Compress) -> Tensor:
+    """The same operator."""
+    return draft.node("Compress", *draft.tensors(), axis=op.axis)
+
+
+@writer(Unique, moves=True)
+def unique(draft: Draft, op: Unique) -> list[Tensor]:
+    """Indices of 64 bits, narrowed where the layer's have 32."""
+    found = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
+    return [found[0], *(draft.cast(one, op.index_dtype) for one in found[1:])]
+
+
+@writer(TopK, moves=True)
+def top_k(draft: Draft, op: TopK) -> list[Tensor]:
+    """Best first."""
+    largest = None if op.largest else 0
+    found = draft.nodes("TopK", draft.operand(0), draft.ints([op.k], "k"), count=2, axis=op.axis, largest=largest)
+    return [found[0], draft.cast(found[1], op.index_dtype)]
+
+
+@writer(RandomMultinomial)
+def random_multinomial(draft: Draft, op: RandomMultinomial) -> Tensor:
+    """Multinomial, whose seed is an attribute."""
+    if draft.optional(1) is not None:
+        refuse("its seeds are an operand, but an attribute of Multinomial")
+    return draft.node("Multinomial", draft.operand(0), giving=op.dtype, dtype=op.dtype, sample_size=op.num_samples)
+
+
+@writer(NonMaxSuppression)
+def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
+    """Numbers are operands, of 32 bits."""
+    boxes, scores = (draft.cast(one, DataType.FLOAT32) for one in draft.tensors())
+    score = None if op.score_threshold is None else draft.constant([op.score_threshold], DataType.FLOAT32)
+    return draft.node(
+        "NonMaxSuppression",
+        boxes,
+        scores,
+        draft.ints([op.max_output_boxes_per_class], "max_output_boxes_per_class"),
+        draft.constant([op.iou_threshold], DataType.FLOAT32, "iou_threshold"),
+        score,
+        center_point_box=1 if op.center_point_box else None,
+    )
+
+
+@writer(RoiAlign)
+def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
+    """One scale and one number of samples for both axes."""
+    if op.height_stride != op.width_stride or op.height_sampling_ratio != op.width_sampling_ratio:
+        refuse("its strides or sampling ratios differ in height and width")
+    last = op.data_layout.channels_last
+    x, regions, batches = draft.tensors()
+    coordinates = "half_pixel" if op.half_pixel else "output_half_pixel"
+    if draft.opset < 16:
+        if op.half_pixel:
+            refuse(f"RoiAlign of opset {draft.opset} has no half_pixel")
+        coordinates = ""
+    found = draft.node(
+        "RoiAlign",
+        draft.to_channels_first(x, 4, last),
+        draft.cast(regions, x.dtype),
+        draft.cast(batches, DataType.INT64),
+        mode="avg" if op.mode is RoiAlignMode.AVERAGE else "max",
+        output_height=op.output_height,
+        output_width=op.output_width,
+        sampling_ratio=op.height_sampling_ratio,
+        spatial_scale=1 / op.height_stride,
+        coordinate_transformation_mode=coordinates or None,
+    )
+    return draft.from_channels_first(found, 4, last)

@@ -1,0 +1,63 @@
+"""Operators on sequences of elements: running sums and products, order, and sequences of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.einsum import Einsum
+from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+@writer(CumSum, CumProd)
+def accumulated(draft: Draft, op: CumSum | CumProd) -> Tensor:
+    """The axis is an operand."""
+    flags: dict[str, Any] = {"exclusive": 1 if op.exclusive else None, "reverse": 1 if op.reverse else None}
+    return draft.node(op.op_name(), draft.operand(0), draft.ints(op.axis, "axis"), **flags)
+
+
+@writer(ReverseSequence, moves=True)
+def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
+    """Steps and samples must be the first two axes; without steps, or where some have none, each is picked."""
+    x, lengths, rank = draft.operand(0), draft.cast(draft.operand(1), DataType.INT64), draft.rank
+    time, batch = normal_axis(op.time_axis, rank), normal_axis(op.batch_axis, rank)
+    front = (time, batch) if {time, batch} == {0, 1} else (0, 1)
+    order = (time, batch, *(i for i in range(rank) if i not in (time, batch)))
+    turned = x if {time, batch} == {0, 1} else draft.transpose(x, order)
+    found = draft.node("ReverseSequence", turned, lengths, time_axis=front[0], batch_axis=front[1])
+    return found if turned is x else draft.transpose(found, np.argsort(order).tolist())
+
+
+@writer(Range)
+def number_range(draft: Draft, op: Range) -> Tensor:
+    """Operands are scalars."""
+    scalars = [draft.reshape(one, []) for one in draft.tensors()]
+    return draft.node("Range", *scalars)
+
+
+@writer(Einsum)
+def einsum(draft: Draft, op: Einsum) -> Tensor:
+    """The equation means the same, but for axes of extent 1, which ONNX does not repeat."""
+    words, _ = op.words()
+    if (
+        len({info.rank - len(word) for word, info in zip(words, draft.infos, strict=True) if info and "..." in word})
+        > 1
+    ):
+        refuse(f"its equation {op.equation!r} broadcasts the axes of an ellipsis")
+    extents: dict[str, set[int]] = {}
+    for word, info in zip(words, draft.infos, strict=True):
+        before, _, behind = word.partition("...")
+        dims = [*info.shape[: len(before)], *info.shape[len(info.shape) - len(behind) :]] if info else []
+        for letter, dim in zip(before + behind, dims, strict=True):
+            extents.setdefault(letter, set()).add(dim)
+    if any(len(found) > 1 for found in extents.values()):
+        refuse(f"its equation {op.equation!r} repeats an axis of extent 1")
+    return draft.node("Einsum", *draft.tensors(), equation=op.equation.replace(" ", ""))

@@ -1,0 +1,83 @@
+"""Windows that slide along any number of axes: pooling with places, its opposite, norms, and columns of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.ops.pooling import OutputShapeRounding
+from interposer.ops.window import Window
+from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
+from interposer.types import Dim
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.pooling import comparable
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.onnx.windows import kernel_attributes
+
+__all__: list[str] = []
+
+
+def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Sequence[Window], int | None]:
+    """The windows, and the mode of rounding; where the size is known, pads that need none."""
+    extents, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
+    if any(isinstance(extent, Dim) for extent in extents):
+        return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None
+    windows = []
+    for window, extent, count in zip(op.windows(), extents, counts, strict=True):
+        reaches = (count - 1) * window.stride + window.reach - extent - window.pad_before
+        windows.append(window._replace(pad_after=max(0, reaches)))
+    return windows, None
+
+
+@writer(MaxPoolingWithIndices)
+def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
+    """The second result of MaxPool."""
+    windows, ceil_mode = _windows(draft, op)
+    _check_pads(windows)
+    order = 1 if op.column_major else None
+    attributes = kernel_attributes(windows) | {"ceil_mode": ceil_mode, "storage_order": order}
+    x = draft.operand(0)
+    found, places = draft.nodes("MaxPool", comparable(draft, x), count=2, **attributes)
+    return [draft.cast(found, x.dtype), places]
+
+
+@writer(MaxPoolingWithIndices, quantized=True)
+def max_pooling_of_codes(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
+    """The greatest stored integer stands for the greatest number."""
+    if draft.info(0).quantization != draft.results[0].quantization:
+        refuse("the scales of input and result differ")
+    return max_pooling_with_indices(draft, op)
+
+
+def _check_pads(windows: Sequence[Window]) -> None:
+    if any(max(w.pad_before, w.pad_after) >= w.reach for w in windows):
+        refuse("some of its windows see nothing but padding")
+
+
+@writer(LpPooling)
+def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
+    """The same operator, since opset 18 with dilations."""
+    windows, ceil_mode = _windows(draft, op)
+    if draft.opset < 18 and (ceil_mode or any(w.dilation > 1 for w in windows)):
+        refuse(f"LpPool of opset {draft.opset} has neither dilations nor a mode of rounding")
+    return draft.node("LpPool", draft.operand(0), **kernel_attributes(windows), ceil_mode=ceil_mode, p=op.p)
+
+
+@writer(MaxUnpooling, moves=True)
+def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
+    """With windows of such a size that one step between them leads to the result's extents."""
+    if draft.results[0].zero_point:
+        refuse("its zero point is not 0")
+    window = [extent - n + 1 for extent, n in zip(op.extents, draft.shape(0)[2:], strict=True)]
+    if min(window) < 1:
+        refuse("its result is smaller than its input")
+    x = comparable(draft, draft.operand(0))
+    return draft.cast(draft.node("MaxUnpool", x, draft.operand(1), kernel_shape=window), draft.operand(0).dtype)
+
+
+@writer(Col2Im)
+def col2im(draft: Draft, op: Col2Im) -> Tensor:
+    """Image and window are operands."""
+    attributes = kernel_attributes(op.windows())
+    block = draft.ints(attributes.pop("kernel_shape"), "block")
+    return draft.node("Col2Im", draft.operand(0), draft.ints(op.image_shape, "image"), block, **attributes)

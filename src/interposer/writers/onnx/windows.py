@@ -1,0 +1,26 @@
+"""How windows slide over images and volumes, as attributes of ONNX's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interposer.ops.window import Window
+
+__all__ = ["attributes", "kernel_attributes"]
+
+
+def attributes(windows: Sequence[Window]) -> dict[str, Any]:
+    """Strides, dilations and pads, each where it is not what is meant without it."""
+    strides, dilations = [w.stride for w in windows], [w.dilation for w in windows]
+    pads = [w.pad_before for w in windows] + [w.pad_after for w in windows]
+    return {
+        "strides": strides if any(n != 1 for n in strides) else None,
+        "dilations": dilations if any(n != 1 for n in dilations) else None,
+        "pads": pads if any(pads) else None,
+    }
+
+
+def kernel_attributes(windows: Sequence[Window]) -> dict[str, Any]:
+    """The same, and the extents of the window."""
+    return {"kernel_shape": [w.size for w in windows], **attributes(windows)}

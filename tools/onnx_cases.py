@@ -1,0 +1,245 @@
+"""Run the test cases of the package onnx through its own runner, and write what came of it as a reference page.
+
+``python tools/onnx_cases.py`` writes docs/reference/onnx.md anew; with ``--check`` it changes nothing, and exits with
+status 1 where the page is stale or a case fails that is not listed as one that does. With a pattern it only runs the
+cases whose names match, and prints what became of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import unittest
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from onnx.defs import get_all_schemas  # noqa: E402
+
+import interposer.frontends.onnx.families  # noqa: E402, F401 - fills the table of operators
+from interposer.errors import InterposerError, UnsupportedOperatorError  # noqa: E402
+from interposer.frontends.onnx.registry import operators, title  # noqa: E402
+from interposer.session.onnx_backend import InterposerBackend  # noqa: E402
+
+PAGE: Final = "docs/reference/onnx.md"
+VERSION: Final = "1.23.2"
+"""The version of the package onnx whose cases the page tells of."""
+GROUPS: Final = {
+    "OnnxBackendNodeModelTest": "node",
+    "OnnxBackendSimpleModelTest": "simple",
+    "OnnxBackendPyTorchConvertedModelTest": "pytorch-converted",
+    "OnnxBackendPyTorchOperatorModelTest": "pytorch-operator",
+}
+DIFFERENT: Final = {
+    "test_dft_inverse": "the case's own numbers are off by 2e-7, where the right ones are 0",
+    "test_dft_inverse_opset19": "the case's own numbers are off by 2e-7, where the right ones are 0",
+    "test_attention_4d_causal_fp16_expanded": "two of 192 numbers are one step of float16 from the case's",
+    **dict.fromkeys(
+        (f"test_bernoulli{form}{expanded}" for form in ("", "_double", "_seed") for expanded in ("", "_expanded")),
+        "drawn at random, so that no two evaluators give the same",
+    ),
+}
+"""Cases whose results are not those that the case wants, and why."""
+
+
+class Outcome(NamedTuple):
+    """What became of a case: "passed", "refused", "different" or "crashed", with the reasons of the last three."""
+
+    name: str
+    group: str
+    operator: str
+    status: str
+    reasons: tuple[str, ...] = ()
+
+
+class _Backend(InterposerBackend):
+    """Refuses by errors only, so that the runner skips nothing."""
+
+    @classmethod
+    def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
+        return True
+
+
+class _Result(unittest.TestResult):
+    """Keeps the error of the only test that it is used for."""
+
+    error: BaseException | None = None
+
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802 - as unittest calls it
+        self.error = err[1]
+
+    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+        self.error = err[1]
+
+
+@cache
+def _cases() -> dict[str, type[unittest.TestCase]]:
+    from onnx.backend.test import BackendTest  # noqa: PLC0415 - makes all cases when it is imported
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found: dict[str, type[unittest.TestCase]] = BackendTest(_Backend, __name__).test_cases
+    return found
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    """The operator that each case of a node is for; an expanded one has the nodes that an operator stands for."""
+    from onnx.backend.test.loader import load_model_tests  # noqa: PLC0415
+
+    kinds = {case.name: _kind(case) for case in load_model_tests(kind="node")}
+    return {name: kinds.get(name.partition("_expanded")[0], kind) for name, kind in kinds.items()}
+
+
+def _kind(case: Any) -> str:
+    node = case.model.graph.node[0]
+    return title(node.domain, node.op_type)
+
+
+def names(pattern: str = "") -> list[tuple[str, str]]:
+    """The groups and names of the cases, those whose names match."""
+    return [
+        (group, name.removesuffix("_cpu"))
+        for kind, group in GROUPS.items()
+        for name in unittest.defaultTestLoader.getTestCaseNames(_cases()[kind])
+        if name.endswith("_cpu") and re.search(pattern, name)
+    ]
+
+
+def outcome(group: str, name: str) -> Outcome:
+    """Run one case with the runner's own tolerances."""
+    kind = next(kind for kind, one in GROUPS.items() if one == group)
+    result = _Result()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _cases()[kind](f"{name}_cpu").run(result)
+    operator = _kinds().get(name, "") if group == "node" else ""
+    return Outcome(name, group, operator, *_judged(result.error))
+
+
+def _judged(error: BaseException | None) -> tuple[str, tuple[str, ...]]:
+    if error is None:
+        return "passed", ()
+    if isinstance(error, UnsupportedOperatorError):
+        return "refused", tuple(_reason(operator, error.notes.get(operator, "")) for operator in error.operators)
+    if isinstance(error, InterposerError):
+        return "refused", (str(error).partition("\n")[0],)
+    if isinstance(error, AssertionError):
+        return "different", (" ".join(str(error).split())[:200],)
+    return "crashed", (f"{type(error).__name__}: {error}",)
+
+
+def _reason(operator: str, note: str) -> str:
+    """Why an operator is refused, without the node's name, which differs from case to case."""
+    _, _, reason = re.sub(r"; first as node '[^']*'", "", note).partition(": ")
+    return f"{operator}: {reason or 'not supported'}"
+
+
+def outcomes(pattern: str = "") -> list[Outcome]:
+    """Run all cases whose names match."""
+    return [outcome(*one) for one in names(pattern)]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def page(found: Iterable[Outcome]) -> str:
+    """The page that tells of these outcomes."""
+    every = list(found)
+    lines = [
+        "# ONNX: operators and test cases",
+        "",
+        "<!-- Written by tools/onnx_cases.py; do not edit. -->",
+        "",
+        f"What became of the test cases in the package onnx, version {VERSION}, run through its own runner on CpuRef",
+        "with its own tolerances. What cannot be run is refused when the model is loaded; nothing crashes.",
+        "",
+        *_counts(every),
+        "",
+        *_operators([one for one in every if one.group == "node"]),
+        "",
+        *_refusals([one for one in every if one.status == "refused"]),
+        "",
+        *_differences([one for one in every if one.status in {"different", "crashed"}]),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _counts(found: list[Outcome]) -> Iterator[str]:
+    yield from ("| cases | passed | refused | different | all |", "| --- | ---: | ---: | ---: | ---: |")
+    for group in GROUPS.values():
+        counts = Counter(one.status for one in found if one.group == group)
+        numbers = (counts["passed"], counts["refused"], counts["different"] + counts["crashed"], counts.total())
+        yield f"| {group} | {' | '.join(f'{number:,}' for number in numbers)} |"
+
+
+def _operators(found: list[Outcome]) -> Iterator[str]:
+    known = {name.replace(":", "."): versions for name, versions in operators().items()}
+    standard = {title(schema.domain, schema.name) for schema in get_all_schemas() if not schema.deprecated}
+    counts = Counter((one.operator, one.status == "passed") for one in found)
+    yield from (
+        "## Operators",
+        "",
+        "The versions are those of the operator set from which on a form of the operator is known, each until the",
+        "next; *function* stands for an operator that is replaced by the standard's own function for it.",
+        "",
+        "| operator | versions since | cases passed |",
+        "| --- | --- | ---: |",
+    )
+    for name in sorted({*known, *standard, *(one.operator for one in found)}, key=lambda name: ("." in name, name)):
+        passed, total = counts[name, True], counts[name, True] + counts[name, False]
+        versions = ", ".join(map(str, known.get(name, ()))) or ("*function*" if passed else "not supported")
+        yield f"| {name} | {versions} | {f'{passed} of {total}' if total else ''} |"
+
+
+def _refusals(found: list[Outcome]) -> Iterator[str]:
+    yield from ("## What is refused", "", "Every reason, and how many cases of which operator it stops.", "")
+    yield from ("| reason | cases |", "| --- | --- |")
+    reasons: dict[str, Counter[str]] = {}
+    for one in found:
+        for reason in one.reasons:
+            reasons.setdefault(reason, Counter())[one.operator or one.group] += 1
+    for reason, counts in sorted(reasons.items()):
+        cases = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
+        yield f"| {reason.replace('|', '&#124;')} | {cases} |"
+
+
+def _differences(found: list[Outcome]) -> Iterator[str]:
+    if found:
+        yield from ("## What is different", "", "Cases that run, and give other numbers than the case wants.", "")
+        yield from (f"- `{one.name}`: {DIFFERENT.get(one.name, 'not known why')}" for one in found)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(description="Run the test cases of the package onnx.")
+    parser.add_argument(
+        "pattern", nargs="?", help="only run the cases whose names match, and print what became of them"
+    )
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
+    args = parser.parse_args(arguments)
+    found = outcomes(args.pattern or "")
+    if args.pattern:
+        for one in found:
+            print(f"{one.status:9} {one.name} {'; '.join(one.reasons)}".rstrip())
+        return 0
+    target, text = ROOT / PAGE, page(found)
+    stale = not target.exists() or target.read_text(encoding="utf-8") != text
+    if stale and not args.check:
+        target.write_text(text, encoding="utf-8")
+    print(f"{'stale' if args.check else 'written'}: {PAGE}" if stale else f"fresh: {PAGE}")
+    unknown = [one for one in found if one.status in {"different", "crashed"} and one.name not in DIFFERENT]
+    for one in unknown:
+        print(f"{one.status}: {one.name}: {'; '.join(one.reasons)}", file=sys.stderr)
+    return int(bool(unknown) or (stale and args.check))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The names that plug-ins are shown through the C interface, each with the minor version that it came with.
+
+What is known already keeps its number; what is new gets `CURRENT`. Names of versions before `CURRENT` are frozen: they
+must not change their kind or go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Final
+
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.kinds import kind_of
+from interposer.schema import Op, annotation
+from tools.declarations import shipped
+
+CURRENT: Final = 0
+"""The minor version that new names get. Raise it together with the version of the header, when that is released."""
+
+Layer = tuple[int, dict[str, int], dict[str, tuple[str, int]]]
+Vocabulary = dict[str, dict[str, Any]]
+
+
+def known() -> Vocabulary:
+    """What the file says now; empty where there is none yet."""
+    try:
+        from interposer.backend.dynamic import vocabulary as module  # noqa: PLC0415 - it is made here
+    except ImportError:
+        return {"DTYPES": {}, "CHOICES": {}, "LAYERS": {}}
+    return {"DTYPES": module.DTYPES, "CHOICES": module.CHOICES, "LAYERS": module.LAYERS}
+
+
+def wanted(before: Vocabulary) -> Vocabulary:
+    """What it should say."""
+    shown = [op for op in shipped() if is_shown(op)]
+    choices = {kind.choices for op in shown for kind in kinds_of(op).values() if kind.choices}
+    return {
+        "DTYPES": {str(one): before["DTYPES"].get(str(one), CURRENT) for one in abi.DTYPES},
+        "CHOICES": {
+            one.__name__: _choices(one, before["CHOICES"].get(one.__name__, {}))
+            for one in sorted(choices, key=lambda one: one.__name__)
+        },
+        "LAYERS": {
+            op.op_name(): _layer(op, before["LAYERS"].get(op.op_name()))
+            for op in sorted(shown, key=lambda op: op.op_name())
+        },
+    }
+
+
+def is_shown(op: type[Op]) -> bool:
+    """Whether layers of an operator can be shown: it has a kernel, types that cross, and attributes of some kind."""
+    if not all(one.dtypes is None or one.dtypes & abi.DTYPES.keys() for one in (*op.operands, *op.results)):
+        return False
+    return op.executable and all(kind_of(annotation(op, name)) for name in op.attributes)
+
+
+def kinds_of(op: type[Op]) -> dict[str, Any]:
+    """The kinds of an operator's attributes."""
+    return {name: kind_of(annotation(op, name)) for name in op.attributes}
+
+
+def _choices(kind: type[Enum], before: dict[str, int]) -> dict[str, int]:
+    return {member.name: before.get(member.name, CURRENT) for member in kind}
+
+
+def _layer(op: type[Op], before: Layer | None) -> Layer:
+    since, operands, attributes = before or (CURRENT, {}, {})
+    return (
+        since,
+        {one.name: operands.get(one.name, CURRENT) for one in op.operands},
+        {name: (str(kind), attributes.get(name, ("", CURRENT))[1]) for name, kind in kinds_of(op).items()},
+    )
+
+
+def vocabulary_module() -> str:
+    """The text of ``interposer/backend/dynamic/vocabulary.py``."""
+    tables = wanted(known())
+    return "\n".join([_HEAD, *(_table(name, tables[name]) for name in tables)])
+
+
+def _table(name: str, content: dict[str, Any]) -> str:
+    types = {"DTYPES": "dict[str, int]", "CHOICES": "dict[str, dict[str, int]]", "LAYERS": _LAYERS_TYPE}
+    rows = [f"    {json.dumps(key)}: {_written(value)}," for key, value in content.items()]
+    return "\n".join([f"{name}: Final[{types[name]}] = {{", *rows, "}", ""])
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_written, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)}: {_written(one)}' for key, one in value.items())}}}"
+    return json.dumps(value)
+
+
+def frozen_faults() -> Iterator[str]:
+    """Names of released versions that have changed or gone."""
+    before = known()
+    after = wanted(before)
+    for name, (since, operands, attributes) in before["LAYERS"].items():
+        now = after["LAYERS"].get(name)
+        if since < CURRENT and now is None:
+            yield f"the layer {name} has gone from the C interface; it is frozen since 1.{since}"
+        elif now is not None:
+            yield from _gone(f"{name}: the operand", operands, list(now[1]))
+            frozen = {key: number for key, (kind, number) in attributes.items() if now[2].get(key, ("",))[0] != kind}
+            yield from _gone(f"{name}: the attribute", frozen, ())
+    for name, texts in before["CHOICES"].items():
+        yield from _gone(f"{name}: the choice", texts, after["CHOICES"].get(name, ()))
+    yield from _gone("the type", before["DTYPES"], after["DTYPES"])
+
+
+def _gone(what: str, frozen: dict[str, int], still: Any) -> Iterator[str]:
+    for name, since in frozen.items():
+        if since < CURRENT and name not in still:
+            yield f"{what} {name} has changed in the C interface; it is frozen since 1.{since}"
+
+
+_LAYERS_TYPE: Final = "dict[str, tuple[int, dict[str, int], dict[str, tuple[str, int]]]]"
+_HEAD: Final = '''\
+"""What plug-ins are shown through the C interface, each name with the minor version that it came with.
+
+Written by tools/generate.py; do not edit. `LAYERS` gives for each type of layer its version, its operands in their
+order, and its attributes with their kinds; `CHOICES` the texts of attributes of the kind ``enum``.
+"""
+
+# ruff: noqa: E501
+# fmt: off
+from __future__ import annotations
+
+from typing import Final
+'''
