@@ -11,7 +11,7 @@ from interposer.kernels.table import KernelInfo, empty
 from interposer.schema import Op
 from interposer.testing.sample import samples_of
 from interposer.testing.tolerances import Tolerances, same
-from interposer.types import TensorInfo
+from interposer.types import DataType, TensorInfo
 
 EVERY = [getattr(ops, name) for name in ops.__all__] if hasattr(ops, "__all__") else list(vars(ops).values())
 KINDS = sorted({one for one in EVERY if isinstance(one, type) and issubclass(one, Op)}, key=lambda one: one.__name__)
@@ -22,7 +22,9 @@ def prepared(sample):
     """The layer's operator, its kernel's info, the kernel and the arrays; None where shapes depend on data."""
     network, _ = sample.network()
     layer = network.graph.layer("layer")
-    if sample.statistical or not all(value.known.is_concrete for value in layer.outputs):
+    infos = [value.known for value in (*layer.values, *layer.outputs)]
+    plain = all(one.is_concrete and (one.dtype.bits or one.dtype is DataType.STRING) for one in infos)
+    if sample.statistical or not plain:
         return None
     info = KernelInfo.of(layer.op, layer.input_infos, layer.output_infos)
     kernel = reference().find(layer.op, info)
