@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
-from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
-from interposer.ops.choice import RandomMultinomial, TopK
+from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
 from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
@@ -40,16 +37,6 @@ def top_k(node: Node) -> Sequence[Value]:
 def _top_k(node: Node, k: int) -> Sequence[Value]:
     op = TopK(k, node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
     return node.add_many(op, node.value(0))
-
-
-@operator("Multinomial", since=7)
-def multinomial(node: Node) -> Value:
-    """A seed gives the same classes in every run."""
-    op = RandomMultinomial(node.integer("sample_size", 1), data_type(node.integer("dtype", 6)))
-    if not node.has_attribute("seed"):
-        return node.add(op, node.value(0))
-    bits = int(np.float32(node.number("seed")).view(np.int32))
-    return node.add(op, node.value(0), node.constant(np.array([bits, 1], np.int32)))
 
 
 @operator("OneHot", since=9)
