@@ -8,6 +8,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     control_flow,
     convolution,
     elementwise,
+    features,
     grid,
     images,
     loss,
@@ -26,4 +27,5 @@ from interposer.frontends.onnx import (  # noqa: F401
     selection,
     sequence,
     spectral,
+    strings,
 )
