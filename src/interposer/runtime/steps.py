@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,29 +95,49 @@ class Steps:
     def plan_memory(self) -> None:
         """Tell every handle, in running order, when its tensor begins to live and when it was read for the last time.
 
-        At moment 0 the inputs are filled, at 1 the first layer runs, and after the last one outputs are read. The
-        inputs of a region live until then, as they may serve several iterations. What a region needs is planned at the
-        moment of its layer.
+        At first the inputs are filled, then the layers run, and after the last one outputs are read. What a region
+        needs is planned at the moment of its layer.
         """
-        last = len(self.order) + 1
-        moment = {layer.guid: number for number, layer in enumerate(self.order, 1)}
-        moment |= {layer.guid: last for layer in self.outputs}
-        begins: list[list[Value]] = [[] for _ in range(last + 1)]
-        ends: list[list[Value]] = [[] for _ in begins]
+        self._begin_inputs()
+        self._plan_layers()
+
+    def _begin_inputs(self) -> None:
+        for layer in self.inputs:
+            if layer.output in self._handles:
+                guarded(layer, "got no memory", self._handles[layer.output].manage)
+
+    def _plan_layers(self) -> None:
+        ends = self._last_readers()
+        regions = {step.layer.guid: list(_regions(step)) for step in self.steps}
+        for layer in self.order:
+            for value in layer.outputs if not isinstance(layer.op, Input) else ():
+                if value in self._handles:
+                    guarded(layer, "got no memory", self._handles[value].manage)
+            _plan_regions(regions.get(layer.guid, ()))
+            self._end(ends.get(layer.guid, ()))
+        for layer in self.outputs:
+            self._end(ends.get(-layer.guid, ()))
+
+    def _last_readers(self) -> dict[int, list[Value]]:
+        """What ends with a layer, by its guid; what an Output gives, which is read in the end, by the guid negated.
+
+        The inputs of a region are left out, as they may serve several iterations: see `_plan_regions`.
+        """
+        moment = {layer.guid: number for number, layer in enumerate((*self.order, *self.outputs))}
+        ends: dict[int, list[Value]] = {}
         for value in self._handles:
-            made = moment[value.producer.guid]
-            is_input = isinstance(value.producer.op, Input)
-            begins[0 if is_input else made].append(value)
-            kept = is_input and self.graph.owner is not None
-            ends[last if kept else max((moment[use.layer.guid] for use in value.uses), default=made)].append(value)
-        regions = {moment[step.layer.guid]: _regions(step) for step in self.steps}
-        for number, (beginning, ending) in enumerate(zip(begins, ends, strict=True)):
-            for value in beginning:
-                guarded(value.producer, "got no memory", self._handles[value].manage)
-            for region in regions.get(number, ()):
-                region.plan_memory()
-            for value in ending:
-                guarded(value.producer, "got no memory", self._handles[value].allocate)
+            if self.graph.owner is not None and isinstance(value.producer.op, Input):
+                continue
+            last = max((use.layer for use in value.uses), key=lambda one: moment[one.guid], default=value.producer)
+            ends.setdefault(-last.guid if isinstance(last.op, Output) else last.guid, []).append(value)
+        return ends
+
+    def _end(self, values: Iterable[Value]) -> None:
+        for value in values:
+            guarded(value.producer, "got no memory", self._handles[value].allocate)
+
+    def _end_inputs(self) -> None:
+        self._end(layer.output for layer in self.inputs if layer.output in self._handles)
 
     def configure(self) -> None:
         """Tell the workloads that all is made and planned."""
@@ -196,6 +216,16 @@ class Steps:
 def _regions(step: _Step | LateStep) -> Iterator[Steps]:
     if isinstance(step.workload, ControlWorkload):
         yield from step.workload.regions
+
+
+def _plan_regions(regions: Sequence[Steps]) -> None:
+    """Inputs of all regions of a layer live together, as those of one are kept while another one runs."""
+    for region in regions:
+        region._begin_inputs()
+    for region in regions:
+        region._plan_layers()
+    for region in regions:
+        region._end_inputs()
 
 
 def guarded_run(layer: Layer, what: str, call: Callable[[], Any]) -> None:
