@@ -17,6 +17,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     normalization,
     pooling,
     quantization,
+    quantized,
     randomness,
     rearrange,
     recurrent,
