@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": {"errors", "shape"},
     "ranks": {"shape", "types"},
     "collected": {"errors", "types"},
+    "include": set(),
     "config": {"errors", "types"},
     "cache": {"_version", "errors", "types", "config"},
     "codec": BASE,

@@ -107,6 +107,28 @@ def test_shapes_are_given_by_input_or_by_extent(explain, tmp_path, words):
     assert explain(model, *words, "--backends", "CpuRef").startswith("network 'brightness': 1 layer\n")
 
 
+def summed(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+    node = onnx.helper.make_node("ReduceSum", ["x", "axes"], ["y"])
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 3])
+    axes = onnx.helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [1])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x, axes], [y])), tmp_path / "sum.onnx")
+    return tmp_path / "sum.onnx"
+
+
+@pytest.mark.parametrize("value", ["axes=1", "axes=1,"])
+def test_values_that_layers_depend_on_are_given(explain, tmp_path, value):
+    assert "Reduce" in explain(summed(tmp_path), "--value", value)
+
+
+def test_values_that_layers_depend_on_must_be_given(explain, tmp_path):
+    assert explain(summed(tmp_path), status=1).endswith(
+        "the layers depend on the values of these inputs: 'axes' int64[1]; give them, as in --value axes=0,1\n"
+    )
+    assert "'axes' has shape [2]; expected [1]" in explain(summed(tmp_path), "--value", "axes=0,1", status=1)
+
+
 def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):
     nodes = [networks.node("Relu", "x", "y")]
     nodes[0].name = "\x1b[31mred\nline"

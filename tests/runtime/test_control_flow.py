@@ -219,6 +219,21 @@ def test_while_asks_before_every_iteration():
     assert [model.run([np.int64(x), np.int64(y)])[0] for x, y in ((48, 18), (7, 0), (17, 5))] == [6, 7, 1]
 
 
+def test_captured_values_of_one_region_are_kept_while_the_other_one_runs():
+    network = Network("bounded")
+    x, step, limit = (network.add_input_layer(index, TensorInfo((1,)), name=name) for index, name in enumerate("xsl"))
+
+    def goes_on(n, x, step, limit):
+        return [n.add_comparison_layer(x, limit, operation=ComparisonOperation.LESS)]
+
+    def body(n, x, step, limit):
+        return [n.add_addition_layer(x, n.add_multiplication_layer(step, n.add_addition_layer(step, step)))]
+
+    loop = network.add_while_layer(x, step, limit, regions=[region("condition", 3, goes_on), region("body", 3, body)])
+    network.add_output_layer(0, loop)
+    assert run(network, np.float32([0]), np.float32([1]), np.float32([5]))[0].tolist() == [6]
+
+
 # --- backends ---------------------------------------------------------------------------------------------------------
 
 

@@ -112,6 +112,31 @@ def test_values_that_are_given_once_make_constants() -> None:
     assert len(ip.frontends.onnx.load(summed(), values={"axes": np.int64([0])}).graph.inputs) == 1
 
 
+def test_a_number_stands_for_an_only_element() -> None:
+    np.testing.assert_array_equal(loaded(summed(), values={"axes": 1})(X), X.sum(1))
+
+
+def test_inputs_whose_values_are_needed_are_named() -> None:
+    assert loaded(summed()).needed_values == ("axes",)
+    assert loaded(summed(), values={"axes": [1]}).needed_values == ()
+
+
+def test_a_sequence_is_given_no_value() -> None:
+    given = model([node("SequenceLength", ["s"], ["y"])], {})
+    given.graph.input.append(helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, [2]))
+    with pytest.raises(InvalidArgumentError, match="values: 's' is sequence.*; only tensors can be given values"):
+        loaded(given.SerializeToString(), values={"s": [X]})
+
+
+def test_constants_are_read_once_for_all_variants() -> None:
+    weights = np.ones((1000, 3), np.float32)
+    nodes = [node("MatMul", ["w", "x"], ["m"]), node("ReduceSum", ["m", "axes"], ["y"])]
+    given = model(nodes, {"x": np.ones((3, 2), np.float32), "axes": NUMBERS}, constants={"w": weights})
+    made = ip.frontends.onnx.template(given.SerializeToString())
+    first, second = (made.network(values={"axes": [axis]}) for axis in (0, 1))
+    assert np.shares_memory(*(network.graph.layer("w").op.value for network in (first, second)))  # type: ignore[attr-defined]
+
+
 def test_a_default_may_be_given_another_value() -> None:
     given = model([node("Add", ["x", "b"], ["y"])], {"x": X}, constants={"b": np.float32([10])})
     given.graph.input.append(info("b", (1,)))

@@ -23,6 +23,7 @@ def execute(args: argparse.Namespace) -> None:
     """Divide the network among the backends without running it, and print the explanation."""
     with open_model(args) as model:
         _require_shapes(model)
+        _require_values(model)
         explanation = model.explain()
     if args.json:
         write_json(explanation.to_dict())
@@ -43,6 +44,15 @@ def _require_shapes(model: Model) -> None:
         example = f"--shape {next(iter(unknown))}={'x'.join(['1'] * next(iter(unknown.values())).rank)}"
         raise InvalidArgumentError(
             f"the shapes of these inputs are not all known: {inputs}; give them, as in {example}"
+        )
+
+
+def _require_values(model: Model) -> None:
+    if model.needed_values:
+        inputs = ", ".join(f"{name!r} {model.inputs[name]}" for name in model.needed_values)
+        raise InvalidArgumentError(
+            f"the layers depend on the values of these inputs: {inputs}; "
+            f"give them, as in --value {model.needed_values[0]}=0,1"
         )
 
 

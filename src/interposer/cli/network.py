@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from typing import TypeAlias
 
 from interposer.cli.tables import printable
 from interposer.session import FORMATS, Limits, Model, load
 
 __all__ = ["add_network_arguments", "backend_ids", "open_model", "report_absent"]
+
+Number: TypeAlias = "int | float"
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +28,10 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape", type=_shape, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--value", type=_value, action="append", default=[], metavar="NAME=0,1",
+        help="the value of an input, a number or several, which is then no input any more; may be repeated",
     )  # fmt: skip
     limits = Limits()
     parser.add_argument(
@@ -53,6 +60,24 @@ def _shape(text: str) -> tuple[str, int | list[int]]:
     return name, numbers[0] if extents.isdigit() else numbers
 
 
+def _value(text: str) -> tuple[str, Number | list[Number]]:
+    name, _, given = text.rpartition("=")
+    try:
+        numbers = [_number(part) for part in given.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not name or not numbers:
+        raise argparse.ArgumentTypeError(f"expected NAME=3 or NAME=0,1, not {text!r}")
+    return name, numbers if "," in given else numbers[0]
+
+
+def _number(text: str) -> Number:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def _limit(text: str) -> int | None:
     if text.lower() == "none":
         return None
@@ -70,6 +95,7 @@ def open_model(args: argparse.Namespace) -> Model:
         format=args.format,
         limits=Limits(args.limit_bytes, args.limit_operations),
         shapes=dict(args.shape) or None,
+        values=dict(args.value) or None,
     )
 
 

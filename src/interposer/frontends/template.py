@@ -62,11 +62,13 @@ def check_names(values: Values, inputs: Iterable[str]) -> None:
 
 
 def value_of(name: str, info: TensorInfo, given: Any) -> Array:
-    """What the caller gave as the value of an input, as an array of the input's type.
+    """What the caller gave as the value of an input, as an array of the input's type; a number for an only element.
 
     Raises:
         InvalidArgumentError: it is no array, of another kind, or has a shape that the input cannot have.
     """
+    if not info.is_tensor:
+        raise InvalidArgumentError(f"values: {name!r} is {info}; only tensors can be given values")
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
@@ -74,6 +76,8 @@ def value_of(name: str, info: TensorInfo, given: Any) -> Array:
     wanted = info.dtype.numpy
     if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
         raise InvalidArgumentError(f"values: {name!r} is {array.dtype}; expected {info.dtype}")
+    if array.ndim == 0 and info.shape.accepts(TensorShape((1,))):
+        array = array.reshape(1)
     if not info.shape.accepts(TensorShape(array.shape)):
         raise InvalidArgumentError(f"values: {name!r} has shape {list(array.shape)}; expected {info.shape}")
     return array.astype(wanted, copy=False)

@@ -74,6 +74,7 @@ from interposer.ops.elementwise import (
     Where,
 )
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
+from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
 from interposer.ops.fused import Fused, FusedKernelType
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
@@ -133,6 +134,7 @@ from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterF
 from interposer.ops.selection import Compress, NonZero, Unique
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
+from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
 from interposer.ops.trees import TreeAggregation, TreeEnsemble
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
 from interposer.types import DataLayout, DataType
@@ -1249,6 +1251,48 @@ class Builders(ABC):
         """For every index a row of one value, but for the place that it names."""
         op = OneHot(depth=depth, axis=axis, on_value=on_value, off_value=off_value, dtype=dtype, from_end=from_end)
         return self.add_layer(op, indices, name=name, outputs=outputs)
+
+    def add_label_encoder_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        keys: Array,
+        values: Array,
+        default: Array,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Replace every element that is one of the keys by the value that belongs to the key."""
+        op = LabelEncoder(keys=keys, values=values, default=default)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_tf_idf_vectorizer_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        pool: Array,
+        ngram_counts: tuple[int, ...],
+        ngram_indexes: tuple[int, ...],
+        min_gram_length: int = 1,
+        max_gram_length: int = 1,
+        max_skip_count: int = 0,
+        mode: TermWeighting = TermWeighting.TF,
+        weights: tuple[float, ...] = (),
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Count the terms of a pool in texts, a term being some words one after the other."""
+        op = TfIdfVectorizer(
+            pool=pool,
+            ngram_counts=ngram_counts,
+            ngram_indexes=ngram_indexes,
+            min_gram_length=min_gram_length,
+            max_gram_length=max_gram_length,
+            max_skip_count=max_skip_count,
+            mode=mode,
+            weights=weights,
+        )
+        return self.add_layer(op, input, name=name, outputs=outputs)
 
     def add_fused_layer(
         self,
@@ -2977,6 +3021,56 @@ class Builders(ABC):
         """The Fourier transforms of the frames of a signal, each multiplied with a window."""
         op = Stft(frame_step=frame_step, frame_length=frame_length, onesided=onesided)
         return self.add_layer(op, signal, window, name=name, outputs=outputs)
+
+    def add_regex_full_match_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        pattern: str = "",
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Whether texts as a whole are what a regular expression describes."""
+        op = RegexFullMatch(pattern=pattern)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_string_concat_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Join texts, element by element."""
+        return self.add_layer(StringConcat(), a, b, name=name, outputs=outputs)
+
+    def add_string_normalizer_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        case_change: CaseChange = CaseChange.NONE,
+        is_case_sensitive: bool = False,
+        stopwords: tuple[str, ...] = (),
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Drop some texts from a list, and change the case of the others."""
+        op = StringNormalizer(case_change=case_change, is_case_sensitive=is_case_sensitive, stopwords=stopwords)
+        return self.add_layer(op, input, name=name, outputs=outputs)
+
+    def add_string_split_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        delimiter: str = "",
+        maxsplit: int | None = None,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Cut texts at a separator; all have as many pieces as the one with the most."""
+        op = StringSplit(delimiter=delimiter, maxsplit=maxsplit)
+        return self.add_layer(op, input, name=name, outputs=outputs)
 
     def add_tree_ensemble_layer(
         self,

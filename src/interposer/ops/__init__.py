@@ -19,6 +19,7 @@ from interposer.ops.dynamic import *
 from interposer.ops.einsum import *
 from interposer.ops.elementwise import *
 from interposer.ops.embedding import *
+from interposer.ops.features import *
 from interposer.ops.fused import *
 from interposer.ops.gather import *
 from interposer.ops.grid import *
@@ -44,5 +45,6 @@ from interposer.ops.scatter import *
 from interposer.ops.selection import *
 from interposer.ops.sequence import *
 from interposer.ops.spectral import *
+from interposer.ops.strings import *
 from interposer.ops.trees import *
 from interposer.ops.windowed import *

@@ -36,7 +36,7 @@ class Layout:
     `border` are values of the caller: what comes in, and what Output layers take. `pieces` lie in other tensors,
     `wholes` hold them; `in_place` are values that lie in what their layer reads for the last time. `begins` and `ends`
     are lists of values by moment: at moment 0 the network's inputs are filled, at n layer n of the order runs, and
-    after the last one outputs are read.
+    after the last one outputs are read. The inputs of a region do not end, as it may run again.
     """
 
     border: set[Value] = field(default_factory=set)
@@ -82,7 +82,7 @@ def layout_of(
         source = _overwritten(layer, layout, kept) if may_overwrite(layer) else None
         if source is not None:
             layout.in_place[layer.output] = source
-    _set_lives(layout, order, kept)
+    _set_lives(layout, graph, order, kept)
     return layout
 
 
@@ -154,7 +154,7 @@ def _same_room(a: TensorInfo, b: TensorInfo) -> bool:
 # --- lives ------------------------------------------------------------------------------------------------------------
 
 
-def _set_lives(layout: Layout, order: Sequence[Layer], kept: set[Value]) -> None:
+def _set_lives(layout: Layout, graph: Graph, order: Sequence[Layer], kept: set[Value]) -> None:
     moment = {layer: number for number, layer in enumerate(order, 1)}
     last = len(order) + 1
     layout.begins = [[] for _ in range(last + 1)]
@@ -170,4 +170,5 @@ def _set_lives(layout: Layout, order: Sequence[Layer], kept: set[Value]) -> None
             spans[layout.root(value)] = min(begins, made), max(ends, made, *reads)
     for value, (begins, ends) in spans.items():
         layout.begins[begins].append(value)
-        layout.ends[ends].append(value)
+        if graph.owner is None or not isinstance(value.producer.op, Input):
+            layout.ends[ends].append(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -105,26 +105,43 @@ class Steps:
         """Tell every handle, in running order, when its tensor begins to live and when it was read for the last time.
 
         A tensor at the network's border that can lie in the caller's memory is no part of the plan. What a region
-        needs is planned at the moment of its layer.
+        needs is planned at the moment of its layer; its inputs live as long as it may run again.
         """
+        self._begin_inputs()
+        self._plan_layers()
+
+    def _begin_inputs(self) -> None:
+        for value in self.program.layout.begins[0]:
+            self._begin(value)
+
+    def _plan_layers(self) -> None:
         layout, order = self.program.layout, self.program.order
         for number, (beginning, ending) in enumerate(zip(layout.begins, layout.ends, strict=True)):
-            for value in beginning:
-                if value not in self.imported:
-                    guarded(value.producer, "got no memory", lambda: self._begin(value))  # noqa: B023
-            for region in self._regions_of(order[number - 1]) if 0 < number <= len(order) else ():
-                region.plan_memory()
+            for value in beginning if number else ():
+                self._begin(value)
+            _plan_regions(self._regions_of(order[number - 1]) if 0 < number <= len(order) else ())
             for value in ending:
-                if value not in self.imported:
-                    guarded(value.producer, "got no memory", self.handles[value].allocate)
+                self._end(value)
 
-    def _regions_of(self, layer: Layer) -> Iterator[Steps]:
-        yield from self._regions[layer].regions if layer in self._regions else ()
+    def _end_inputs(self) -> None:
+        for value in self.program.layout.begins[0]:
+            self._end(value)
+
+    def _regions_of(self, layer: Layer) -> Sequence[Steps]:
+        return self._regions[layer].regions if layer in self._regions else ()
 
     def _begin(self, value: Value) -> None:
+        if value not in self.imported:
+            guarded(value.producer, "got no memory", lambda: self._begin_handle(value))
+
+    def _begin_handle(self, value: Value) -> None:
         handle, source = self.handles[value], self.program.layout.in_place.get(value)
         if source is None or not handle.share(self.handles[source]):
             handle.manage()
+
+    def _end(self, value: Value) -> None:
+        if value not in self.imported:
+            guarded(value.producer, "got no memory", self.handles[value].allocate)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -204,6 +221,16 @@ class Steps:
             return constant_of(value)
         with self.handle(value, late).mapped() as array:
             return array if value in late else np.array(array)
+
+
+def _plan_regions(regions: Sequence[Steps]) -> None:
+    """Inputs of all regions of a layer live together, as those of one are kept while another one runs."""
+    for region in regions:
+        region._begin_inputs()
+    for region in regions:
+        region._plan_layers()
+    for region in regions:
+        region._end_inputs()
 
 
 def _guarded_view(array: Array) -> Array:

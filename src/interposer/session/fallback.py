@@ -72,7 +72,7 @@ class Choice:
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:
         """Write down that a network runs without a backend from here on."""
-        text = f"the model {name!r} runs without it from here on, as it failed: {error}"
+        text = f"the model {name!r} runs without it from here on, as it failed: {str(error).splitlines()[0]}"
         event = BackendEvent(failed, PLACED_ANEW, text)
         self.events.append(event)
         self.runtime.registry.record(event)

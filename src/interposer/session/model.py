@@ -96,6 +96,11 @@ class Model:
             raise InvalidArgumentError(f"the network depends on {self._blueprint.lacking}; see optimized")
         return self._blueprint.network
 
+    @property
+    def needed_values(self) -> tuple[str, ...]:
+        """The inputs whose values decide which layers there are; what is behind those may add to them in a call."""
+        return self._blueprint.needed
+
     def _variant(self, arrays: Mapping[str, Array]) -> Key:
         """Which variant is for these inputs; it is made where it is not there."""
         self._check_open()

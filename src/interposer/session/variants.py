@@ -27,8 +27,8 @@ class Key(NamedTuple):
 class Blueprint:
     """A network, or what becomes one once the values of some inputs are known.
 
-    `name`, `inputs` and `outputs` are its own; an output's info is None where the file says nothing of it. Not
-    safe to use from several threads.
+    `name`, `inputs` and `outputs` are its own; an output's info is None where the file says nothing of it. `needed`
+    names the inputs whose values it depends on, as far as is known. Not safe to use from several threads.
 
     Raises:
         InterposerError: the front end cannot make a network of it, whatever the inputs are.
@@ -37,7 +37,7 @@ class Blueprint:
     def __init__(self, source: Network | Template) -> None:
         self.network = source if isinstance(source, Network) else None
         self._template = source if isinstance(source, Template) else None
-        self._needed: tuple[str, ...] = ()
+        self.needed: tuple[str, ...] = ()
         if self._template is not None:
             self._try(self._template)
         if self.network is not None:
@@ -57,6 +57,7 @@ class Blueprint:
             self._learn(error)
 
     def _take(self, network: Network) -> None:
+        self._template = None
         network.validate()
         self.name = network.name
         self.inputs = {one.name: one.output.known for one in network.graph.inputs}
@@ -65,25 +66,25 @@ class Blueprint:
             self.network = Network(graph=network.graph.clone())  # what becomes of theirs is the caller's affair
 
     def _learn(self, error: UnboundInputError) -> None:
-        self._needed = tuple(sorted({*self._needed, *error.inputs}))
+        self.needed = tuple(sorted({*self.needed, *error.inputs}))
 
     @property
     def lacking(self) -> str:
         """What must be known of the inputs before a network can be run, in words; empty where nothing must."""
         shapes = [f"{name!r} {info.shape}" for name, info in self.inputs.items() if not info.is_concrete]
-        values = f"the values of {', '.join(map(repr, self._needed))}" if self._needed else ""
+        values = f"the values of {', '.join(map(repr, self.needed))}" if self.needed else ""
         return " and ".join(filter(None, [f"the shapes of {', '.join(shapes)}" if shapes else "", values]))
 
     @property
     def arguments(self) -> str:
         """The arguments of `load` that would give what is lacking."""
         shapes = any(not info.is_concrete for info in self.inputs.values())
-        return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self._needed else ""]))
+        return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self.needed else ""]))
 
     def key(self, arrays: Mapping[str, Array]) -> Key:
         """Which variant these inputs need, as far as is known."""
         shapes = tuple(TensorShape(arrays[name].shape) for name in self.inputs)
-        return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self._needed))
+        return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self.needed))
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
         """The network for these inputs; `key` is another one afterwards where more values turned out to be needed."""
@@ -92,11 +93,11 @@ class Blueprint:
             return specialised(self.network, shapes)
         assert self._template is not None
         while True:
-            values: Values = {name: arrays[name] for name in self._needed}
+            values: Values = {name: arrays[name] for name in self.needed}
             try:
                 return self._template.network(shapes, values)
             except UnboundInputError as error:
-                if set(error.inputs) <= set(self._needed):
+                if set(error.inputs) <= set(self.needed):
                     raise
                 self._learn(error)
 

@@ -105,7 +105,7 @@ def test_a_function_has_its_own_operator_sets():
 
 def test_optional_inputs_and_outputs_may_be_left_out():
     clip = function("Clip2", ["a", "low", "high"], ["b", "n"], [
-        std("Clip", ["a", "low", "high"], ["b"]), std("ImageDecoder", ["a"], ["n"]),
+        std("Clip", ["a", "low", "high"], ["b"]), std("Nonesuch", ["a"], ["n"]),
     ])  # fmt: skip
     given = calling([node("Clip2", ["x", "zero"], ["y"])], [clip], inputs={"x": X, "zero": np.array(0, np.float32)})
     np.testing.assert_array_equal(ours(given, X, np.array(0, np.float32))[0], np.maximum(X, 0))
@@ -125,13 +125,13 @@ def test_nodes_in_a_function_may_be_in_any_order():
 
 
 def test_all_that_is_missing_in_functions_is_listed_behind_other_missing_things_too():
-    odd = function("Odd", ["a"], ["b"], [std("ImageDecoder", ["a"], ["t"]), node("None", ["t"], ["b"], "n")])
+    odd = function("Odd", ["a"], ["b"], [std("Nonesuch", ["a"], ["t"]), node("None", ["t"], ["b"], "n")])
     given = calling([node("Odd", ["x"], ["t"], "o"), node("Odd", ["t"], ["y"], "p")], [odd])
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(given)
     assert str(caught.value) == (
         "operators that are not supported:"
-        "\n  - 2 x ImageDecoder (opset 21; first as node 'o/ImageDecoder_0')"
+        "\n  - 2 x Nonesuch (opset 21; first as node 'o/Nonesuch_0')"
         "\n  - 2 x local.None (opset 1; first as node 'o/n': map it with interposer.frontends.onnx.operator)"
     )
 

@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -35,8 +35,9 @@ serve(told)
 """
 _POLITELY: Final = 2.0
 """Seconds that a process gets to end by itself."""
-_LAST_WORDS: Final = 4
+_LAST_WORDS: Final = 5
 """Lines of what a process wrote last that an error repeats."""
+_FATAL: Final = "Fatal Python error"
 _KEPT_OUTPUT: Final = 1 << 20
 """Bytes of output after which what was read is freed."""
 
@@ -59,10 +60,11 @@ class Life:
     def __init__(self, backend: str, memory_bytes: int | None, seconds: float) -> None:
         self.backend = backend
         self.mapped: dict[int, int] = {}
-        self.state = Region(64, writable=True)
-        self.step = self.state.bytes.view(np.int64)
-        self.last_words: deque[str] = deque(maxlen=20)
-        self.ended: BackendCrashedError | None = None
+        state = Region(64, writable=True)
+        self._step = state.bytes.view(np.int64)
+        self.last_words: deque[str] = deque(maxlen=60)
+        self.ended = False
+        self._reason, self._what, self._layer = "was ended", "", ""
         self._number = 0
         self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC)
         fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND)
@@ -78,7 +80,7 @@ class Life:
         self._channel = Channel(here)
         self._fds = [held, self._output]
         self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
-        self.map(self.state, seconds)
+        self.map(state, seconds)
 
     def _started(self, there: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
         told = {
@@ -128,13 +130,13 @@ class Life:
 
     def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
         """Let the process run a plan; `layer_of` gives the layer of a step, to say which one failed."""
-        self.step[0] = -1
+        self._step[0] = -1
         answer = self._exchange(RUN, body, "the run", seconds, (), layer_of)
         if answer.kind != ANSWER:
-            self._plain(answer, "the run", self._layer(layer_of))
+            self._plain(answer, "the run", self._running(layer_of))
 
-    def _layer(self, layer_of: Callable[[int], str] | None) -> str:
-        return layer_of(int(self.step[0])) if layer_of is not None else ""
+    def _running(self, layer_of: Callable[[int], str] | None) -> str:
+        return layer_of(int(self._step[0])) if layer_of is not None else ""
 
     def _exchange(
         self,
@@ -145,8 +147,8 @@ class Life:
         fds: Sequence[int],
         layer_of: Callable[[int], str] | None = None,
     ) -> Message:
-        if self.ended is not None:
-            raise self.ended
+        if self.ended:
+            raise self._error()
         self._number = (self._number + 1) & 0xFFFFFFFF
         try:
             self._channel.wait_at_most(seconds)
@@ -155,11 +157,11 @@ class Life:
             if answer.number != self._number or answer.kind not in (ANSWER, FAULT):
                 raise GarbageError("an answer to something else")
         except TimeoutError:
-            raise self._over(f"did not answer within {seconds:g} s", what, self._layer(layer_of)) from None
+            raise self._over(f"did not answer within {seconds:g} s", what, self._running(layer_of)) from None
         except (EOFError, OSError):
-            raise self._over("", what, self._layer(layer_of)) from None
+            raise self._over("", what, self._running(layer_of)) from None
         except GarbageError as error:
-            raise self._over(f"gave {error}", what, self._layer(layer_of)) from None
+            raise self._over(f"gave {error}", what, self._running(layer_of)) from None
         except BaseException:  # an interrupt: the answer would come when nobody waits for it
             self.kill()
             raise
@@ -183,13 +185,18 @@ class Life:
         """End the process, if it did not do so itself, and make the error that tells of it."""
         reason = reason or _ending(self._process)
         self.kill()
-        tail = list(self.last_words)[-_LAST_WORDS:]
+        self._reason, self._what, self._layer = reason, what, layer
+        return self._error()
+
+    def _error(self) -> BackendCrashedError:
+        """How the process ended; a new error each time, as an error holds on to the frames that it was raised in."""
+        tail = _telling(self.last_words)
         words = "".join(f"\n  {line}" for line in ["its last words:", *tail]) if tail else ""
-        self.ended = BackendCrashedError(
-            f"the child process of backend {self.backend!r} {reason} during {during(what, layer)}{words}",
-            backend=self.backend, reason=reason, layer=layer, output=tuple(self.last_words),
+        where = f" during {during(self._what, self._layer)}" if self._what else ""
+        return BackendCrashedError(
+            f"the child process of backend {self.backend!r} {self._reason}{where}{words}",
+            backend=self.backend, reason=self._reason, layer=self._layer, output=tuple(self.last_words),
         )  # fmt: skip
-        return self.ended
 
     def kill(self) -> None:
         """End the process and all that it started, at once."""
@@ -204,10 +211,8 @@ class Life:
         self.kill()
 
     def _finish(self) -> None:
-        if self.ended is None:
-            self.ended = BackendCrashedError(
-                f"the child process of backend {self.backend!r} was ended", backend=self.backend, reason="was ended"
-            )
+        self.ended = True
+        self._step = np.zeros(1, np.int64)
         self._end()
 
     def abandon(self) -> None:
@@ -236,6 +241,13 @@ class Life:
         if size > _KEPT_OUTPUT:
             os.ftruncate(self._output, 0)
             self._read = 0
+
+
+def _telling(output: Iterable[str]) -> list[str]:
+    """The lines to repeat: the last ones, or where the interpreter says what it ran, the first of that."""
+    lines = [line for line in output if line]
+    fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
+    return lines[-_LAST_WORDS:] if fatal is None else lines[fatal : fatal + _LAST_WORDS]
 
 
 def _ending(process: subprocess.Popen[bytes]) -> str:

@@ -245,7 +245,7 @@ class Steps:
         self._forget_log()
         life, self._life = self._life, None
         supervisor, told = self._factory.supervisor, {"do": "release", "network": self._factory.number}
-        if life is not None and life.ended is None:
+        if life is not None and not life.ended:
             supervisor.once(lambda _: life.ask(told, "the release of memory", supervisor.how.deadline_seconds))
 
     # --- tensors of unknown shape -------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Supervisor:
         return self.how.max_restarts is not None and self.restarts >= self.how.max_restarts
 
     def _living(self) -> Life:
-        if self._life is not None and self._life.ended is None:
+        if self._life is not None and not self._life.ended:
             return self._life
         if self.aside is not None:
             raise BackendCrashedError(
@@ -146,7 +146,9 @@ class Supervisor:
         self._faulty = True
         self._note(CRASHED, str(error), error.layer)
         if self._spent():
-            self.aside = f"its child process failed {self.restarts + 1} times; the last time it {error.reason}"
+            count = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
+            self.aside = f"its child process {count}{error.reason}"
+            self.constants.clear()
             self._note(PUT_ASIDE, self.aside)
 
     def _note(self, kind: str, text: str, layer: str = "") -> None:
@@ -169,9 +171,14 @@ class Supervisor:
             life.ask({"do": "drop", "gone": gone}, "the dropping of what is not used", self.how.deadline_seconds)
 
     @property
+    def life(self) -> Life | None:
+        """The process that is there, if any."""
+        return self._life
+
+    @property
     def running(self) -> bool:
         """True while the process is there."""
-        return self._life is not None and self._life.ended is None
+        return self._life is not None and not self._life.ended
 
     def close(self) -> None:
         """End the process. It would be started again if something of it were still used."""
@@ -179,6 +186,7 @@ class Supervisor:
             life, self._life = self._life, None
             if life is not None:
                 life.close()
+            self.constants.clear()
 
     def _forked(self) -> None:
         self._lock = threading.RLock()
@@ -219,8 +227,22 @@ class Constants:
             count = array_bytes(array)
             np.copyto(region.bytes[offset : offset + count].view(array.dtype).reshape(array.shape), array)
             self._regions[key] = (region, offset)
-            weakref.finalize(array, self._regions.pop, key, None).atexit = False
+            weakref.finalize(array, _forget, weakref.ref(self), key).atexit = False
             offset += aligned(count)
+
+    def clear(self) -> None:
+        """Let go of all; they are put there again if they are needed."""
+        self._regions.clear()
+
+    def forget(self, key: int) -> None:
+        """Let go of an array that nobody has any more."""
+        self._regions.pop(key, None)
+
+
+def _forget(reference: weakref.ref[Constants], key: int) -> None:
+    constants = reference()
+    if constants is not None:
+        constants.forget(key)
 
 
 def _pickled(backend: str, factory: Callable[[], object]) -> str:

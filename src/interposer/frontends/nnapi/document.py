@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +36,7 @@ _TYPES: Final = {
     "UINT32": _Type(DataType.UINT32, tensor=False),
     "FLOAT16": _Type(DataType.FLOAT16, tensor=False),
     "FLOAT32": _Type(DataType.FLOAT32, tensor=False),
+    "SUBGRAPH": _Type(DataType.UINT32, tensor=False),
     "TENSOR_BOOL8": _Type(DataType.BOOL),
     "TENSOR_INT32": _Type(DataType.INT32),
     "TENSOR_FLOAT16": _Type(DataType.FLOAT16),
@@ -48,7 +49,7 @@ _TYPES: Final = {
     "TENSOR_QUANT16_ASYMM": _Type(DataType.UINT16, quantized=True),
 }
 INPUT, OUTPUT, TEMPORARY, NO_VALUE = "SUBGRAPH_INPUT", "SUBGRAPH_OUTPUT", "TEMPORARY_VARIABLE", "NO_VALUE"
-CONSTANTS: Final = ("CONSTANT_COPY", "CONSTANT_REFERENCE")
+CONSTANTS: Final = ("CONSTANT_COPY", "CONSTANT_REFERENCE", "SUBGRAPH")
 _LIFETIMES: Final = (INPUT, OUTPUT, TEMPORARY, NO_VALUE, *CONSTANTS)
 
 
@@ -99,19 +100,54 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A checked document. Operations stand in an order in which they can run."""
+    """A checked document. Operations stand in an order in which they can run.
+
+    `referenced` are the models that its operations run, and theirs; operands of type SUBGRAPH hold indices of them.
+    """
 
     name: str
     operands: tuple[Operand, ...]
     operations: tuple[Operation, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    referenced: tuple[Model, ...] = ()
 
 
 def read_document(document: Mapping[str, Any]) -> Model:
     """Check a document and make a model of it; `ParseError` says what is wrong with it, and where."""
     if not isinstance(document, Mapping):
         raise ParseError(f"the document is {reprlib.repr(document)}; expected a mapping")
+    model = _model(document)
+    records = _field(document, "referenced", Sequence, "document", ())
+    referenced = tuple(_referenced(record, f"referenced[{index}]") for index, record in enumerate(records))
+    _check_references((model, *referenced))
+    return replace(model, referenced=referenced)
+
+
+def _referenced(record: Any, where: str) -> Model:
+    try:
+        return _model(_record(record, where))
+    except ParseError as error:
+        inside = f"{where}, {error.where}" if error.where and error.where != where else where
+        raise ParseError(error.message, where=inside) from error
+
+
+def _check_references(models: Sequence[Model]) -> None:
+    """Models that operands name exist, and none runs itself, directly or through others."""
+    before: dict[int, set[int]] = {}
+    for number, model in enumerate(models):
+        named = [int(one.value) for one in model.operands if one.type == "SUBGRAPH" and one.value is not None]
+        before[number] = {index + 1 for index in named}
+        for index in named:
+            if index >= len(models) - 1:
+                raise ParseError(f"an operand names model {index} of {len(models) - 1}", where="referenced")
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        raise ParseError(f"model {error.args[1][0] - 1} runs itself", where="referenced") from error
+
+
+def _model(document: Mapping[str, Any]) -> Model:
     records = _field(document, "operands", Sequence, "document")
     operands = tuple(_operand(record, f"operands[{index}]") for index, record in enumerate(records))
     records = _field(document, "operations", Sequence, "document")

@@ -4,6 +4,7 @@ from interposer.frontends.nnapi import (  # noqa: F401
     activation,
     blocks,
     choice,
+    control_flow,
     convolution,
     detection,
     elementwise,

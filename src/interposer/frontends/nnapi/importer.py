@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
 from interposer.frontends.nnapi import families  # noqa: F401 - they fill the table of operators
@@ -20,6 +20,8 @@ from interposer.types import Array, Quantization, TensorInfo, TensorShape
 __all__ = ["Importer", "build"]
 
 Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
+_MOST_OPERATIONS: Final = 1 << 16
+"""How many operations one import converts, those of a referenced model as often as it is run."""
 
 
 def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Network:
@@ -41,31 +43,75 @@ def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Netwo
 
 
 class Importer:
-    """Turns a model into a graph, operation by operation."""
+    """Turns a model into a graph, operation by operation; `outer` is the import of the model that runs it, if any."""
 
-    def __init__(self, model: Model, shapes: Shapes) -> None:
+    def __init__(self, model: Model, shapes: Shapes, outer: Importer | None = None) -> None:
         self.model = model
         self.operands = model.operands
         self.graph = Graph(model.name)
         self._shapes = shapes
         self._values: dict[int, Value] = {}
+        self._referenced: tuple[Model, ...] = model.referenced if outer is None else outer._referenced
+        self._converted: list[int] = [0] if outer is None else outer._converted
 
     def network(self) -> Network:
         """The whole network."""
-        entries = [find(operation.name) for operation in self.model.operations]
-        self._refuse_unknown(entries)
+        self._refuse_unknown()
         self._add_inputs()
-        for operation, entry in zip(self.model.operations, entries, strict=True):
+        self._convert_all()
+        self._add_outputs()
+        return Network(graph=self.graph)
+
+    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
+        """A referenced model as a region whose inputs are bound to such tensors."""
+        inner, operands = self._inside(number, infos, where)
+        for binding_id, (index, info) in enumerate(zip(operands, infos, strict=True)):
+            layer = inner.graph.add(Input(binding_id), name=inner.operands[index].name or f"input_{binding_id}")
+            layer.output.info = info
+            inner._values[index] = layer.output
+        inner._convert_all()
+        inner._add_outputs()
+        return inner.graph
+
+    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
+        """What a referenced model gives for these values, its layers among the others."""
+        inner, operands = self._inside(number, [value.known for value in values], where)
+        inner.graph = self.graph
+        inner._values.update(zip(operands, values, strict=True))
+        inner._convert_all()
+        return [inner._values[index] for index in inner.model.outputs]
+
+    def _inside(self, number: int, infos: Sequence[TensorInfo], where: str) -> tuple[Importer, Sequence[int]]:
+        """The import of a referenced model, and the operands that are its inputs, if they can be such tensors."""
+        model = self._referenced[number]
+        if len(model.inputs) != len(infos):
+            raise ParseError(f"model {number} has {len(model.inputs)} inputs; expected {len(infos)}", where=where)
+        for index, info in zip(model.inputs, infos, strict=True):
+            told = model.operands[index]
+            fits = (told.dtype, told.quantization) == (info.dtype, info.quantization)
+            if not fits or (told.has_rank and not told.info().shape.accepts(info.shape)):
+                raise ParseError(f"model {number} takes {told.type} {list(told.dims)}, but gets {info}", where=where)
+        inner = Importer(model, {}, self)
+        inner.graph.name = f"model {number}"
+        return inner, model.inputs
+
+    def _convert_all(self) -> None:
+        self._converted[0] += 1 + len(self.model.operations)
+        if self._converted[0] > _MOST_OPERATIONS:
+            raise ParseError(f"the models make more than {_MOST_OPERATIONS:,} operations, which is not supported")
+        for operation in self.model.operations:
+            entry = find(operation.name)
             assert entry is not None
             self._convert(operation, entry)
+
+    def _add_outputs(self) -> None:
         for binding_id, index in enumerate(self.model.outputs):
             name = self.operands[index].name or f"output_{binding_id}"
             self.graph.add(Output(binding_id), [self._values[index]], name=name)
-        return Network(graph=self.graph)
 
-    def _refuse_unknown(self, entries: Sequence[Entry | None]) -> None:
-        operations = zip(self.model.operations, entries, strict=True)
-        unknown = Counter(operation.name for operation, entry in operations if entry is None)
+    def _refuse_unknown(self) -> None:
+        operations = (one for model in (self.model, *self._referenced) for one in model.operations)
+        unknown = Counter(operation.name for operation in operations if find(operation.name) is None)
         if unknown:
             raise UnsupportedOperatorError(unknown)
 

@@ -14,7 +14,20 @@ from interposer.types import Array, Quantization
 __all__ = ["annotated_quantizations", "claimed_quantizations"]
 
 # Which operands are quantized; the scale comes behind each, and the zero point behind that.
-_QUANTIZED: Final = {"DequantizeLinear": (0,), "QLinearConv": (0, 3), "QLinearMatMul": (0, 3)}
+_QUANTIZED: Final = {
+    "DequantizeLinear": (0,),
+    "QGemm": (0, 3),
+    "QLinearAdd": (0, 3),
+    "QLinearAveragePool": (0,),
+    "QLinearConv": (0, 3),
+    "QLinearGlobalAveragePool": (0,),
+    "QLinearLeakyRelu": (0,),
+    "QLinearMatMul": (0, 3),
+    "QLinearMul": (0, 3),
+    "QLinearReduceMean": (0,),
+    "QLinearSigmoid": (0,),
+    "QLinearSoftmax": (0,),
+}
 
 _ANNOTATED: Final = frozenset({"SCALE_TENSOR", "ZERO_POINT_TENSOR"})
 
@@ -30,7 +43,8 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
 
 
 def _claims(node: Message, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Quantization | None]]:
-    for place in _QUANTIZED.get(node.op_type, ()):
+    several = range(2, len(node.input), 3) if node.op_type == "QLinearConcat" else ()
+    for place in _QUANTIZED.get(node.op_type, several):
         names = [node.input[i] if i < len(node.input) else "" for i in range(place, place + 3)]
         yield names[0], _claim(arrays.get(names[1]), arrays.get(names[2]), has_zero_point=bool(names[2]))
 

@@ -8,6 +8,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     control_flow,
     convolution,
     elementwise,
+    features,
     grid,
     images,
     loss,
@@ -16,6 +17,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     normalization,
     pooling,
     quantization,
+    quantized,
     randomness,
     rearrange,
     recurrent,
@@ -26,4 +28,5 @@ from interposer.frontends.onnx import (  # noqa: F401
     selection,
     sequence,
     spectral,
+    strings,
 )

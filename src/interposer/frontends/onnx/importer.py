@@ -61,13 +61,9 @@ class Importer:
         """Keep these names for layers to come: no node gets one of them."""
         self._reserved = names
 
-    def define_constants(self, tensors: Sequence[Message]) -> None:
+    def define_constants(self, arrays: Mapping[str, Array]) -> None:
         """Give names their arrays: the initializers."""
-        for tensor in tensors:
-            try:
-                self._arrays[tensor.name] = self.array(tensor)
-            except ParseError as error:
-                raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
+        self._arrays.update(arrays)
         self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
 
     def annotate(self, notes: Mapping[str, Quantization]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, read_model
 from interposer.frontends.onnx.registry import Converter
+from interposer.frontends.onnx.tensors import array_of
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
-from interposer.types import Quantization, TensorInfo
+from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["load", "template"]
 
@@ -73,15 +75,35 @@ def template(
         document = read_model(source)
         graph = document.model.graph
         _check_names(graph)
+        model = _read(document)
         given = dict(shapes or {})
 
         def build(shapes: Shapes, values: Values) -> Network:
             with _told_of(path):
-                return _network(document, {**given, **shapes}, values, own)
+                return _network(model, {**given, **shapes}, values, own)
 
         inputs = dict(Bindings(given).infos(_inputs(graph, {})))
         outputs = {output.name: declared_info(output) for output in graph.output}
         return Template(graph.name or "network", inputs, outputs, build)
+
+
+class _Read(NamedTuple):
+    """A model's message, with the arrays that it holds, and the files where others lie."""
+
+    message: Message
+    constants: Mapping[str, Array]
+    files: ExternalFiles
+
+
+def _read(document: Document) -> _Read:
+    files = ExternalFiles(document.path)
+    constants: dict[str, Array] = {}
+    for tensor in document.model.graph.initializer:
+        try:
+            constants[tensor.name] = array_of(tensor, files)
+        except ParseError as error:
+            raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
+    return _Read(document.model, constants, files)
 
 
 @contextmanager
@@ -100,14 +122,14 @@ def _inputs(graph: Message, values: Values) -> list[Message]:
     return [value for value in graph.input if value.name not in defaults]
 
 
-def _network(document: Document, shapes: Shapes, values: Values, operators: Mapping[str, Converter]) -> Network:
+def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[str, Converter]) -> Network:
     import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - the families fill the table of operators
 
-    graph = document.model.graph
+    graph = model.message.graph
     network = Network(graph.name or "network")
-    opsets, functions = opsets_of(document.model.opset_import), Functions(document.model, operators)
-    importer = Importer(network, opsets, ExternalFiles(document.path), functions)
-    importer.define_constants([tensor for tensor in graph.initializer if tensor.name not in values])
+    opsets, functions = opsets_of(model.message.opset_import), Functions(model.message, operators)
+    importer = Importer(network, opsets, model.files, functions)
+    importer.define_constants({name: array for name, array in model.constants.items() if name not in values})
     importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})
     _add_inputs(importer, graph, shapes, values)

@@ -29,8 +29,10 @@ __all__ = ["Node"]
 _KEEPS_QUANTIZATION: Final = frozenset(
     {
         "Concat", "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather", "GatherND", "GlobalMaxPool",
-        "Identity", "MaxPool", "QLinearConv", "QLinearMatMul", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth",
-        "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+        "Identity", "MaxPool", "QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat", "QLinearConv",
+        "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMatMul", "QLinearMul", "QLinearReduceMean",
+        "QLinearSigmoid", "QLinearSoftmax", "Reshape", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze",
+        "Tile", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
 

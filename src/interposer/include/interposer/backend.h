@@ -6,40 +6,41 @@
  *     void GetVersion(uint32_t* out_major, uint32_t* out_minor);
  *     void* BackendFactory(void);
  *
- * The factory gives a `const ipr_backend*`, a table of functions (at the end of this file). Nothing else is needed: this
- * file includes only <stdint.h> and <stddef.h>, is valid C11 and C++, and may be copied into any project.
+ * The factory gives a `const ipr_backend*`, a table of functions (at the end of this file). Nothing else is needed:
+ * this file includes only <stdint.h> and <stddef.h>, is valid C11 and C++, and may be copied into any project.
  *
  * Rules that hold everywhere
  * --------------------------
- * Layout.   Members are fixed-width integers, doubles and pointers; a processor with 64-bit pointers is assumed, bytes are
- *           in its own order. A struct that begins with `struct_size` may grow at its end: who fills it in writes its size
- *           there, and nobody touches a member beyond it. Elements of arrays may grow too: an array comes with its count and
- *           with a stride (the bytes from one element to the next), by which it must be walked; the functions `ipr_..._at`
- *           below do. Structs with neither (`ipr_string`) never change. Reserved members are zero when written and
- *           ignored when read.
+ * Layout.   Members are fixed-width integers, doubles and pointers; a processor with 64-bit pointers is assumed, bytes
+ *           are in its own order. A struct that begins with `struct_size` may grow at its end: who fills it in writes
+ *           its size there, and nobody touches a member beyond it. Elements of arrays may grow too: an array comes with
+ *           its count and with a stride (the bytes from one element to the next), by which it must be walked; the
+ *           functions `ipr_..._at` below do. Structs with neither (`ipr_string`) never change. Reserved members are
+ *           zero when written and ignored when read.
  * Results.  A function that can fail gives an int32_t: IPR_OK, or a status that says why not; the details are in the
- *           `ipr_error` that is its last argument. Where it fails, out arguments are ignored. No C++ exception, Rust panic
- *           or longjmp may leave a function of the backend.
+ *           `ipr_error` that is its last argument. Where it fails, out arguments are ignored. No C++ exception, Rust
+ *           panic or longjmp may leave a function of the backend.
  * Memory.   Nothing that one side allocated is freed by the other. What the host passes in is valid until the call
  *           returns, unless it is said otherwise (constants, `ipr_host`). What the backend gives back lives in an out
  *           struct: the host provides it with `struct_size` set and everything else zero, the backend fills it, and the
- *           host calls its `release(owner)` exactly once, if it is not NULL, when it needs the content no longer. The host
- *           releases in the reverse order of creation, and all before `shutdown`.
+ *           host calls its `release(owner)` exactly once, if it is not NULL, when it needs the content no longer. What
+ *           is left then is released before `shutdown`, the newest first.
  * Text.     UTF-8, as pointer and size in bytes. Text from the host has a NUL behind it, which the size does not count;
  *           text from the backend need not. An empty text may have a NULL pointer.
  * Numbers.  Sizes are in bytes, counts in elements, times in seconds (double) or nanoseconds (int64_t, names in _ns).
  *           An index of -1 means "none".
- * Threads.  `init`, `shutdown` and `get_info` are called while no other call is under way. `query_support`, `optimize` and
- *           `compile`, and the functions of extensions, are called by one thread at a time, not always the same, unless the
- *           backend declares IPR_CAP_CONCURRENT_COMPILE. `execute` may run beside all of these; different executables may
- *           run at the same time; one executable is run by one thread at a time unless IPR_CAP_CONCURRENT_EXECUTE or
- *           IPR_EXECUTABLE_CONCURRENT says otherwise. `release` of an object that is in no use may come from any thread,
- *           beside `execute` of others. The backend may have threads of its own; from these it may call `ipr_log` and the
- *           allocator of the host, and nothing else of the host.
- * Versions. The backend's `GetVersion` tells the version of this interface that it was written to. It is refused unless the
- *           major numbers are equal and its minor number is not greater than the host's. It is never shown a type of layer, a type of
- *           data, an attribute or a text of an attribute that is newer than its minor number: layers that need one are
- *           refused in its name. New versions of this file append; they never change or reuse what is here.
+ * Threads.  `init`, `shutdown` and `get_info` are called while no other call is under way. `query_support`, `optimize`,
+ *           `compile`, `release` and the functions of extensions are called by one thread at a time, not always the
+ *           same, unless the backend declares IPR_CAP_CONCURRENT_COMPILE. `execute` may run beside all of these;
+ *           different executables may run at the same time; one executable is run by one thread at a time unless
+ *           IPR_CAP_CONCURRENT_EXECUTE or IPR_EXECUTABLE_CONCURRENT says otherwise. Nothing that is in use is released.
+ *           The backend may have threads of its own; from these it may call `ipr_log` and the allocator of the host,
+ *           and nothing else of the host.
+ * Versions. The backend's `GetVersion` tells the version of this interface that it was written to. It is refused unless
+ *           the major numbers are equal and its minor number is not greater than the host's. It is never shown a type
+ *           of layer, a type of data, an attribute or a text of an attribute that is newer than its minor number:
+ *           layers that need one are refused in its name. New versions of this file append; they never change or reuse
+ *           what is here.
  */
 
 #ifndef INTERPOSER_BACKEND_H
@@ -60,7 +61,7 @@ extern "C" {
 #define IPR_API_MAJOR 1u
 #define IPR_API_MINOR 0u
 
-/* First member of ipr_backend, by which the host knows the table as one ("IPRBKND1" in memory on little-endian machines). */
+/* First member of ipr_backend, by which the host knows it ("IPRBKND1" in the memory of little-endian machines). */
 #define IPR_MAGIC UINT64_C(0x31444E4B42525049)
 
 /* Put before the three exported functions, so that they are exported whatever the compiler's default is. */
@@ -108,7 +109,7 @@ typedef struct ipr_error {
   int32_t item_kind; /* IPR_ITEM_...: what is at fault */
   int64_t item;      /* its index, or -1 */
   uint64_t capacity; /* bytes of `text` */
-  uint64_t length;   /* bytes of the message; may be more than the capacity, of which only the beginning is there then */
+  uint64_t length;   /* bytes of the message; where it is more than the capacity, only its beginning is there */
   char* text;        /* the message; needs no NUL */
 } ipr_error;
 
@@ -128,8 +129,8 @@ typedef struct ipr_error {
 #define IPR_DTYPE_FLOAT32 11
 #define IPR_DTYPE_FLOAT64 12
 #define IPR_DTYPE_BFLOAT16 13
-#define IPR_DTYPE_INT4 14 /* one byte for each element, the number in its low bits. Who writes clears the other bits, who */
-#define IPR_DTYPE_UINT4 15 /* reads ignores them. The same for all types of fewer than 8 bits */
+#define IPR_DTYPE_INT4 14  /* one byte for each element, the number in its low bits; who writes clears the others, and */
+#define IPR_DTYPE_UINT4 15 /* who reads ignores them. The same for all types of fewer than 8 bits */
 #define IPR_DTYPE_FLOAT8_E4M3FN 16
 #define IPR_DTYPE_FLOAT8_E4M3FNUZ 17
 #define IPR_DTYPE_FLOAT8_E5M2 18
@@ -158,7 +159,7 @@ typedef struct ipr_error {
 
 #define IPR_ATTRIBUTE_IS_DEFAULT 1u /* ipr_attribute.flags: the operator's default, which the host wrote out */
 
-/* One named value. All values are set out: where the network leaves an attribute at its default, the default is here. */
+/* One named value. All are written out: where the network leaves an attribute at its default, the default is here. */
 typedef struct ipr_attribute {
   ipr_string name;         /* as in the reference pages of the operators: "stride_x" */
   int32_t kind;            /* IPR_KIND_... */
@@ -199,15 +200,15 @@ typedef struct ipr_tensor_info {
 } ipr_tensor_info;
 
 /* The data of a constant tensor: compact, row-major, never written to by anybody, aligned at least to its elements.
- * In `query_support` and `optimize` it is valid during the call. From `compile` on it is valid until the executable is
- * released, unless IPR_CAP_KEEPS_CONSTANTS or IPR_EXECUTABLE_KEEPS_CONSTANTS says that the backend has a copy of its own,
- * whereupon the host may unmap it as soon as `compile` returns. */
+ * In `query_support` and `optimize` it is valid during the call. From `compile` on it is valid until the executable
+ * is released, unless IPR_CAP_KEEPS_CONSTANTS or IPR_EXECUTABLE_KEEPS_CONSTANTS says that the backend has a copy of
+ * its own, whereupon the host may unmap it as soon as `compile` returns. */
 typedef struct ipr_constant {
   const void* data;
   uint64_t size;         /* bytes */
-  const uint8_t* sha256; /* 32 bytes: SHA-256 of the data, by which constants may be shared; NULL unless it is declared */
-                         /* that hashes are wanted (IPR_CAP_WANTS_HASHES), and then only in `compile` and `restore` */
-  int64_t fd;            /* the file that the data is mapped from, open while the data is valid; -1 where there is none */
+  const uint8_t* sha256; /* 32 bytes: SHA-256 of the data, by which constants may be shared. NULL unless in `compile` */
+                         /* and `restore` of a backend that declares IPR_CAP_WANTS_HASHES */
+  int64_t fd;            /* the file that the data is mapped from, open while the data is valid; -1 for none */
   uint64_t offset;       /* where in that file it begins */
 } ipr_constant;
 
@@ -291,9 +292,9 @@ typedef struct ipr_report {
 typedef struct ipr_substitution {
   const int64_t* layers; /* indices into ipr_graph.layers */
   uint64_t layer_count;
-  const ipr_graph* replacement; /* NULL: one unit, for which the host calls `compile` with these layers. Else other layers */
-                                /* of the types in the reference pages, which this backend then has to run */
-  const int64_t* inputs;        /* replacement only: for each of its inputs, the tensor of the offered graph that it is */
+  const ipr_graph* replacement; /* NULL: one unit, for which the host calls `compile` with these layers. Else other */
+                                /* layers, of the types in the reference pages, which this backend then has to run */
+  const int64_t* inputs;        /* replacement only: for each of its inputs, which tensor of the offered graph it is */
   uint64_t input_count;
   const int64_t* outputs;       /* replacement only: for each of its outputs, the tensor that it stands for: all that */
   uint64_t output_count;        /* these layers give and others use, each once, with unchanged types */
@@ -331,8 +332,8 @@ typedef struct ipr_executable {
   uint64_t struct_size;
   void* handle;                 /* what `execute` is given; not looked at */
   uint64_t flags;               /* IPR_EXECUTABLE_... */
-  uint64_t workspace_size;      /* bytes of scratch memory that each run needs from the host; 0 for none. Its content is */
-  uint64_t workspace_alignment; /* undefined before and after; concurrent runs get different ones. A power of two or 0 */
+  uint64_t workspace_size;      /* bytes of scratch memory that each run needs from the host, or 0. Its content is */
+  uint64_t workspace_alignment; /* undefined before and after; runs at the same time get their own. A power of two */
   double seconds;               /* estimate for one run; 0 where there is none */
   uint64_t memory;              /* bytes that it holds until it is released, as far as is known */
   void* owner;
@@ -365,12 +366,13 @@ typedef struct ipr_tensor {
   uint32_t memory_kind;    /* IPR_MEMORY_...; IPR_MEMORY_HOST unless the backend says that it takes others */
   uint64_t size;           /* bytes from the first element to the end of the last one */
   uint64_t native_handle;  /* what it is depends on memory_kind; 0 for IPR_MEMORY_HOST */
-  int64_t fence;           /* a sync file to wait for before the tensor is used, -1 for none; -1 without IPR_CAP_FENCES */
+  int64_t fence;           /* a sync file to wait for before the tensor is used, or -1; -1 without IPR_CAP_FENCES */
   uint64_t flags;          /* IPR_TENSOR_... */
 } ipr_tensor;
 
-/* One run of an executable: tensors by position of the compiled graph's `inputs` and `outputs`. An output overlaps with no
- * other tensor. When `execute` returns, all outputs are complete, and no thread of the backend touches any of this. */
+/* One run of an executable: tensors by position of the compiled graph's `inputs` and `outputs`. An output overlaps
+ * with no other tensor. When `execute` returns, all outputs are complete, and no thread of the backend touches any
+ * of this. */
 typedef struct ipr_run {
   uint64_t struct_size;
   uint64_t tensor_stride;  /* of both arrays */
@@ -419,7 +421,7 @@ typedef struct ipr_property {
   ipr_string text; /* TEXT */
 } ipr_property;
 
-/* Out struct of `get_info`. Its content, capabilities excepted, is the same at every call; it lives until `shutdown`. */
+/* Out struct of `get_info`. All but capabilities is the same at every call; texts and arrays live until `shutdown`. */
 typedef struct ipr_info {
   uint64_t struct_size;
   ipr_string vendor;
@@ -427,8 +429,8 @@ typedef struct ipr_info {
   ipr_string version;     /* of the backend itself */
   ipr_string description; /* one line */
   uint64_t capabilities;  /* IPR_CAP_... */
-  uint64_t alignment;     /* bytes to which the address of every tensor and constant must be a multiple: a power of two, at */
-                          /* most 4096; 0 or 1 for what its elements need. The host copies what lies otherwise */
+  uint64_t alignment;     /* what the address of every tensor and constant must be a multiple of: a power of two, */
+                          /* up to 4096; 0 or 1 for what its elements need. The host copies what lies otherwise */
   uint32_t memory_kinds;  /* IPR_MEMORY_... that `execute` takes; 0 stands for IPR_MEMORY_HOST */
   uint32_t reserved;
   uint64_t option_count;
@@ -453,8 +455,8 @@ typedef struct ipr_log_slot {
   uint32_t length;   /* bytes of the text that follows, up to ipr_log_ring.slot_stride - 16 */
 } ipr_log_slot;
 
-/* A ring of lines in memory of the host, which any thread of the backend may write to without waiting and without entering
- * the host, from `init` until `shutdown` returns. Lines that find the ring full are counted and lost. */
+/* A ring of lines in memory of the host, which any thread of the backend may write to without waiting and without
+ * entering the host, from `init` until `shutdown` returns. Lines that find the ring full are counted and lost. */
 typedef struct ipr_log_ring {
   uint64_t struct_size;
   uint64_t slot_count;  /* a power of two */
@@ -475,7 +477,7 @@ typedef struct ipr_host_extension {
 
 #define IPR_HOST_CHECKING 1u /* ipr_host.flags: the host looks for mistakes and does not mind the time that it takes */
 
-/* What `init` is given. Everything here is valid until `shutdown` returns, and native: no function leads into Python. */
+/* What `init` is given. All is valid until `shutdown` returns, and native: no function here leads into Python. */
 typedef struct ipr_host {
   uint64_t struct_size;
   uint32_t api_major;      /* the version of this interface that the host has */
@@ -483,10 +485,10 @@ typedef struct ipr_host {
   ipr_string name;         /* "interposer", */
   ipr_string version;      /* and its version */
   ipr_string library_path; /* the canonical path of the backend's shared object */
-  ipr_string cache_dir;    /* a folder that exists and that this backend alone may write to; empty where there is none */
+  ipr_string cache_dir;    /* a folder that exists and that this backend alone writes to; empty where there is none */
   ipr_log_ring* log;       /* for ipr_log; may be NULL */
-  void* (*aligned_alloc)(uint64_t alignment, uint64_t size); /* a power of two, and a multiple of it; NULL where it fails */
-  void (*free)(void* memory);                                /* what aligned_alloc gave; from any thread; NULL is fine */
+  void* (*aligned_alloc)(uint64_t alignment, uint64_t size); /* a power of two, a multiple of it; NULL if it fails */
+  void (*free)(void* memory);                                /* what aligned_alloc gave, or NULL; from any thread */
   uint32_t thread_count;        /* threads that the backend should not exceed, its own and the calling one together */
   uint32_t flags;               /* IPR_HOST_... */
   uint64_t cpu_mask_words;      /* processors that it may run on: bit c % 64 of word c / 64; 0 words: any */
@@ -498,16 +500,16 @@ typedef struct ipr_host {
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* What BackendFactory gives: the backend's table, constant until the library is closed. One that is NULL where it is not
- * optional, or smaller than it was in the version that GetVersion tells, is refused; larger is fine. */
+/* What BackendFactory gives: the backend's table, constant until the library is closed. One that is NULL where it is
+ * not optional, or smaller than it was in the version that GetVersion tells, is refused; larger is fine. */
 typedef struct ipr_backend {
   uint64_t magic;       /* IPR_MAGIC */
   uint64_t struct_size; /* sizeof(ipr_backend) */
   void* self;           /* first argument of every function here and in extensions; not looked at */
 
-  /* Make ready. `host` is valid until `shutdown` returns. The options are those of scope IPR_SCOPE_INIT that were given.
-   * Called once, before everything but get_info; where it fails, nothing but get_info is called afterwards, `shutdown`
-   * included. After `shutdown`, it may be called again. */
+  /* Make ready. `host` is valid until `shutdown` returns. The options are those of scope IPR_SCOPE_INIT that were
+   * given. Called once, before everything but get_info; where it fails, nothing but get_info is called afterwards,
+   * `shutdown` included. After `shutdown`, it may be called again. */
   int32_t (*init)(void* self, const ipr_host* host, const ipr_options* options, ipr_error* error);
 
   /* Stop threads, free everything. Called once after a successful `init`, when everything is released. */
@@ -516,17 +518,18 @@ typedef struct ipr_backend {
   /* Describe the backend. Called before `init`, to know the options, and again after it, to know the capabilities. */
   int32_t (*get_info)(void* self, ipr_info* out, ipr_error* error);
 
-  /* Say for every layer of a graph whether it can be run. Quick; keeps nothing. The graph is some of a network's layers, and
-   * may be asked about several times in different company. */
+  /* Say for every layer of a graph whether it can be run. Quick; keeps nothing. The graph is some of a network's
+   * layers, and may be asked about several times in different company. */
   int32_t (*query_support)(void* self, const ipr_graph* graph, const ipr_options* options, ipr_report* out,
                            ipr_error* error);
 
-  /* Say what to make of a connected part of which every layer got a yes. Optional: where it is NULL, the whole part becomes
-   * one unit by `compile`. */
-  int32_t (*optimize)(void* self, const ipr_graph* graph, const ipr_options* options, ipr_answer* out, ipr_error* error);
+  /* Say what to make of a connected part of which every layer got a yes. Optional: where it is NULL, the whole part
+   * becomes one unit by `compile`. */
+  int32_t (*optimize)(void* self, const ipr_graph* graph, const ipr_options* options, ipr_answer* out,
+                      ipr_error* error);
 
-  /* Make a part ready to run. Slow work belongs here. IPR_UNSUPPORTED with a layer in the error gives that layer back, and the
-   * rest is compiled without it; every other failure gives all of them back. */
+  /* Make a part ready to run. Slow work belongs here. IPR_UNSUPPORTED with a layer in the error gives that layer
+   * back, and the rest is compiled without it; every other failure gives all of them back. */
   int32_t (*compile)(void* self, const ipr_graph* graph, const ipr_options* options, ipr_executable* out,
                      ipr_error* error);
 
@@ -548,9 +551,9 @@ typedef struct ipr_network {
   int64_t id; /* unique in a runtime while the network is loaded */
 } ipr_network;
 
-/* One context is made for each runtime, when it first loads a network that may use the backend. It is then told before and
- * after each network is loaded and unloaded. A status other than IPR_OK before prevents that; after, it is only logged.
- * Where loading fails after `before_load` agreed, `after_unload` follows. */
+/* One context is made for each runtime, when it first loads a network that may use the backend. It is then told
+ * before and after each network is loaded and unloaded. A status other than IPR_OK before prevents that; after, it
+ * is only logged. Where loading fails after `before_load` agreed, `after_unload` follows. */
 typedef struct ipr_context_api {
   uint64_t struct_size;
   int32_t (*create)(void* self, const ipr_options* options, void** out_context, ipr_error* error); /* IPR_SCOPE_INIT */
@@ -565,7 +568,7 @@ typedef struct ipr_context_api {
 
 #define IPR_EXT_BLOBS "ipr.blobs/1"
 
-#define IPR_BLOB_NEEDS_GRAPH UINT64_C(1) /* ipr_blob.flags: constants are not in it; `restore` needs the compiled graph */
+#define IPR_BLOB_NEEDS_GRAPH UINT64_C(1) /* ipr_blob.flags: constants are not in it; `restore` needs the graph */
 
 /* Out struct of `save`: bytes that a file can keep. */
 typedef struct ipr_blob {
@@ -588,8 +591,8 @@ typedef struct ipr_text {
 typedef struct ipr_blobs_api {
   uint64_t struct_size;
 
-  /* A text that is different whenever blobs of one setting are of no use in another: version, device, driver, those of the
-   * options that matter. */
+  /* A text that is different whenever blobs of one setting are of no use in another: version, device, driver, those
+   * of the options that matter. */
   int32_t (*fingerprint)(void* self, const ipr_options* options, ipr_text* out, ipr_error* error);
 
   /* The bytes of an executable (ipr_executable.handle). IPR_UNSUPPORTED where this one cannot be saved. */
@@ -598,15 +601,15 @@ typedef struct ipr_blobs_api {
   /* Whether a blob can be restored here: IPR_OK, IPR_STALE or IPR_CORRUPT. Quick. The bytes may be anything. */
   int32_t (*check)(void* self, const void* data, uint64_t size, const ipr_options* options, ipr_error* error);
 
-  /* Make an executable from a blob that was saved here or elsewhere; the bytes may be anything, and are valid during the
-   * call. `graph` is the part that was compiled, with its constants; NULL where the host does not have it any more, which
-   * IPR_BLOB_NEEDS_GRAPH forbids. Constants of the graph are kept valid as in `compile`. */
+  /* Make an executable from a blob that was saved here or elsewhere; the bytes may be anything, and are valid during
+   * the call. `graph` is the part that was compiled, with its constants; NULL where the host does not have it any
+   * more, which IPR_BLOB_NEEDS_GRAPH forbids. Constants of the graph are kept valid as in `compile`. */
   int32_t (*restore)(void* self, const void* data, uint64_t size, const ipr_graph* graph, const ipr_options* options,
                      ipr_executable* out, ipr_error* error);
 } ipr_blobs_api;
 
 /* Names that later extensions will have; nothing is known under them yet. */
-#define IPR_EXT_HANDLES "ipr.handles/1"     /* tensors in memory of the backend: factories, map, import, export, copies */
+#define IPR_EXT_HANDLES "ipr.handles/1"     /* tensors in memory of its own: factories, map, import, export, copies */
 #define IPR_EXT_ALLOCATOR "ipr.allocator/1" /* memory from an allocator of the user */
 #define IPR_EXT_ASYNC "ipr.async/1"         /* runs that are submitted and complete later */
 #define IPR_EXT_PROFILING "ipr.profiling/1" /* events and counters */
@@ -622,7 +625,8 @@ IPR_EXPORT const char* GetBackendId(void);
 /* Write IPR_API_MAJOR and IPR_API_MINOR. */
 IPR_EXPORT void GetVersion(uint32_t* out_major, uint32_t* out_minor);
 
-/* A `const ipr_backend*`, valid as long as the library is open; NULL where there can be none. The host calls it once. */
+/* A `const ipr_backend*`, valid as long as the library is open; NULL where there can be none. Called once, or again
+ * after `shutdown`. */
 IPR_EXPORT void* BackendFactory(void);
 
 /* ---- Conveniences: what every backend would write again, as inline functions ------------------------------------- */
@@ -666,11 +670,13 @@ static inline ipr_tensor* ipr_output_at(const ipr_run* run, uint64_t index) {
 }
 
 /* The info of an operand or result of a layer; NULL where it is absent or the layer has no so many. */
-static inline const ipr_tensor_info* ipr_layer_input(const ipr_graph* graph, const ipr_layer* layer, uint64_t position) {
+static inline const ipr_tensor_info* ipr_layer_input(const ipr_graph* graph, const ipr_layer* layer,
+                                                     uint64_t position) {
   if (position >= layer->input_count || layer->inputs[position] < 0) return NULL;
   return ipr_tensor_info_at(graph, (uint64_t)layer->inputs[position]);
 }
-static inline const ipr_tensor_info* ipr_layer_output(const ipr_graph* graph, const ipr_layer* layer, uint64_t position) {
+static inline const ipr_tensor_info* ipr_layer_output(const ipr_graph* graph, const ipr_layer* layer,
+                                                      uint64_t position) {
   if (position >= layer->output_count) return NULL;
   return ipr_tensor_info_at(graph, (uint64_t)layer->outputs[position]);
 }
@@ -702,7 +708,7 @@ static inline int64_t ipr_elements(const int64_t* shape, int32_t rank) {
   return product;
 }
 
-/* Fill in an error and give its status back: `return ipr_fail(error, IPR_UNSUPPORTED, IPR_ITEM_LAYER, 3, "no int8");` */
+/* Fill in an error and give its status: `return ipr_fail(error, IPR_UNSUPPORTED, IPR_ITEM_LAYER, 3, "no int8");` */
 static inline int32_t ipr_fail(ipr_error* error, int32_t status, int32_t item_kind, int64_t item, const char* message) {
   uint64_t n = 0;
   if (error == NULL) return status;

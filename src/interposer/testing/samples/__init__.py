@@ -15,6 +15,7 @@ from interposer.testing.samples import (  # noqa: F401
     einsum,
     elementwise,
     embedding,
+    features,
     fused,
     gather,
     grid,
@@ -40,6 +41,7 @@ from interposer.testing.samples import (  # noqa: F401
     selection,
     sequence,
     spectral,
+    strings,
     trees,
     windowed,
 )

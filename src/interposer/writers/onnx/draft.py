@@ -14,7 +14,7 @@ from interposer.writers.onnx.forms import Form, form, widened
 from interposer.writers.onnx.protos import type_of
 from interposer.writers.onnx.registry import refuse
 from interposer.writers.onnx.sheet import Sheet, Step
-from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.onnx.tensor import Tensor, turned
 
 __all__ = ["NARROW", "Draft", "fits"]
 
@@ -143,6 +143,8 @@ class Draft:
         given = [wide.get(known.result(i)) or widened(known, known.result(i), types[i]) for i in range(count)]
         names = [self.sheet.free_name(f"{self.layer.name}/{kind}") for _ in range(count)]
         attributes = {key: value for key, value in attributes.items() if value is not None}
+        for unknown in sorted(attributes.keys() - known.attributes):
+            refuse(f"{kind} of opset {self.opset} has no attribute {unknown}")
         inputs_by_name = [self.name_of(one) if one else "" for one in operands]
         self._steps.append(Step(kind, inputs_by_name, names, attributes))
         made = [Tensor(name, one or types[i]) for i, (name, one) in enumerate(zip(names, given, strict=True))]
@@ -214,7 +216,8 @@ class Draft:
         """The real numbers that integers stand for."""
         scale, point = self.scale(q, dtype, x.dtype)
         needed = any(q.zero_points) or x.dtype is not DataType.INT32
-        return self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
+        made = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
+        return replace(made, codes=x, codes_as=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
         """Real numbers as integers, rounded half to even."""
@@ -237,7 +240,11 @@ class Draft:
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
-        return x.transposed(order) if x.array is not None else self.node("Transpose", x, perm=order)
+        if x.array is not None:
+            return x.transposed(order)
+        if x.codes is not None and x.codes_as is not None:  # integers are moved, of which engines know how to fuse more
+            return self.dequantized(self.transpose(x.codes, order), turned(x.codes_as, order) or x.codes_as, x.dtype)
+        return self.node("Transpose", x, perm=order)
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """A tensor with another shape: extents, one -1, or one that is not known."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from interposer.types import DataType
 from interposer.writers.onnx.protos import schema, type_name
 
-__all__ = ["Form", "form", "widened"]
+__all__ = ["Form", "form", "has_type", "widened"]
 
 _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
     DataType.BOOL: (DataType.UINT8, DataType.INT32, DataType.INT64),
@@ -31,13 +31,14 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
 
 
 class Form(NamedTuple):
-    """The types of operands and results, each one of its own or a name; and which types may go by each name."""
+    """The types of operands and results, each one of its own or a name; which types may go by each name; attributes."""
 
     since: int
     inputs: tuple[str, ...]
     variadic: bool
     outputs: tuple[str, ...]
     allowed: dict[str, frozenset[str]]
+    attributes: frozenset[str]
 
     def operand(self, index: int) -> str:
         """The type, or its name, of an operand."""
@@ -60,11 +61,19 @@ def form(kind: str, opset: int) -> Form | None:
         return None
     allowed = {one.type_param_str: frozenset(one.allowed_type_strs) for one in found.type_constraints}
     variadic = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
-    return Form(found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed)
+    return Form(
+        found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed, frozenset(found.attributes)
+    )
 
 
 def _types(formals: Sequence[object]) -> tuple[str, ...]:
     return tuple(str(one.type_str) for one in formals)  # type: ignore[attr-defined]
+
+
+def has_type(dtype: DataType, opset: int) -> bool:
+    """True where an opset knows a type of elements: its Cast takes it."""
+    known = form("Cast", opset)
+    return known is not None and known.takes(known.operand(0), dtype)
 
 
 def widened(form: Form, name: str, dtype: DataType) -> DataType | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from interposer.types import DataType, Quantization, TensorInfo
 from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.registry import Entry, RefusedError, Writer, find, refuse
 from interposer.writers.onnx.tensor import Tensor
 
@@ -20,6 +21,9 @@ def written(draft: Draft) -> list[Tensor]:
     Raises:
         RefusedError: the format cannot express it.
     """
+    for info in (*draft.infos, *draft.results):
+        if info is not None and info.element is None and not has_type(info.dtype, draft.opset):
+            refuse(f"opset {draft.opset} has no type {info.dtype}")
     entry = find(type(draft.layer.op))
     if entry is None or entry.write is None:
         refuse("ONNX has no operators to make it of")

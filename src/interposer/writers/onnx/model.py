@@ -17,6 +17,7 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.types import TensorInfo
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
 from interposer.writers.onnx.protos import Message, node_proto, onnx, tensor_proto, value_info
 from interposer.writers.onnx.registry import RefusedError
@@ -144,6 +145,8 @@ def _written(border: _Border, sheet: Sheet) -> Iterator[tuple[str, tuple[str, st
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in border.inputs:
         sheet.values[value] = Tensor(name, value.known.dtype)
+        if value.known.element is None and not has_type(value.known.dtype, sheet.opset):
+            yield name, (value.producer.kind, f"opset {sheet.opset} has no type {value.known.dtype}")
     for layer in border.layers:
         if isinstance(layer.op, Constant):
             sheet.values[layer.output] = _tensor(layer.output, layer.name)

@@ -30,26 +30,37 @@ FUNCTIONS: Final = {
 _KINDS: Final = {RnnSequence: "RNN", GruSequence: "GRU", LstmSequence: "LSTM"}
 
 
+_STATES: Final = (5, 6)
+
+
 @writer(RnnSequence, GruSequence, LstmSequence)
 def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
-    """The same operators; their functions go by names, with the parameters of all in two lists."""
-    shape = draft.info(2).shape
-    attributes: dict[str, Any] = {
-        "hidden_size": draft.known(shape[2], "number of units"),
-        "direction": op.direction.value,
-        "layout": None if op.time_major else 1,
-        "clip": op.clip or None,
-    }
-    if isinstance(op, GruSequence):
-        attributes["linear_before_reset"] = 1 if op.linear_before_reset else None
-    if isinstance(op, LstmSequence):
-        attributes["input_forget"] = 1 if op.input_forget else None
-    if op.activations:
-        attributes |= _functions(list(op.functions()))
+    """The same operators, steps first, as hardly any engine knows the other layout."""
     operands = [draft.optional(index) for index in range(len(op.operands))]
     if operands[4] is not None:
         operands[4] = draft.cast(operands[4], DataType.INT32)
-    return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **attributes)
+    if op.time_major:
+        return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
+    for index in (0, *_STATES):
+        one = draft.optional(index)
+        if one is not None:
+            operands[index] = draft.transpose(one, (1, 0, 2))
+    found = draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
+    return [draft.transpose(found[0], (2, 0, 1, 3)), *(draft.transpose(one, (1, 0, 2)) for one in found[1:])]
+
+
+def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> dict[str, Any]:
+    """Functions go by names, with the parameters of all in two lists."""
+    found: dict[str, Any] = {
+        "hidden_size": draft.known(draft.info(2).shape[2], "number of units"),
+        "direction": op.direction.value,
+        "clip": op.clip or None,
+    }
+    if isinstance(op, GruSequence):
+        found["linear_before_reset"] = 1 if op.linear_before_reset else None
+    if isinstance(op, LstmSequence):
+        found["input_forget"] = 1 if op.input_forget else None
+    return found | (_functions(list(op.functions())) if op.activations else {})
 
 
 def _functions(functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:

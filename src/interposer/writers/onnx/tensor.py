@@ -8,7 +8,7 @@ import numpy as np
 
 from interposer.types import Array, DataType, Quantization
 
-__all__ = ["Tensor"]
+__all__ = ["Tensor", "turned"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,20 +16,20 @@ class Tensor:
     """A tensor of the model.
 
     A constant has an `array` and no place in the model until a node takes it. Where it is quantized by `codes_as`, the
-    array holds integers, and the tensor the numbers of type `dtype` that they stand for.
+    array holds integers, and the tensor the numbers of type `dtype` that they stand for. Any other tensor of such
+    numbers may have `codes`, a tensor of integers that it was made of.
     """
 
     name: str
     dtype: DataType
     array: Array | None = None
     codes_as: Quantization | None = None
+    codes: Tensor | None = None
 
     def transposed(self, permutation: tuple[int, ...]) -> Tensor:
         """A constant with its axes in another order."""
         assert self.array is not None
-        q = self.codes_as
-        if q is not None and q.axis is not None:
-            q = Quantization(q.scales, q.zero_points, permutation.index(q.axis))
+        q = turned(self.codes_as, permutation)
         return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), codes_as=q)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor | None:
@@ -38,3 +38,10 @@ class Tensor:
         if self.codes_as is not None and self.codes_as.per_axis:
             return None
         return replace(self, name=f"{self.name}/reshaped", array=np.reshape(self.array, shape))
+
+
+def turned(q: Quantization | None, permutation: tuple[int, ...]) -> Quantization | None:
+    """The quantization of a tensor whose axes get another order."""
+    if q is None or q.axis is None:
+        return q
+    return Quantization(q.scales, q.zero_points, permutation.index(q.axis))

@@ -1,0 +1,78 @@
+"""Operations that run other models of the document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interposer.errors import ParseError
+from interposer.frontends.nnapi.node import Node
+from interposer.frontends.nnapi.registry import operator
+from interposer.ir.graph import Graph, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops.control_flow import ControlFlow, If, While
+from interposer.types import TensorInfo
+
+__all__: list[str] = []
+
+
+def _model(node: Node, index: int, what: str) -> int:
+    """The number of the model that an input names."""
+    if not node.is_of(index, "SUBGRAPH"):
+        node.fail(f"{what} (input {index}) is no SUBGRAPH")
+    return node.integer(index, what)
+
+
+def _tensors(node: Node, start: int) -> list[Value]:
+    return [node.input(index) for index in range(start, node.count)]
+
+
+@operator("IF", inputs=(3, None))
+def if_(node: Node) -> list[Value]:
+    """The branch itself where the condition is known."""
+    condition, values, where = node.input(0), _tensors(node, 3), node.operation.where
+    branches = _model(node, 1, "the first branch"), _model(node, 2, "the second branch")
+    if condition.constant is not None and condition.constant.size == 1:
+        taken = branches[0 if condition.constant.reshape(-1)[0] else 1]
+        return node.importer.inlined(taken, values, where)
+    regions = [node.importer.region(number, [value.known for value in values], where) for number in branches]
+    return _layer(node, If(max(1, len(node.results))), [condition, *values], regions)
+
+
+@operator("WHILE", inputs=(3, None))
+def while_(node: Node) -> list[Value]:
+    """What the body gives is carried, the inputs behind that are captured; not all that is carried is an output."""
+    condition, body = _model(node, 0, "the condition"), _model(node, 1, "the body")
+    values, where = _tensors(node, 2), node.operation.where
+    infos = [value.known.with_constant(None) for value in values]
+    while True:
+        region = node.importer.region(body, infos, where)
+        wider = _joined(node, infos, [layer.values[0].known for layer in region.outputs])
+        if wider == infos:
+            break
+        infos = wider
+    regions = [node.importer.region(condition, infos, where), region]
+    made = _layer(node, While(len(region.outputs)), values, regions)
+    if len(node.results) > len(made):
+        node.fail(f"it has {len(node.results)} outputs, but its body {len(made)}")
+    return made[: len(node.results)]
+
+
+def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
+    if not 1 <= len(after) <= len(before):
+        node.fail(f"its body gives {len(after)} tensors; expected 1 to {len(before)}")
+    return [*(a.joined(b) for a, b in zip(before, after, strict=False)), *before[len(after) :]]
+
+
+def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
+    layer = node.importer.graph.add(op, values, name=node.name, source=node.source, regions=regions)
+    for fault in infer_layer(layer):
+        node.fail(fault)
+    for number, (value, told) in enumerate(zip(layer.outputs, node.results, strict=False)):
+        fits = (told.dtype, told.quantization) == (value.known.dtype, value.known.quantization)
+        if not fits or (told.has_rank and not told.info().shape.accepts(value.known.shape)):
+            given = f"{told.type} {list(told.dims)}"
+            raise ParseError(
+                f"its output {number} is {given} in the document, but it gives {value.known}",
+                where=node.operation.where,
+            )
+    return list(layer.outputs)

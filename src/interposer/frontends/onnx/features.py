@@ -1,0 +1,120 @@
+"""Operators that turn words and labels into numbers and back, among them some of the domain ai.onnx.ml."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import Comparison, ComparisonOperation
+from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
+from interposer.ops.gather import Gather
+from interposer.ops.quantization import Cast
+from interposer.types import Array, DataType, integer_range
+
+__all__: list[str] = []
+
+_ML: Final = "ai.onnx.ml"
+
+
+@operator("TfIdfVectorizer", since=9)
+def tf_idf_vectorizer(node: Node) -> Value:
+    """The pool holds either numbers or texts."""
+    mode = node.text("mode")
+    if mode not in TermWeighting.__members__:
+        raise ParseError(f"its mode is {mode!r}; expected {', '.join(TermWeighting.__members__)}")
+    if node.has_attribute("pool_int64s") == node.has_attribute("pool_strings"):
+        raise ParseError("it needs either pool_int64s or pool_strings")
+    op = TfIdfVectorizer(
+        pool=_list(node, "pool_int64s" if node.has_attribute("pool_int64s") else "pool_strings"),
+        ngram_counts=node.integers("ngram_counts"),
+        ngram_indexes=node.integers("ngram_indexes"),
+        min_gram_length=node.integer("min_gram_length"),
+        max_gram_length=node.integer("max_gram_length"),
+        max_skip_count=node.integer("max_skip_count"),
+        mode=TermWeighting[mode],
+        weights=node.numbers("weights", ()),
+    )
+    return node.add(op, node.value(0))
+
+
+# --- ai.onnx.ml -------------------------------------------------------------------------------------------------------
+
+
+def _list(node: Node, name: str) -> Array:
+    """The numbers or texts of an attribute, the end of whose name says what they are."""
+    if name.endswith("_tensor"):
+        return node.tensor_array(name)
+    if name.endswith("strings"):
+        return np.array([*node.texts(name), ""], object)[:-1]
+    return np.array(node.integers(name), np.int64) if name.endswith("int64s") else np.array(node.numbers(name), "f4")
+
+
+@operator("LabelEncoder", since=1, domain=_ML)
+def label_encoder_of_classes(node: Node) -> Value:
+    """Texts become their places in the list of classes, and places become texts."""
+    classes = _list(node, "classes_strings")
+    places = np.arange(len(classes), dtype=np.int64)
+    if node.info(0).dtype is DataType.STRING:
+        return node.add(LabelEncoder(classes, places, _default(node, "values_int64s")), node.value(0))
+    return node.add(LabelEncoder(places, classes, _default(node, "values_strings")), node.value(0))
+
+
+@operator("LabelEncoder", since=2, domain=_ML)
+def label_encoder(node: Node) -> Value:
+    """Keys and values are lists of numbers or texts, or tensors since 4."""
+    keys, values = _given(node, "keys"), _given(node, "values")
+    op = LabelEncoder(_list(node, keys).reshape(-1), _list(node, values).reshape(-1), _default(node, values))
+    return node.add(op, node.value(0))
+
+
+def _given(node: Node, title: str) -> str:
+    """The name of the one attribute that gives the keys or the values."""
+    names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
+    found = [name for name in names if node.has_attribute(name)]
+    if len(found) != 1:
+        raise ParseError(f"it has {', '.join(found) or 'no ' + title}; expected one of {', '.join(names)}")
+    return found[0]
+
+
+def _default(node: Node, values: str) -> Any:
+    if values == "values_strings":
+        return np.array(node.text("default_string", "_Unused"), object)
+    if values == "values_int64s":
+        return np.array(node.integer("default_int64", -1), np.int64)
+    if values == "values_floats":
+        return np.array(node.number("default_float", -0.0), np.float32)
+    if node.has_attribute("default_tensor"):
+        return node.tensor_array("default_tensor")
+    dtype = node.tensor_array(values).dtype
+    return np.array("_Unused" if dtype.kind == "O" else -1 if dtype.kind in "iu" else -0.0, dtype)
+
+
+@operator("ArrayFeatureExtractor", since=1, domain=_ML)
+def array_feature_extractor(node: Node) -> Value:
+    """Elements along the last axis; of a list, a table of one row."""
+    x, places = node.value(0), reshaped(node, node.value(1), (-1,))
+    if x.known.rank > 1:
+        return node.add(Gather(-1), x, places)
+    found = node.step(Gather(-1), x, places)
+    return final_reshape(node, found, (1, *found.known.shape))
+
+
+@operator("Binarizer", since=1, domain=_ML)
+def binarizer(node: Node) -> Value:
+    """Whether elements are above the threshold, as numbers of their own type."""
+    x, threshold = node.value(0), node.number("threshold", 0.0)
+    dtype = x.known.dtype
+    if dtype.is_integer:
+        low, high = integer_range(dtype)
+        threshold = high if math.isnan(threshold) else math.floor(min(max(threshold, low - 1), high))
+        if threshold < low:
+            return node.add(Cast(dtype), node.step(Comparison(ComparisonOperation.EQUAL), x, x))
+    limit = node.constant(np.array(threshold, dtype.numpy))
+    return node.add(Cast(dtype), node.step(Comparison(ComparisonOperation.GREATER), x, limit))

@@ -1,0 +1,147 @@
+"""ONNX Runtime's own operators on quantized tensors, which its tools write where ONNX has none.
+
+Each is written as what it means: dequantize, compute, quantize. The optimizer makes quantized layers of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.quantization import (
+    dequantize_linear,
+    quantization,
+    quantize_linear,
+    real,
+    requantized,
+)
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.shaping import checked_axes, checked_axis, reshaped
+from interposer.frontends.onnx.windows import windows
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, Softmax
+from interposer.ops.elementwise import Addition, Multiplication
+from interposer.ops.matmul import FullyConnected
+from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
+from interposer.ops.rearrange import Concat, Transpose
+from interposer.ops.reduction import Mean
+from interposer.schema import Op
+from interposer.types import Quantization, TensorShape
+
+__all__: list[str] = []
+
+DOMAIN: Final = "com.microsoft"
+
+operator("QuantizeLinear", domain=DOMAIN)(quantize_linear)
+operator("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
+
+
+def _real(node: Node, index: int) -> Value:
+    """The real numbers of an operand, whose scale and zero point come behind it."""
+    value = node.value(index)
+    return real(node, value, quantization(node, index + 1, value.known.rank))
+
+
+def _stored(node: Node, result: Value, index: int) -> Value:
+    """The result as integers, of the scale at `index` and the zero point behind it."""
+    dtype = node.info(index + 1).dtype if node.has(index + 1) else node.info(0).dtype
+    return requantized(node, result, dtype, quantization(node, index, 1, 0))
+
+
+def _of_one(make: Callable[[Node], Op]) -> Callable[[Node], Value]:
+    def convert(node: Node) -> Value:
+        return _stored(node, node.step(make(node), _real(node, 0)), 3)
+
+    return convert
+
+
+def _of_two(op: Op) -> Callable[[Node], Value]:
+    def convert(node: Node) -> Value:
+        return _stored(node, node.step(op, _real(node, 0), _real(node, 3)), 6)
+
+    return convert
+
+
+def _leaky(node: Node) -> Op:
+    return Activation(ActivationFunction.LEAKY_RELU, node.number("alpha", 0.01))
+
+
+def _softmax(node: Node) -> Op:
+    if node.integer("opset") < 13:
+        node.unsupported("it takes several axes for one, as before opset 13")
+    return Softmax(axis=node.integer("axis", -1))
+
+
+def _mean(node: Node) -> Op:
+    axes = node.integers("axes", range(node.info(0).rank))
+    return Mean(checked_axes(axes, node.info(0).rank), keep_dims=node.flag("keepdims", True))
+
+
+for _name, _op in {"QLinearAdd": Addition(), "QLinearMul": Multiplication()}.items():
+    operator(_name, domain=DOMAIN)(_of_two(_op))
+for _name, _make in {
+    "QLinearLeakyRelu": _leaky,
+    "QLinearReduceMean": _mean,
+    "QLinearSigmoid": lambda node: Activation(ActivationFunction.SIGMOID),
+    "QLinearSoftmax": _softmax,
+}.items():
+    operator(_name, domain=DOMAIN)(_of_one(_make))
+
+
+@operator("QLinearGlobalAveragePool", domain=DOMAIN)
+def quantized_global_average_pool(node: Node) -> Value:
+    """The mean of each channel, which may be the last axis."""
+    rank = node.info(0).rank
+    axes = range(1, rank - 1) if node.flag("channels_last") else range(2, rank)
+    return _stored(node, node.step(Mean(tuple(axes), keep_dims=True), _real(node, 0)), 3)
+
+
+@operator("QLinearAveragePool", domain=DOMAIN)
+def quantized_average_pool(node: Node) -> Value:
+    """Images with the channels before height and width."""
+    shape = node.info(0).shape
+    if len(shape) != 4 or node.flag("channels_last"):
+        node.unsupported(f"its input has shape {shape}; images with channels before height and width are supported")
+    found = windows(node, node.integers("kernel_shape"), TensorShape(shape[2:]))
+    ceiling = OutputShapeRounding.CEILING if node.flag("ceil_mode") else OutputShapeRounding.FLOOR
+    padding = PaddingMethod.IGNORE_VALUE if node.flag("count_include_pad") else PaddingMethod.EXCLUDE
+    op = Pooling2d(
+        PoolingAlgorithm.AVERAGE,
+        **found.pads(),
+        **found.steps(),
+        **found.sizes(),
+        output_shape_rounding=ceiling,
+        padding_method=padding,
+    )
+    return _stored(node, node.step(op, _real(node, 0)), 3)
+
+
+@operator("QLinearConcat", domain=DOMAIN)
+def quantized_concat(node: Node) -> Value:
+    """The result's scale and zero point come first."""
+    if node.num_inputs < 5 or node.num_inputs % 3 != 2:
+        raise ParseError(f"it has {node.num_inputs} inputs; expected two, and three more for each tensor")
+    parts = [_real(node, index) for index in range(2, node.num_inputs, 3)]
+    joined = node.step(Concat(checked_axis(node.integer("axis"), parts[0].known.rank)), *parts)
+    return requantized(node, joined, node.info(1).dtype, quantization(node, 0, 1, 0))
+
+
+@operator("QGemm", domain=DOMAIN)
+def quantized_gemm(node: Node) -> Value:
+    """alpha * A * B + C, with C in steps of the product; without a scale for the result, real numbers."""
+    rows, turned = node.info(0).shape, node.flag("transB")
+    if len(rows) != 2 or node.info(3).rank != 2:
+        raise ParseError(f"a has shape {rows} and b {node.info(3).shape}; expected rank 2")
+    qa, qb = quantization(node, 1, 2), quantization(node, 4, 2, 0 if turned else 1)
+    a, b, alpha = real(node, node.value(0), qa), real(node, node.value(3), qb), node.number("alpha", 1.0)
+    a = node.step(Transpose((1, 0)), a) if node.flag("transA") else a
+    b = b if alpha == 1 else node.step(Multiplication(), b, node.scalar_like(alpha, b))
+    operands = [a, b]
+    if node.has(6):
+        steps = [alpha * qa.scale * scale for scale in qb.scales]
+        bias = real(node, node.value(6), Quantization(steps, 0, 0 if qb.per_axis else None))
+        operands.append(bias if bias.known.rank == 1 else reshaped(node, bias, [-1]))
+    op = FullyConnected(transpose_weight_matrix=turned)
+    return _stored(node, node.step(op, *operands), 7) if node.has(7) else node.add(op, *operands)

@@ -1,0 +1,47 @@
+"""Operators on texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.ir.graph import Value
+from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+
+__all__: list[str] = []
+
+_OF_THEIR_OWN: Final = frozenset({"az", "lt", "tr"})
+"""Languages whose letters change their case by rules of their own."""
+
+
+@operator("StringConcat", since=20)
+def string_concat(node: Node) -> Value:
+    return node.add(StringConcat(), node.value(0), node.value(1))
+
+
+@operator("StringSplit", since=20)
+def string_split(node: Node) -> Sequence[Value]:
+    """Without a limit, a text is cut as often as it can be."""
+    most = node.integer("maxsplit") if node.has_attribute("maxsplit") else None
+    return node.add_many(StringSplit(node.text("delimiter", ""), most), node.value(0))
+
+
+@operator("StringNormalizer", since=10)
+def string_normalizer(node: Node) -> Value:
+    """The locale says nothing, but for a few languages."""
+    action, language = node.text("case_change_action", "NONE"), node.text("locale", "")[:2].lower()
+    if action not in CaseChange.__members__:
+        raise ParseError(f"its case_change_action is {action!r}; expected {', '.join(CaseChange.__members__)}")
+    if language in _OF_THEIR_OWN and action != "NONE":
+        node.unsupported(f"the locale {node.text('locale')!r} has rules of its own for the case of letters")
+    words = node.texts("stopwords") if node.has_attribute("stopwords") else ()
+    op = StringNormalizer(CaseChange[action], node.flag("is_case_sensitive"), words)
+    return node.add(op, node.value(0))
+
+
+@operator("RegexFullMatch", since=20)
+def regex_full_match(node: Node) -> Value:
+    return node.add(RegexFullMatch(node.text("pattern", "")), node.value(0))

@@ -1,0 +1,69 @@
+"""Words and labels, looked up in dictionaries that are made once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
+from interposer.types import Array
+
+__all__: list[str] = []
+
+Terms = Mapping[tuple[Any, ...], int]
+_NOT_A_NUMBER = object()
+
+
+def _label(element: Any) -> Any:
+    """What an element is looked up by: all that are not numbers are one."""
+    return _NOT_A_NUMBER if isinstance(element, float) and math.isnan(element) else element
+
+
+@kernel(LabelEncoder)
+def label_encoder(op: LabelEncoder, x: Array, *, prepared: Mapping[Any, Any]) -> Array:
+    default = op.default.reshape(-1)[0]
+    found = np.empty(x.shape, op.values.dtype)
+    found.reshape(-1)[:] = [prepared.get(_label(element), default) for element in x.reshape(-1).tolist()]
+    return found
+
+
+@kernel.prepare(label_encoder)
+def values_by_key(op: LabelEncoder, info: KernelInfo) -> Mapping[Any, Any]:
+    return dict(zip(map(_label, op.keys.tolist()), op.values, strict=True))
+
+
+@kernel(TfIdfVectorizer)
+def tf_idf_vectorizer(op: TfIdfVectorizer, x: Array, *, prepared: Terms) -> Array:
+    texts = np.atleast_2d(x)
+    counts = np.zeros((len(texts), len(op.ngram_indexes)), np.float32)
+    for row, words in zip(counts, texts.tolist(), strict=True):
+        _count(op, prepared, words, row)
+    weights = np.array(op.weights or [1.0] * len(op.ngram_indexes), np.float32)
+    if op.mode is not TermWeighting.TF:
+        counts = (np.sign(counts) if op.mode is TermWeighting.IDF else counts) * weights
+    found = np.zeros((len(texts), max(op.ngram_indexes) + 1), np.float32)
+    for place, column in zip(op.ngram_indexes, counts.T, strict=True):
+        found[:, place] += column
+    return found.reshape((*x.shape[:-1], found.shape[1]))
+
+
+def _count(op: TfIdfVectorizer, terms: Terms, words: Sequence[Any], counts: Array) -> None:
+    """Count the terms whose words stand in equal distances; those of one word have no distance, and count once."""
+    for step in range(1, min(op.max_skip_count + 1, max(1, len(words))) + 1):
+        for length in range(max(op.min_gram_length, 1 if step == 1 else 2), op.max_gram_length + 1):
+            span = step * (length - 1)
+            for start in range(len(words) - span):
+                found = terms.get(tuple(words[start : start + span + 1 : step]))
+                if found is not None:
+                    counts[found] += 1
+
+
+@kernel.prepare(tf_idf_vectorizer)
+def terms_of(op: TfIdfVectorizer, info: KernelInfo) -> Terms:
+    pool = op.pool.tolist()
+    return {tuple(pool[at : at + length]): number for number, (at, length) in enumerate(op.terms())}

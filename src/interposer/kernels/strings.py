@@ -1,0 +1,65 @@
+"""Texts: arrays of Python's strings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelInfo
+from interposer.ops.regex import Pattern
+from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+from interposer.types import Array
+
+__all__: list[str] = []
+
+
+_CHANGES: Final[dict[CaseChange, Callable[[str], str]]] = {
+    CaseChange.NONE: str,
+    CaseChange.LOWER: str.lower,
+    CaseChange.UPPER: str.upper,
+}
+
+
+def _each(function: Callable[[str], Any], x: Array, dtype: Any) -> Array:
+    found = np.empty(x.shape, dtype)
+    found.reshape(-1)[:] = [function(text) for text in x.flat]
+    return found
+
+
+@kernel(StringConcat)
+def string_concat(op: StringConcat, a: Array, b: Array) -> Array:
+    return np.asarray(a + b, object)
+
+
+@kernel(StringSplit)
+def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
+    """Python's own rules: without a separator, what is left behind the last cut keeps its white space."""
+    most = -1 if op.maxsplit is None else op.maxsplit
+    pieces = [text.split(op.delimiter or None, most) for text in x.flat]
+    found = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)
+    for row, parts in zip(found, pieces, strict=True):
+        row[: len(parts)] = parts
+    counts = np.array([len(parts) for parts in pieces], np.int64)
+    return found.reshape((*x.shape, found.shape[1])), counts.reshape(x.shape)
+
+
+@kernel(StringNormalizer)
+def string_normalizer(op: StringNormalizer, x: Array) -> Array:
+    same: Callable[[str], str] = str if op.is_case_sensitive else str.lower
+    dropped = {same(word) for word in op.stopwords}
+    changed = _CHANGES[op.case_change]
+    left = [changed(text) for text in x.flat if same(text) not in dropped] or [""]
+    return np.array(left, object).reshape((*x.shape[:-1], -1))
+
+
+@kernel(RegexFullMatch)
+def regex_full_match(op: RegexFullMatch, x: Array, *, prepared: Pattern) -> Array:
+    return _each(prepared.matches, x, np.bool_)
+
+
+@kernel.prepare(regex_full_match)
+def pattern_of(op: RegexFullMatch, info: KernelInfo) -> Pattern:
+    return Pattern(op.pattern)

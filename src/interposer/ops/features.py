@@ -1,0 +1,140 @@
+"""Operators that turn words and labels into numbers and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import Enum
+from itertools import pairwise
+from typing import Final
+
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import ANY_TYPE, Array, DataType, TensorInfo
+
+__all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
+
+_WORDS: Final = (DataType.INT32, DataType.INT64, DataType.STRING)
+
+
+@op
+class LabelEncoder(Op):
+    """Replace every element that is one of the keys by the value that belongs to the key, all others by a default.
+
+    A key that is not a number is found by what is not a number. Of a key that stands there twice, the last one counts.
+
+    Shapes:
+        input, output: any, the same
+
+    Example:
+        >>> op = LabelEncoder(keys=np.array(["a", "b"]), values=np.int64([1, 2]), default=np.int64(-1))
+        >>> compute(op, ["b", "c", "a"]).tolist()
+        [2, -1, 1]
+
+    Source:
+        ONNX LabelEncoder-4 of ai.onnx.ml.
+    """
+
+    input = operand(dtypes=ANY_TYPE)
+    output = result(dtypes=ANY_TYPE)
+
+    keys: Array = attribute(doc="What is replaced, in one dimension.")
+    values: Array = attribute(doc="What the keys are replaced by: as many.")
+    default: Array = attribute(doc="What everything else is replaced by: one element of the values' type.")
+
+    def _attribute_faults(self) -> Iterator[str]:
+        yield from super()._attribute_faults()
+        if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
+            yield f"there are keys of shape {list(self.keys.shape)} and values of shape {list(self.values.shape)}"
+        if self.default.size != 1 or self.default.dtype != self.values.dtype:
+            given, wanted = DataType.of(self.default.dtype), DataType.of(self.values.dtype)
+            yield f"default is {given}{list(self.default.shape)}; expected one element of {wanted}, as the values are"
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if input.dtype is not DataType.of(self.keys.dtype):
+            yield f"input is {input.dtype}; expected {DataType.of(self.keys.dtype)}, the type of the keys"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, DataType.of(self.values.dtype))
+
+
+class TermWeighting(Enum):
+    """What is told of the terms in a text."""
+
+    TF = "TF"
+    IDF = "IDF"
+    TFIDF = "TFIDF"
+
+
+@op
+class TfIdfVectorizer(Op):
+    """Count the terms of a pool in texts, a term being some words one after the other, perhaps with words between them.
+
+    Of a term of n words, the pool holds n elements in a row: first the terms of one word, then those of two, and so on.
+    ``TF`` gives how often a term was found, ``TFIDF`` that times its weight, and ``IDF`` its weight where it was found.
+
+    Shapes:
+        input: (C,), the words of a text, or (N, C)
+        output: (M,) or (N, M), where M is the largest of ``ngram_indexes`` plus 1
+
+    Example:
+        >>> op = TfIdfVectorizer(max_gram_length=2, ngram_counts=(0, 2), ngram_indexes=(0, 1, 2),
+        ...                      pool=np.array(["a", "b", "a", "b"]))
+        >>> compute(op, ["a", "b", "c", "a", "b"]).tolist()
+        [2.0, 2.0, 2.0]
+
+    Source:
+        ONNX TfIdfVectorizer-9.
+    """
+
+    input = operand(rank=(1, 2), dtypes=_WORDS)
+    output = result(dtypes=(DataType.FLOAT32,))
+
+    pool: Array = attribute(doc="The words of all terms, int64 or texts.")
+    ngram_counts: tuple[int, ...] = attribute(ge=0, doc="Where in the pool the terms of 1, 2, ... words begin.")
+    ngram_indexes: tuple[int, ...] = attribute(ge=0, doc="For each term its place in the result.")
+    min_gram_length: int = attribute(default=1, ge=1, doc="Terms of fewer words are not counted.")
+    max_gram_length: int = attribute(default=1, ge=1, doc="Nor are those of more.")
+    max_skip_count: int = attribute(default=0, ge=0, doc="How many words may stand between two of a term.")
+    mode: TermWeighting = attribute(default=TermWeighting.TF, doc="What is told of a term.")
+    weights: tuple[float, ...] = attribute(default=(), doc="A weight for each term; none stand for 1.")
+
+    def terms(self) -> Iterator[tuple[int, int]]:
+        """Where each term begins in the pool, and of how many words it is."""
+        bounds = [*self.ngram_counts, self.pool.size]
+        for length, (start, stop) in enumerate(pairwise(bounds), 1):
+            yield from ((at, length) for at in range(start, stop, length))
+
+    def _attribute_faults(self) -> Iterator[str]:
+        yield from super()._attribute_faults()
+        if self.pool.ndim != 1 or DataType.of(self.pool.dtype) not in _WORDS[1:]:
+            given = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
+            yield f"the pool is {given}; expected a list of int64 or of texts"
+            return
+        yield from self._term_faults()
+        if self.min_gram_length > self.max_gram_length:
+            yield f"min_gram_length is {self.min_gram_length}, and max_gram_length {self.max_gram_length}"
+        if not all(map(math.isfinite, self.weights)):
+            yield "a weight is not finite"
+
+    def _term_faults(self) -> Iterator[str]:
+        bounds = [*self.ngram_counts, self.pool.size]
+        if not self.ngram_counts or any(start > stop for start, stop in pairwise(bounds)):
+            yield f"ngram_counts is {self.ngram_counts}; expected rising places in a pool of {self.pool.size} words"
+            return
+        if any((stop - start) % length for length, (start, stop) in enumerate(pairwise(bounds), 1)):
+            yield f"ngram_counts is {self.ngram_counts}, which cuts through a term in a pool of {self.pool.size} words"
+            return
+        count = sum(1 for _ in self.terms())
+        if len(self.ngram_indexes) != count or not count:
+            yield f"there are {len(self.ngram_indexes)} ngram_indexes for {count} terms"
+        if self.weights and len(self.weights) != count:
+            yield f"there are {len(self.weights)} weights for {count} terms"
+        if len(self.ngram_counts) < self.max_gram_length:
+            yield f"max_gram_length is {self.max_gram_length}, but ngram_counts has {len(self.ngram_counts)} numbers"
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if (input.dtype is DataType.STRING) is not (DataType.of(self.pool.dtype) is DataType.STRING):
+            yield f"input is {input.dtype}, but the pool {DataType.of(self.pool.dtype)}"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo((*input.shape[:-1], max(self.ngram_indexes) + 1), DataType.FLOAT32)

@@ -1,0 +1,430 @@
+"""Regular expressions in the syntax of RE2, matched in time that grows with the text and with the pattern.
+
+A pattern becomes a nondeterministic automaton, of which all states that can be reached are followed at once; so there
+are no back references and no looking around, as in RE2. Of Unicode's classes, general categories are known.
+"""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NoReturn, TypeAlias
+
+from interposer.errors import InvalidArgumentError
+
+__all__ = ["Pattern"]
+
+_MOST_STATES: Final = 20_000
+_MOST_REPEATS: Final = 1000
+_DEEPEST: Final = 100
+_LAST: Final = 0x10FFFF
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+
+_DIGIT: Final[Ranges] = ((48, 57),)
+_WORD: Final[Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
+_SPACE: Final[Ranges] = ((9, 10), (12, 13), (32, 32))
+_PERL: Final = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_NAMED: Final[dict[str, Ranges]] = {
+    "alnum": ((48, 57), (65, 90), (97, 122)),
+    "alpha": ((65, 90), (97, 122)),
+    "ascii": ((0, 127),),
+    "blank": ((9, 9), (32, 32)),
+    "cntrl": ((0, 31), (127, 127)),
+    "digit": _DIGIT,
+    "graph": ((33, 126),),
+    "lower": ((97, 122),),
+    "print": ((32, 126),),
+    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
+    "space": ((9, 13), (32, 32)),
+    "upper": ((65, 90),),
+    "word": _WORD,
+    "xdigit": ((48, 57), (65, 70), (97, 102)),
+}
+_CONTROL: Final = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_CATEGORIES: Final = frozenset(
+    {"C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl", "No"}
+    | {"P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs"}
+)
+
+
+# --- what a pattern is made of ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Characters: those in ranges and of categories (the ones not of them, where it says so), or all others."""
+
+    ranges: Ranges = ()
+    categories: tuple[tuple[str, bool], ...] = ()
+    negated: bool = False
+    folds: bool = False
+    _known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+
+    def __contains__(self, letter: str) -> bool:
+        if letter not in self._known:
+            forms = {letter, *letter.lower(), *letter.upper()} if self.folds else {letter}
+            self._known[letter] = any(map(self._holds, forms)) is not self.negated
+        return self._known[letter]
+
+    def _holds(self, letter: str) -> bool:
+        category = unicodedata.category(letter)
+        return any(low <= ord(letter) <= high for low, high in self.ranges) or any(
+            category.startswith(name) is not negated for name, negated in self.categories
+        )
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    items: tuple[_Node, ...]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    items: tuple[_Node, ...]
+
+
+@dataclass(frozen=True)
+class _Repeat:
+    item: _Node
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Something that is true between two characters, of which None stands for an end of the text."""
+
+    holds: Callable[[str | None, str | None], bool]
+
+
+_Node: TypeAlias = "_Set | _Sequence | _Choice | _Repeat | _Place"
+_WORDS: Final = _Set(_WORD)
+
+
+def _at_border(before: str | None, after: str | None) -> bool:
+    return (before is not None and before in _WORDS) is not (after is not None and after in _WORDS)
+
+
+_BEGIN: Final = _Place(lambda before, _: before is None)
+_END: Final = _Place(lambda _, after: after is None)
+_LINE_BEGIN: Final = _Place(lambda before, _: before in (None, "\n"))
+_LINE_END: Final = _Place(lambda _, after: after in (None, "\n"))
+_PLACES: Final = {
+    "A": _BEGIN,
+    "z": _END,
+    "b": _Place(_at_border),
+    "B": _Place(lambda before, after: not _at_border(before, after)),
+}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Flags:
+    i: bool = False
+    m: bool = False
+    s: bool = False
+    U: bool = False
+
+
+class _Reader:
+    def __init__(self, pattern: str) -> None:
+        self.pattern, self.at, self.depth = pattern, 0, 0
+        self.flags = _Flags()
+
+    def refuse(self, why: str) -> NoReturn:
+        raise InvalidArgumentError(f"the regular expression {self.pattern!r} is wrong at character {self.at}: {why}")
+
+    def sees(self, text: str) -> bool:
+        return self.pattern.startswith(text, self.at)
+
+    def accepts(self, text: str) -> bool:
+        found = self.sees(text)
+        self.at += len(text) if found else 0
+        return found
+
+    def next(self) -> str:
+        if self.at >= len(self.pattern):
+            self.refuse("it ends too early")
+        self.at += 1
+        return self.pattern[self.at - 1]
+
+    def until(self, end: str, *, or_end: bool = False) -> str:
+        found, mark, _ = self.pattern[self.at :].partition(end)
+        if not mark and not or_end:
+            self.refuse(f"{end!r} is missing")
+        self.at += len(found + mark)
+        return found
+
+    def whole(self) -> _Node:
+        found = self.choice()
+        if self.at < len(self.pattern):
+            self.refuse("there is no '(' for this ')'")
+        return found
+
+    def choice(self) -> _Node:
+        outer = self.flags
+        items = [self.sequence()]
+        while self.accepts("|"):
+            items.append(self.sequence())
+        self.flags = outer
+        return items[0] if len(items) == 1 else _Choice(tuple(items))
+
+    def sequence(self) -> _Node:
+        items: list[_Node] = []
+        while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
+            if self.accepts("\\Q"):
+                text = self.until("\\E", or_end=True)
+                items += map(self.letter, map(ord, text[:-1]))
+                items += [self.repeated(self.letter(ord(letter))) for letter in text[-1:]]
+            else:
+                items.append(self.repeated(self.item()))
+        return _Sequence(tuple(items))
+
+    def repeated(self, item: _Node) -> _Node:
+        bounds = self.bounds()
+        if bounds is None:
+            return item
+        self.accepts("?")
+        if self.bounds() is not None:
+            self.refuse("a repetition cannot be repeated")
+        return _Repeat(item, *bounds)
+
+    def bounds(self) -> tuple[int, int | None] | None:
+        for mark, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self.accepts(mark):
+                return bounds
+        return self.counts() if self.sees("{") else None
+
+    def counts(self) -> tuple[int, int | None] | None:
+        """What ``{2}``, ``{2,}`` or ``{2,5}`` say; other braces are plain characters."""
+        text, brace, _ = self.pattern[self.at + 1 :].partition("}")
+        low, comma, high = text.partition(",")
+        if not brace or not _is_number(low) or (high and not _is_number(high)):
+            return None
+        least, most = int(low), int(high) if high else None if comma else int(low)
+        if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
+            self.refuse(f"{{{text}}} repeats too often, or is turned round; at most {_MOST_REPEATS} is supported")
+        self.at += len(text) + 2
+        return least, most
+
+    def item(self) -> _Node:
+        letter = self.next()
+        if letter == "(":
+            return self.group()
+        if letter == "[":
+            return self.set()
+        if letter == "\\":
+            return self.escape()
+        if letter == ".":
+            return _Set((), negated=True) if self.flags.s else _Set(((10, 10),), negated=True)
+        if letter in "^$":
+            return (_LINE_BEGIN, _LINE_END)[letter == "$"] if self.flags.m else (_BEGIN, _END)[letter == "$"]
+        if letter in "*+?":
+            self.refuse("there is nothing to repeat")
+        return self.letter(ord(letter))
+
+    def letter(self, code: int) -> _Set:
+        return _Set(((code, code),), folds=self.flags.i)
+
+    def group(self) -> _Node:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.refuse(f"more than {_DEEPEST} groups are nested")
+        outer = self.flags
+        looks_behind = self.sees("?<=") or self.sees("?<!")
+        if self.accepts("?P<") or (not looks_behind and self.accepts("?<")):
+            self.check_name(self.until(">"))
+        elif self.accepts("?") and not self.read_flags():
+            self.depth -= 1
+            return _Sequence(())
+        found = self.choice()
+        if not self.accepts(")"):
+            self.refuse("')' is missing")
+        self.flags = outer
+        self.depth -= 1
+        return found
+
+    def check_name(self, name: str) -> None:
+        if not name or set(name) - set(string.ascii_letters + string.digits + "_"):
+            self.refuse(f"{name!r} is no name of a group")
+
+    def read_flags(self) -> bool:
+        """Read ``i``, ``i-s:`` and the like; False where they hold for what follows, and there is no group."""
+        value = True
+        while True:
+            letter = self.next()
+            if letter == "-" and value:
+                value = False
+            elif letter in "imsU":
+                self.flags = replace(self.flags, **{letter: value})
+            elif letter in ":)":
+                return letter == ":"
+            else:
+                self.refuse("looking around, and other groups with a question mark, are not supported")
+
+    def escape(self) -> _Node:
+        if self.pattern[self.at : self.at + 1] in _PLACES:
+            return _PLACES[self.next()]
+        found = self.escaped()
+        return found if isinstance(found, _Set) else self.letter(found)
+
+    def escaped(self) -> _Set | int:
+        """What stands behind a backslash: a class, or the code of one character."""
+        letter = self.next()
+        if letter.lower() in _PERL:
+            return _Set(_PERL[letter.lower()], negated=letter.isupper())
+        if letter in "pP":
+            return self.category(letter == "P")
+        if letter in _CONTROL:
+            return _CONTROL[letter]
+        if letter == "x":
+            digits = self.until("}") if self.accepts("{") else self.next() + self.next()
+            return self.code(digits, 16)
+        if letter in "01234567":
+            return self.octal(letter)
+        if letter.isalnum() and letter.isascii():
+            self.refuse(f"\\{letter} is not supported")
+        return ord(letter)
+
+    def octal(self, first: str) -> int:
+        digits = first
+        while len(digits) < 3 and self.pattern[self.at : self.at + 1] in set("01234567"):
+            digits += self.next()
+        if len(digits) == 1 and first != "0":
+            self.refuse("back references are not supported")
+        return self.code(digits, 8)
+
+    def code(self, digits: str, base: int) -> int:
+        if not digits or set(digits) - set(string.hexdigits) or int(digits, base) > _LAST:
+            self.refuse(f"{digits!r} is no character's number")
+        return int(digits, base)
+
+    def category(self, negated: bool) -> _Set:
+        name = self.until("}") if self.accepts("{") else self.next()
+        if name.startswith("^"):
+            name, negated = name[1:], not negated
+        if name not in _CATEGORIES:
+            self.refuse(f"the class {name!r} is not known; general categories such as Lu are")
+        return _Set((), ((name, negated),))
+
+    def set(self) -> _Set:
+        negated, ranges, categories = self.accepts("^"), list[tuple[int, int]](), list[tuple[str, bool]]()
+        first = True
+        while first or not self.accepts("]"):
+            first = False
+            low = self.member()
+            if isinstance(low, _Set):
+                ranges += low.ranges if not low.negated else _others(low.ranges)
+                categories += low.categories
+                continue
+            high: _Set | int = low
+            if self.sees("-") and not self.sees("-]"):
+                self.next()
+                high = self.member()
+            if isinstance(high, _Set) or high < low:
+                self.refuse("a range of characters is turned round, or ends in a class")
+            ranges.append((low, high))
+        return _Set(tuple(ranges), tuple(categories), negated, self.flags.i)
+
+    def member(self) -> _Set | int:
+        if self.accepts("[:"):
+            name = self.until(":]")
+            if name.lstrip("^") not in _NAMED:
+                self.refuse(f"the class {name!r} is not known")
+            return _Set(_NAMED[name.lstrip("^")], negated=name.startswith("^"))
+        return self.escaped() if self.accepts("\\") else ord(self.next())
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 9
+
+
+def _others(ranges: Ranges) -> Iterator[tuple[int, int]]:
+    start = 0
+    for low, high in sorted(ranges):
+        if start < low:
+            yield start, low - 1
+        start = high + 1
+    yield start, _LAST
+
+
+# --- the automaton ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _State:
+    """What must be there to go on, a character of a set or a place, and the states to go on to."""
+
+    wanted: _Set | _Place | None
+    following: list[int]
+
+
+class Pattern:
+    """A regular expression in RE2's syntax.
+
+    Raises:
+        InvalidArgumentError: it is none, or it has what is not supported; says where.
+
+    >>> Pattern("(a|b)+c?").matches("abba"), Pattern("a{2}").matches("aaa")
+    (True, False)
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._states: list[_State] = [_State(None, [])]
+        self._start = self._add(_Reader(pattern).whole(), 0)
+
+    def _new(self, wanted: _Set | _Place | None, following: Sequence[int]) -> int:
+        if len(self._states) >= _MOST_STATES:
+            raise InvalidArgumentError(f"the regular expression {self._pattern[:40]!r} is too large")
+        self._states.append(_State(wanted, list(following)))
+        return len(self._states) - 1
+
+    def _add(self, node: _Node, after: int) -> int:
+        """The state that begins the node, behind which it goes on with the state `after`."""
+        if isinstance(node, _Sequence):
+            for item in reversed(node.items):
+                after = self._add(item, after)
+            return after
+        if isinstance(node, _Choice):
+            return self._new(None, [self._add(item, after) for item in node.items])
+        if isinstance(node, _Repeat):
+            return self._add_repeat(node, after)
+        return self._new(node, [after])
+
+    def _add_repeat(self, node: _Repeat, after: int) -> int:
+        start = after
+        if node.most is None:
+            start = self._new(None, [after])
+            self._states[start].following.append(self._add(node.item, start))
+        for _ in range((node.most or 0) - node.least):
+            start = self._new(None, [self._add(node.item, start), after])
+        for _ in range(node.least):
+            start = self._add(node.item, start)
+        return start
+
+    def matches(self, text: str) -> bool:
+        """True where the whole text is what the pattern describes."""
+        reached = self._reached([self._start], None, text[:1] or None)
+        for number, letter in enumerate(text):
+            entered = [
+                state.following[0] for state in reached if isinstance(state.wanted, _Set) and letter in state.wanted
+            ]
+            reached = self._reached(entered, letter, text[number + 1 : number + 2] or None)
+        return self._states[0] in reached
+
+    def _reached(self, entered: list[int], before: str | None, after: str | None) -> list[_State]:
+        """The states that can be reached without another character."""
+        seen, pending, reached = set(entered), list(entered), list[_State]()
+        while pending:
+            state = self._states[pending.pop()]
+            reached.append(state)
+            if isinstance(state.wanted, _Set) or (state.wanted is not None and not state.wanted.holds(before, after)):
+                continue
+            pending += [one for one in state.following if one not in seen]
+            seen.update(state.following)
+        return reached

@@ -1,0 +1,159 @@
+"""Operators on texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from interposer.errors import InvalidArgumentError
+from interposer.ops.axes import broadcast_shapes
+from interposer.ops.regex import Pattern
+from interposer.schema import Op, attribute, op, operand, result
+from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
+
+__all__ = ["CaseChange", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"]
+
+_STRING: Final = (DataType.STRING,)
+
+
+@op
+class StringConcat(Op):
+    """Join texts, element by element.
+
+    Shapes:
+        a, b: shapes that broadcast by NumPy's rule
+        output: what they broadcast to
+
+    Example:
+        >>> compute(StringConcat(), ["a", "b"], [".py"]).tolist()
+        ['a.py', 'b.py']
+
+    Source:
+        ONNX StringConcat-20.
+    """
+
+    a = operand(dtypes=_STRING)
+    b = operand(dtypes=_STRING)
+    output = result(dtypes=_STRING)
+
+    def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+        if broadcast_shapes(a.shape, b.shape) is None:
+            yield f"a has shape {a.shape} and b {b.shape}, which do not broadcast"
+
+    def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
+        return a.with_shape(broadcast_shapes(a.shape, b.shape) or ())
+
+
+@op
+class StringSplit(Op):
+    """Cut texts at a separator; all have as many pieces as the one with the most, empty texts filling up the others.
+
+    Without a separator, texts are cut where there is white space, of which there may be more, and which is dropped at
+    both ends.
+
+    Shapes:
+        input: any of rank 0 to 7
+        output: the input's shape and the largest number of pieces
+        counts: the input's shape
+
+    Example:
+        >>> output, counts = compute(StringSplit(delimiter="."), ["a.b.c", "d"])
+        >>> output.tolist(), counts.tolist()
+        ([['a', 'b', 'c'], ['d', '', '']], [3, 1])
+        >>> compute(StringSplit(maxsplit=1), [" a  b c "])[0].tolist()
+        [['a', 'b c ']]
+
+    Source:
+        ONNX StringSplit-20.
+    """
+
+    input = operand(rank=(0, MAX_RANK - 1), dtypes=_STRING)
+    output = result(dtypes=_STRING, dynamic=True)
+    counts = result(dtypes=(DataType.INT64,))
+
+    delimiter: str = attribute(default="", doc="The separator; an empty one stands for white space.")
+    maxsplit: int | None = attribute(default=None, ge=0, doc="At how many places a text is cut at most.")
+
+    def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
+        return input.with_shape((*input.shape, UNKNOWN)), TensorInfo(input.shape, DataType.INT64)
+
+
+class CaseChange(Enum):
+    """What becomes of the letters of a text."""
+
+    NONE = "NONE"
+    LOWER = "LOWER"
+    UPPER = "UPPER"
+
+
+@op
+class StringNormalizer(Op):
+    """Drop some texts from a list, and change the case of the others.
+
+    Letters change their case by Unicode's rules, which are those of no language: in any locale, İ becomes i with a dot
+    above. Where nothing is left, one empty text is.
+
+    Shapes:
+        input: (C,) or (1, C)
+        output: (D,) or (1, D), where D is the number of texts that are left, at least 1
+
+    Example:
+        >>> op = StringNormalizer(case_change=CaseChange.UPPER, stopwords=("monday",))
+        >>> compute(op, ["Monday", "tuesday"]).tolist()
+        ['TUESDAY']
+
+    Source:
+        ONNX StringNormalizer-10, without its locale.
+    """
+
+    input = operand(rank=(1, 2), dtypes=_STRING)
+    output = result(dtypes=_STRING, dynamic=True)
+
+    case_change: CaseChange = attribute(default=CaseChange.NONE, doc="What becomes of the texts that are left.")
+    is_case_sensitive: bool = attribute(default=False, doc="A stop word is dropped only where its case is the same.")
+    stopwords: tuple[str, ...] = attribute(default=(), doc="The texts to drop.")
+
+    def check(self, input: TensorInfo) -> Iterator[str]:
+        if input.rank == 2 and input.shape[0] != 1 and not isinstance(input.shape[0], Dim):
+            yield f"input has shape {input.shape}; expected [C] or [1, C]"
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        count = input.shape[-1]
+        if self.stopwords:
+            return input.with_shape((*input.shape[:-1], UNKNOWN))
+        return input.with_shape((*input.shape[:-1], count if isinstance(count, Dim) else max(count, 1)))
+
+
+@op
+class RegexFullMatch(Op):
+    """Whether texts as a whole are what a regular expression describes.
+
+    The expression is in the syntax of RE2, and so is matched in a time that is bounded by its length and the text's.
+    Of Unicode's classes, general categories are known, such as ``\\\\p{Lu}``.
+
+    Shapes:
+        input, output: any, the same
+
+    Example:
+        >>> compute(RegexFullMatch(pattern="[a-z]+@(here|there)"), ["me@here", "me@nowhere"]).tolist()
+        [True, False]
+
+    Source:
+        ONNX RegexFullMatch-20.
+    """
+
+    input = operand(dtypes=_STRING)
+    output = result(dtypes=(DataType.BOOL,))
+
+    pattern: str = attribute(default="", doc="The regular expression.")
+
+    def _attribute_faults(self) -> Iterator[str]:
+        yield from super()._attribute_faults()
+        try:
+            Pattern(self.pattern)
+        except InvalidArgumentError as error:
+            yield str(error)
+
+    def infer(self, input: TensorInfo) -> TensorInfo:
+        return TensorInfo(input.shape, DataType.BOOL)

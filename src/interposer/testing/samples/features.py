@@ -1,0 +1,68 @@
+"""Samples of operators that turn words and labels into numbers and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ops import LabelEncoder, TermWeighting, TfIdfVectorizer
+from interposer.testing.sample import Sample, of, samples
+from interposer.testing.samples.common import f32
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+INT32, INT64, STRING = DataType.INT32, DataType.INT64, DataType.STRING
+KEYS: Final = {
+    STRING: (["a", "b", "a"], ["b", "c", "a"]),
+    INT64: ([1, 2, 1], [2, 3, 1]),
+    INT32: ([1, 2, 1], [2, 3, 1]),
+    DataType.INT16: ([1, 2, 1], [2, 3, 1]),
+    DataType.FLOAT32: ([1.5, np.nan, 0.0], [np.nan, 3, -0.0]),
+    DataType.FLOAT64: ([1.5, np.nan, 0.0], [np.nan, 3, -0.0]),
+}
+"""For each type keys, and what is looked up."""
+
+
+def _values(dtype: DataType) -> Array:
+    return np.array(["x", "y", "z"], object) if dtype is STRING else np.arange(10, 13).astype(dtype.numpy)
+
+
+@samples(LabelEncoder)
+def label_encoder() -> Iterator[Sample]:
+    """From every type of keys to every type of values; keys that stand there twice, and what is not a number."""
+    for source, (keys, given) in KEYS.items():
+        for target in KEYS:
+            values = _values(target)
+            op = LabelEncoder(
+                np.array(keys, source.numpy), values, np.array(values[0] * 0 if target is not STRING else "")
+            )
+            yield Sample(op, [of(given, source)], name=f"{source}-{target}")
+            yield Sample(op, [of([given, given], source)], name=f"{source}-{target}-table")
+    op = LabelEncoder(np.array(["a", "b"], object), np.array([1, 2]), np.array(-1))
+    yield Sample(op, [of(["b", "c", "a"], STRING)], name="worked", expected=[np.array([2, -1, 1])])
+
+
+@samples(TfIdfVectorizer)
+def tf_idf_vectorizer() -> Iterator[Sample]:
+    """Terms of one to three words, of numbers and texts, words in between, every weighting, tables and empty texts."""
+    pool = np.array([2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 2, 3, 5])
+    terms: dict[str, Any] = {"ngram_counts": (0, 4, 10), "ngram_indexes": (0, 1, 2, 3, 6, 5, 4, 7)}
+    texts = np.array([f"w{word}" for word in pool], object)
+    words = [1, 2, 3, 5, 3, 2, 6, 7, 8, 6, 7, 7]
+    for mode in TermWeighting:
+        for least, most, skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
+            settings: dict[str, Any] = {"min_gram_length": least, "max_gram_length": most, "max_skip_count": skipped}
+            name = f"{mode.value}-{least}-{most}-{skipped}"
+            yield Sample(TfIdfVectorizer(pool, **terms, **settings, mode=mode), [of(words, INT64)], name=name)
+            weights = tuple(0.5 * place for place in range(1, 9))
+            op = TfIdfVectorizer(texts, **terms, **settings, mode=mode, weights=weights)
+            table = of(np.array([f"w{word}" for word in words], object).reshape(2, 6), STRING)
+            yield Sample(op, [table], name=f"{name}-texts")
+    for shape in ((0,), (2, 0), (0, 3)):
+        op = TfIdfVectorizer(pool, **terms, max_gram_length=2)
+        yield Sample(op, [of(np.zeros(shape), INT32)], name=f"none-{'x'.join(map(str, shape))}")
+    op = TfIdfVectorizer(np.array(["a", "b", "a", "b"], object), (0, 2), (1, 0, 2), max_gram_length=2)
+    yield Sample(op, [of(["a", "b", "a"], STRING)], name="worked", expected=[f32([1, 2, 1])])

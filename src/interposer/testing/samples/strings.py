@@ -1,0 +1,85 @@
+"""Samples of operators on texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ops import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+from interposer.testing.sample import Given, Sample, of, samples
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+DAYS: Final = ("Monday", "tuesday", "monday", "ÄRGER", "")
+
+
+def _texts(values: object) -> Given:
+    return of(values, DataType.STRING)
+
+
+def _expected(values: object) -> Array:
+    return np.array(values, object)
+
+
+@samples(StringConcat)
+def string_concat() -> Iterator[Sample]:
+    """Shapes that broadcast, texts in every script, and empty ones."""
+    pairs = {
+        "scalar": ("a", "b"),
+        "row": (["a", "", "ß"], ["x", "y", "日本"]),
+        "broadcast": ([["a"], ["b"]], ["x", "y", ""]),
+        "scalar-row": ("a", ["x", "y"]),
+        "none": ([], ["x"]),
+    }
+    for label, (a, b) in pairs.items():
+        yield Sample(StringConcat(), [_texts(a), _texts(b)], name=label)
+    worked = _expected([["ax", "ay"], ["bx", "by"]])
+    yield Sample(StringConcat(), [_texts([["a"], ["b"]]), _texts(["x", "y"])], name="worked", expected=[worked])
+
+
+@samples(StringSplit)
+def string_split() -> Iterator[Sample]:
+    """White space and separators of one letter and more, limits, and texts that are empty or are nothing else."""
+    texts = {"scalar": "a b", "row": ["a  b c", " a ", "", "a-b--c"], "table": [["a"], ["b-c d"]], "none": []}
+    for label, given in texts.items():
+        for separator in ("", "-", "--", " "):
+            for most in (None, 0, 1, 5):
+                name = f"{label}-{separator or 'space'}-{most}"
+                yield Sample(StringSplit(separator, most), [_texts(given)], name=name)
+    pieces, counts = _expected([["a", "b"], ["", "c"], ["", ""]]), np.array([2, 2, 1])
+    yield Sample(StringSplit(","), [_texts(["a,b", ",c", ""])], name="worked", expected=[pieces, counts])
+
+
+@samples(StringNormalizer)
+def string_normalizer() -> Iterator[Sample]:
+    """Every change of case, stop words in their case or any, lists and tables of one row, and nothing left."""
+    for change in CaseChange:
+        for sensitive in (False, True):
+            for words in ((), ("monday", "ärger"), DAYS):
+                op = StringNormalizer(change, sensitive, words)
+                name = f"{change.value}-{'exact' if sensitive else 'any'}-{len(words)}"
+                yield Sample(op, [_texts(DAYS)], name=name)
+                yield Sample(op, [_texts([DAYS])], name=f"{name}-table")
+    for shape in ((0,), (1, 0)):
+        empty = Given(_texts(np.empty(shape, object)).info, np.empty(shape, object))
+        yield Sample(StringNormalizer(), [empty], name=f"rank{len(shape)}-none")
+    op = StringNormalizer(CaseChange.UPPER, stopwords=("MONDAY",))
+    yield Sample(op, [_texts(DAYS[:3])], name="worked", expected=[_expected(["TUESDAY"])])
+
+
+@samples(RegexFullMatch)
+def regex_full_match() -> Iterator[Sample]:
+    """What the syntax has, on texts of every kind; one that would keep a matcher busy that tries things in turn."""
+    texts = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
+    patterns = (
+        "", "a*", "(a|b)+1?", "[^a]", "[[:upper:]]", "a.b", "(?s)a.b", "(?i)A{1,2}", "\\w+", "^a$", "\\ba.*", "\\pL",
+        "a\\.b", "\\x61", "(?P<x>a)(?:a)", "\\Qa.\\E.",
+    )  # fmt: skip
+    for number, pattern in enumerate(patterns):
+        yield Sample(RegexFullMatch(pattern), [_texts(texts)], name=f"pattern-{number}")
+    yield Sample(RegexFullMatch("(a*)*b"), [_texts("a" * 200)], name="patient", expected=[np.array(False)])
+    mail = RegexFullMatch("[a-z]+@[a-z]+\\.(com|org)")
+    yield Sample(mail, [_texts(["me@here.org", "@here.org"])], name="worked", expected=[np.array([True, False])])

@@ -1,0 +1,84 @@
+"""Networks and runtimes for tests of backends in child processes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.backend.isolated.backend import IsolatedBackend
+from tests.faulty import Faulty
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="backends are isolated on Linux only")
+C = np.float32([[1, -2, 3], [-4, 5, -6]])
+X = np.float32([[1, 1, 1], [2, 2, 2]])
+
+
+def sums_and_relu() -> ip.Network:
+    """relu(x + C) + x: on Faulty, CpuRef, and Faulty again."""
+    network = ip.Network("sums")
+    x = network.add_input_layer(0, ip.TensorInfo(C.shape), name="x")
+    first = network.add_addition_layer(x, network.add_constant_layer(C, name="c"), name="first")
+    relu = network.add_activation_layer(first, function=ip.ops.ActivationFunction.RELU, name="relu")
+    network.add_output_layer(0, network.add_addition_layer(relu, x, name="last"), name="y")
+    return network
+
+
+def expected(x: Any) -> Any:
+    return np.maximum(x + C, 0) + x
+
+
+@contextmanager
+def faulty_runtime(faults: dict[str, Any] | None = None, **isolation: Any) -> Iterator[ip.Runtime]:
+    """A runtime that has `Faulty`, isolated, and nothing of it behind when it is left."""
+    with no_trace_left():
+        how = ip.Isolation(**isolation)
+        with ip.Runtime(ip.CreationOptions(isolate={"Faulty": how})) as runtime:
+            runtime.registry.register("Faulty", partial(Faulty, **(faults or {})))
+            yield runtime
+
+
+def process_of(runtime: ip.Runtime, backend: str = "Faulty") -> int:
+    """The process that runs a backend."""
+    found = runtime.registry.get(backend)
+    assert isinstance(found, IsolatedBackend)
+    life = found.supervisor.life
+    assert life is not None
+    return life.pid
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that are not waited for."""
+    return {int(one) for task in Path("/proc/self/task").iterdir() for one in (task / "children").read_text().split()}
+
+
+def descriptors() -> set[str]:
+    """What this process has open of shared memory and sockets."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}")
+        except OSError:
+            continue
+    return {one for one in found if "interposer" in one or "socket" in one}
+
+
+@contextmanager
+def no_trace_left() -> Iterator[None]:
+    """Afterwards there are no more processes, files and descriptors than before."""
+    gc.collect()
+    before = children(), descriptors()
+    yield
+    gc.collect()
+    left = children() - before[0], descriptors() - before[1]
+    assert left == (set(), set())
+    assert [name for name in os.listdir("/dev/shm") if "interposer" in name] == []
