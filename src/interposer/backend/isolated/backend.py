@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from interposer.backend.base import Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options
@@ -23,9 +23,6 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 
 __all__ = ["IsolatedBackend"]
-
-_NOT_ACROSS: Final = frozenset({"Sequences"})
-"""Capabilities that end at the process: what is no tensor does not lie in shared memory."""
 
 
 class IsolatedBackend(Backend):
@@ -101,7 +98,7 @@ def _description(backend_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
     major, minor = map(int, said["api_version"])
     return {
         "id": BackendId(backend_id),
-        "capabilities": Capabilities(*(one for one in described if one.name not in _NOT_ACROSS)),
+        "capabilities": Capabilities(*described),
         "api_version": (major, minor),
         "version": str(said["version"]),
     }
