@@ -71,7 +71,8 @@ class Backend:
 
     Only a backend with ``DynamicShapes`` is offered layers with tensors whose shapes depend on data: it answers for
     them while extents are unknown and makes their workloads in the middle of a run; these take tensors in ordinary
-    memory (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape.
+    memory (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape. Only one with ``Sequences`` is
+    offered layers that take or give sequences and optionals; these are in ordinary memory too, as arrays of arrays.
     ``Deterministic=False`` says that runs on the same inputs may differ a little.
     """
     api_version: ClassVar[tuple[int, int]] = API_VERSION

@@ -149,7 +149,9 @@ class BackendRegistry:
         with self._lock:
             if backend_id not in self._entries:
                 raise UnknownBackendError(backend_id, self._entries)
-            self._known.pop(self._entries.pop(backend_id), None)
+            known = self._known.pop(self._entries.pop(backend_id), None)
+        if isinstance(known, Backend):
+            end_process(known)
 
     def _entry(self, backend_id: str) -> _Entry | None:
         own = self._entries.get(backend_id)

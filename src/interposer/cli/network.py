@@ -10,7 +10,7 @@ from typing import TypeAlias
 from interposer.cli.tables import printable
 from interposer.session import FORMATS, Limits, Model, load
 
-__all__ = ["add_network_arguments", "backend_ids", "open_model", "report_absent"]
+__all__ = ["add_network_arguments", "backend_ids", "open_model", "report_absent", "shape_argument"]
 
 Number: TypeAlias = "int | float"
 
@@ -26,7 +26,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
     parser.add_argument(
-        "--shape", type=_shape, action="append", default=[], metavar="NAME=1x3x8",
+        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
     )  # fmt: skip
     parser.add_argument(
@@ -52,7 +52,8 @@ def backend_ids(text: str) -> list[str]:
     return ids
 
 
-def _shape(text: str) -> tuple[str, int | list[int]]:
+def shape_argument(text: str) -> tuple[str, int | list[int]]:
+    """``NAME=1x3x8``: a name with a shape, or with one number."""
     name, _, extents = text.rpartition("=")
     if not name or not re.fullmatch(r"\d+([x,]\d+)*,?", extents):
         raise argparse.ArgumentTypeError(f"expected NAME=1x3x8 or NAME=1, not {text!r}")

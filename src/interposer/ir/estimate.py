@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.control_flow import ControlFlow, If
-from interposer.types import TensorInfo
+from interposer.types import Dim, TensorInfo
 
 __all__ = ["Estimate", "estimate"]
 
@@ -70,4 +70,4 @@ def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
 
 
 def _bytes(info: TensorInfo) -> int:
-    return int(info.num_bytes) if info.is_concrete else 0
+    return 0 if isinstance(info.num_bytes, Dim) else int(info.num_bytes)

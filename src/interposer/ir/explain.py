@@ -123,7 +123,7 @@ class Explanation:
     def _crossings(self) -> Iterator[str]:
         for source, target in dict.fromkeys((copy.source, copy.target) for copy in self.copies):
             copies = [copy for copy in self.copies if (copy.source, copy.target) == (source, target)]
-            size = sum(int(copy.info.num_bytes) for copy in copies if copy.info.is_concrete)
+            size = sum(copy.num_bytes for copy in copies)
             yield f"  copied from {source} to {target} ({size:,} bytes): {', '.join(copy.value for copy in copies)}"
 
     def lines(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ from interposer.errors import InvalidArgumentError, InvalidNetworkError
 from interposer.ir.graph import Graph, Layer, Value, cycle_fault
 from interposer.ir.regions import border_faults, bound_info, region_title
 from interposer.ops.control import Input
-from interposer.ops.control_flow import ControlFlow, Infos
+from interposer.ops.control_flow import ControlFlow, Infos, joined_carried
 from interposer.types import TensorInfo
 
 __all__ = ["infer_graph", "infer_layer", "infos_for", "layer_faults", "shaped_by_data"]
@@ -66,7 +66,7 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
         bound = op.bound(operands, carried)
         given = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
         after = op.carried_on(given)
-        wider = _joined(carried, after)
+        wider = joined_carried(carried, after)
         if wider == carried:
             _check_bound(layer, op.bound(operands, after))
             return op.gives(operands, carried, given)
@@ -96,15 +96,6 @@ def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
             found = bound_info(inner.output, info)
             if isinstance(found, str):
                 raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {found}")
-
-
-def _joined(carried: Infos, given: Infos) -> Infos:
-    found = []
-    for index, (before, after) in enumerate(zip(carried, given, strict=True)):
-        if (before.dtype, before.quantization) != (after.dtype, after.quantization):
-            raise InvalidArgumentError(f"carried value {index} is {before} before an iteration, but {after} after it")
-        found.append(before.joined(after))
-    return tuple(found)
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:

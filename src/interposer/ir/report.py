@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from interposer.types import TensorInfo
+from interposer.types import Dim, TensorInfo
 
 __all__ = ["Copy", "Message", "Placement", "Refusal"]
 
@@ -75,6 +75,12 @@ class Copy:
     target: str
     info: TensorInfo
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that are copied; 0 where that is not known before running."""
+        found = self.info.num_bytes
+        return 0 if isinstance(found, Dim) else int(found)
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON-compatible data."""
         return {
@@ -82,7 +88,7 @@ class Copy:
             "value": self.value,
             "from": self.source,
             "to": self.target,
-            "bytes": int(self.info.num_bytes),
+            "bytes": self.num_bytes,
         }
 
 

@@ -16,9 +16,21 @@ from interposer.errors import InvalidArgumentError
 from interposer.schema import Op, attribute, op, operand, result
 from interposer.types import ANYTHING, DataType, Dim, TensorInfo, differ
 
-__all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While"]
+__all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While", "joined_carried"]
 
 Infos: TypeAlias = tuple[TensorInfo, ...]
+
+
+def joined_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> Infos:
+    """What is known of carried values both before and after an iteration.
+
+    Raises:
+        InvalidArgumentError: a value becomes another type, or is quantized in another way.
+    """
+    for index, (a, b) in enumerate(zip(before, after, strict=True)):
+        if (a.dtype, a.quantization) != (b.dtype, b.quantization):
+            raise InvalidArgumentError(f"carried value {index} is {a} before an iteration, but {b} after it")
+    return tuple(a.joined(b) for a, b in zip(before, after, strict=True))
 
 
 class ControlFlow(Op):

@@ -30,17 +30,32 @@ def is_placed_by_a_backend(layer: Layer) -> bool:
 def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
     """What a backend says of every layer of a view; where asking it fails, a no with what it raised.
 
-    Of layers with tensors whose shapes depend on data, only a backend that can run such layers is asked.
+    Of layers with tensors whose shapes depend on data, or with what is no tensor, only a backend that can run such
+    layers is asked.
 
     Raises:
         BackendContractError: an answer of the wrong kind or length.
     """
-    late = _late_layers(backend, view)
-    if late:
-        known = [layer for layer in view if layer not in late]
+    beyond = _layers_beyond(backend, view)
+    if beyond:
+        known = [layer for layer in view if layer not in beyond]
         given = iter(_asked(backend, SubgraphView(view.graph, known, view.layers), options) if known else ())
-        return [Support.no(late[layer]) if layer in late else next(given) for layer in view]
+        return [Support.no(beyond[layer]) if layer in beyond else next(given) for layer in view]
     return _asked(backend, view, options)
+
+
+def _layers_beyond(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
+    """The layers that a backend cannot take as it lacks a capability, each with the reason."""
+    return _late_layers(backend, view) | _layers_of_collections(backend, view)
+
+
+def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
+    """The layers that take or give what is no tensor, where a backend cannot take these."""
+    if backend.capabilities.has("Sequences"):
+        return {}
+    found = ((layer, value) for layer in view for value in (*layer.values, *layer.outputs) if not value.known.is_tensor)
+    text = "{0.name!r} is {0.known}, which is no tensor, and it lacks the capability Sequences"
+    return {layer: text.format(value) for layer, value in found}
 
 
 def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
@@ -160,7 +175,7 @@ class Assigner:
         self.records.placements[name] = Placement(name, layer.kind, backend.id, name, layer.source, layer.replaced)
 
     def _takes_in_fp32(self, backend: Backend, layer: Layer) -> bool:
-        if not has_half_types(layer) or _late_layers(backend, SubgraphView(self.graph, [layer], [layer])):
+        if not has_half_types(layer) or _layers_beyond(backend, SubgraphView(self.graph, [layer], [layer])):
             return False
         view = in_fp32(layer)
         return all(query(backend, view, self.options(backend)))

@@ -59,8 +59,9 @@ _CONVERSIONS: Final = (ConvertFp32ToFp16, ConvertFp16ToFp32, ConvertFp32ToBf16, 
 def reduce_precision(graph: Graph, dtype: DataType) -> list[Message]:
     """Compute in `dtype`, FLOAT16 or BFLOAT16, what the graph computes in float32; inputs and outputs keep their type.
 
-    A layer stays in float32 where its operator wants that, and where one of its constants would overflow to infinity;
-    of the last kind the messages tell. Regions are reduced on their own; their inputs and outputs keep their types too.
+    A layer stays in float32 where its operator wants that, where it takes or gives what is no tensor, and where one of
+    its constants would overflow to infinity; of the last kind the messages tell. Regions are reduced on their own;
+    their inputs and outputs keep their types too.
 
     Raises:
         InvalidArgumentError: another type.
@@ -110,7 +111,7 @@ class _Reducer:
 
     def _reduced_op(self, layer: Layer) -> Op | None:
         """The operator in half precision; None where the layer has to stay in float32."""
-        if isinstance(layer.op, Output) or not layer.op.executable or layer.regions:
+        if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
         reduced = _retyped(layer, {FP32: self.dtype})
         too_big = reduced and next((value for value in layer.values if self._overflows(value)), None)
@@ -146,7 +147,7 @@ class _Reducer:
 def has_half_types(layer: Layer) -> bool:
     """True where a layer takes or gives half-precision tensors and could do the same in float32."""
     halves = any(info.dtype in _HALVES for info in (*_infos(layer), *layer.output_infos))
-    if not halves or layer.regions or isinstance(layer.op, _CONVERSIONS):
+    if not halves or layer.regions or isinstance(layer.op, _CONVERSIONS) or not _on_tensors(layer):
         return False
     return _retyped(layer, _TO_FP32) is not None
 
@@ -222,6 +223,11 @@ def _convert_uses(graph: Graph, value: Value, dtype: DataType) -> Value:
 
 def _infos(layer: Layer) -> tuple[TensorInfo, ...]:
     return tuple(value.known for value in layer.values)
+
+
+def _on_tensors(layer: Layer) -> bool:
+    """False where a layer takes or gives a sequence or an optional, whose elements keep their type."""
+    return all(info.is_tensor for info in (*_infos(layer), *layer.output_infos))
 
 
 def _with_types(info: TensorInfo, types: Mapping[DataType, DataType]) -> TensorInfo:

@@ -6,7 +6,15 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from interposer.backend import Backend, MemoryManager, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
+from interposer.backend import (
+    ArrayHandle,
+    Backend,
+    MemoryManager,
+    TensorHandle,
+    Workload,
+    WorkloadFactory,
+    WorkloadInfo,
+)
 from interposer.backend.registry import checked
 from interposer.errors import BackendContractError, ExecutionError, InterposerError, LoadError
 from interposer.ir.graph import Layer, Value
@@ -62,13 +70,17 @@ class Factories:
         return checked(made, Workload, "create_workload", str(layer.backend))
 
     def handle(self, layer: Layer, value: Value) -> TensorHandle:
-        """A handle for what a layer gives; `LoadError` where its shape is not known."""
+        """A handle for what a layer gives; `LoadError` where its shape is not known.
+
+        What is no tensor lies in ordinary memory, whichever backend has the layer.
+        """
         info = value.known
         if not info.is_concrete:
             raise LoadError(
                 f"the tensor {value.name!r} of shape {info.shape} has unknown extents; give the inputs' shapes"
             )
-        plain, make = info.with_constant(None), self.of(layer).create_tensor_handle
+        plain = info.with_constant(None)
+        make = self.of(layer).create_tensor_handle if info.is_tensor else ArrayHandle
         return guarded(
             layer, "got no tensor handle", lambda: _checked(make(plain), plain, "create_tensor_handle", layer)
         )

@@ -53,6 +53,8 @@ class DebugWorkload(CopyWorkload):
 def _described(op: Debug, array: Array) -> dict[str, object]:
     numbers = array.astype(np.float64) if array.dtype.kind not in "biufO" else array
     sized = array.size > 0 and array.dtype.kind != "O"
+    if any(isinstance(one, np.ndarray) for one in array.flat):
+        return {"layerName": op.watched, "outputSlot": op.slot, "elements": [_described(op, one) for one in array]}
     return {
         "layerName": op.watched,
         "outputSlot": op.slot,

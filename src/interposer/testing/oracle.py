@@ -20,7 +20,7 @@ class Oracle(Backend):
 
     id: ClassVar = "Oracle"
     kernels: ClassVar[KernelTable] = reference()
-    capabilities: ClassVar = Capabilities(DynamicShapes=True)
+    capabilities: ClassVar = Capabilities(DynamicShapes=True, Sequences=True)
 
 
 def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Array]:

@@ -67,6 +67,10 @@ class Trial:
         if not (can_be_shaped(self.layer) or self.bench.backend.capabilities.has("DynamicShapes")):
             self.lacks = "its shape depends on data, for which the backend lacks the capability DynamicShapes"
             return
+        infos = (*self.layer.input_infos, *self.layer.output_infos)
+        if any(info and not info.is_tensor for info in infos) and not self.bench.backend.capabilities.has("Sequences"):
+            self.lacks = "it takes or gives what is no tensor, for which the backend lacks the capability Sequences"
+            return
         try:
             first, second = (self._verdicts(view_of(self.network.graph)) for _ in range(2))
             twice = self._verdicts(_doubled(self.sample))

@@ -16,5 +16,5 @@ class ReferenceBackend(Backend):
     id: ClassVar = BackendId("CpuRef")
     kernels: ClassVar[KernelTable] = reference()
     capabilities: ClassVar = Capabilities(
-        NonConstWeights=True, ConstantTensorsAsInputs=True, HasFp16=True, DynamicShapes=True
+        NonConstWeights=True, ConstantTensorsAsInputs=True, HasFp16=True, DynamicShapes=True, Sequences=True
     )

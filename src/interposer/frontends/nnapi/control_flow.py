@@ -9,7 +9,7 @@ from interposer.frontends.nnapi.node import Node
 from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
-from interposer.ops.control_flow import ControlFlow, If, While
+from interposer.ops.control_flow import ControlFlow, If, While, joined_carried
 from interposer.types import TensorInfo
 
 __all__: list[str] = []
@@ -60,7 +60,7 @@ def while_(node: Node) -> list[Value]:
 def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
     if not 1 <= len(after) <= len(before):
         node.fail(f"its body gives {len(after)} tensors; expected 1 to {len(before)}")
-    return [*(a.joined(b) for a, b in zip(before, after, strict=False)), *before[len(after) :]]
+    return [*joined_carried(before[: len(after)], after), *before[len(after) :]]
 
 
 def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:

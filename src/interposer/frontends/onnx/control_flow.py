@@ -24,7 +24,7 @@ from interposer.frontends.onnx.subgraphs import (
 )
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
-from interposer.ops.control_flow import If, Loop, Scan
+from interposer.ops.control_flow import If, Loop, Scan, joined_carried
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import Stack
 from interposer.types import DataType, Dim, TensorInfo
@@ -61,10 +61,12 @@ def if_(node: Node) -> Sequence[Value]:
 
 
 def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
-    """Little is known of results of several ranks, so that what chooses one should be known, where it can be."""
+    """Little is known of results of several ranks, so that sizes and shapes which choose one should be known."""
     pairs = zip(*(one.given for one in regions), strict=True)
+    if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
+        return
     needs = node.importer.needs(condition)
-    if needs is not None and not all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
+    if needs is not None and all(node.importer.value(name).known.dtype.is_integer for name in needs.values):
         raise UnboundFormError("its branches give results of several ranks, and its condition is no constant", needs)
 
 
@@ -90,7 +92,7 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
         if found is None:
             return None
         after = found.given[skip : skip + len(carried)]
-        wider = tuple(a.joined(b) for a, b in zip(carried, after, strict=True))
+        wider = joined_carried(carried, after)
         if wider == carried:
             return found
         carried = wider

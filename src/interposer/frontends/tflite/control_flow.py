@@ -8,7 +8,7 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.registry import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
-from interposer.ops.control_flow import ControlFlow, If, While
+from interposer.ops.control_flow import ControlFlow, If, While, joined_carried
 from interposer.types import TensorInfo
 
 __all__: list[str] = []
@@ -66,7 +66,7 @@ def _named(node: Node, option: str) -> int:
 def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
     if len(before) != len(after):
         node.fail(f"its body gives {len(after)} tensors; expected {len(before)}")
-    return [a.joined(b) for a, b in zip(before, after, strict=True)]
+    return [*joined_carried(before, after)]
 
 
 def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:

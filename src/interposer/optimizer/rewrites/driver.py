@@ -187,6 +187,8 @@ class _Maker:
 
 def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
     """True where both are the same, but that the new one may know more extents."""
-    if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization) or new.rank != old.rank:
+    if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization):
         return False
-    return all(a == b or isinstance(b, Dim) for a, b in zip(new.shape, old.shape, strict=True))
+    if not (new.is_ranked and old.is_ranked) or not new.is_tensor:
+        return new == old or not old.is_ranked
+    return new.rank == old.rank and all(a == b or isinstance(b, Dim) for a, b in zip(new.shape, old.shape, strict=True))

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from interposer.errors import UnknownRankError
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant
 from interposer.schema import Op
@@ -73,8 +74,11 @@ class Rewrite:
     function: Callable[[Any, Layer], Replacement]
 
     def __call__(self, layer: Layer) -> Replacement:
-        """What may stand in for the layer's outputs."""
-        return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
+        """What may stand in for the layer's outputs; nothing where that hangs on a rank that is not known."""
+        try:
+            return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
+        except UnknownRankError:
+            return None
 
 
 def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:

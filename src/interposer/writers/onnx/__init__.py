@@ -12,6 +12,6 @@ ONNX cannot express is refused with a reason; `reasons` tells it of a layer with
 """
 
 from interposer.writers.onnx.file import save
-from interposer.writers.onnx.model import reasons, write
+from interposer.writers.onnx.model import newest_opset, reasons, write
 
-__all__ = ["reasons", "save", "write"]
+__all__ = ["newest_opset", "reasons", "save", "write"]

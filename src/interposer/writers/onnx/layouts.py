@@ -50,6 +50,7 @@ class _Layouts:
         self._steps: list[Step] = []
         self._transposed: dict[str, tuple[str, Order]] = {}
         self._same: dict[str, str] = {}
+        self._made: dict[tuple[str, Order], str] = {}
         self._rules: dict[str, Callable[[Step], bool]] = {
             "Concat": self._concat,
             "Pad": self._pad,
@@ -93,8 +94,7 @@ class _Layouts:
         """Of a transposed tensor it is one of the original, or nothing."""
         order, source = tuple(step.attributes["perm"]), step.inputs[0]
         if source not in self._transposed:
-            self._transposed[step.outputs[0]] = source, order
-            return False
+            return self._is_known(source, order, step.outputs[0])
         source, first = self._transposed[source]
         order = tuple(first[axis] for axis in order)
         if order != tuple(range(len(order))):
@@ -104,6 +104,15 @@ class _Layouts:
         else:
             self._same[step.outputs[0]] = source
         return True
+
+    def _is_known(self, source: str, order: Order, result: str) -> bool:
+        """True where the same was made before, and stands for this one too."""
+        if (source, order) in self._made and result not in self._outputs:
+            self._same[result] = self._made[source, order]
+            return True
+        self._transposed[result] = source, order
+        self._made.setdefault((source, order), result)
+        return False
 
     def _elementwise(self, step: Step) -> bool:
         order = self._order(step.inputs)

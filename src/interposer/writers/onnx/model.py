@@ -24,7 +24,7 @@ from interposer.writers.onnx.registry import RefusedError
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["OLDEST_OPSET", "reasons", "write"]
+__all__ = ["OLDEST_OPSET", "newest_opset", "reasons", "write"]
 
 OLDEST_OPSET: Final = 13
 _OLDEST_IR: Final = 7
@@ -95,10 +95,15 @@ def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> li
     return [] if reason is None else [reason]
 
 
+def newest_opset() -> int:
+    """The newest version of the operator set that the package onnx knows."""
+    return int(onnx().defs.onnx_opset_version())
+
+
 def _checked_opset(opset: int | None) -> int:
-    newest = onnx().defs.onnx_opset_version()
+    newest = newest_opset()
     if opset is None:
-        return int(newest)
+        return newest
     expect(opset, int, "the opset must be a number")
     if not OLDEST_OPSET <= opset <= newest:
         raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest} can be written")

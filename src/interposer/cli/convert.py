@@ -1,0 +1,67 @@
+"""``interposer convert``: a network of any known format as an ONNX model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from interposer.cli.network import shape_argument
+from interposer.cli.tables import say
+from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
+from interposer.ir.network import Network
+from interposer.session import FORMATS
+from interposer.session.source import read_network
+
+__all__ = ["configure", "execute"]
+
+USUAL_OPSET: Final = 20
+"""What engines in use know well, with int8 weights and all."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
+    parser.add_argument("output", help="the ONNX file to write")
+    parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
+    parser.add_argument(
+        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
+        help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--opset", type=int, metavar="N",
+        help=f"the version of the operator set (default: {USUAL_OPSET}, or the newest where the network needs it)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--inexact", action="store_true",
+        help="write quantized layers with real numbers between DequantizeLinear and QuantizeLinear",
+    )  # fmt: skip
+    parser.add_argument("--external-data", action="store_true", help="put the weights into a file of their own")
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Read the network, write it, and say what was written."""
+    if Path(args.output).suffix.lower() != ".onnx":
+        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx")
+    network = read_network(args.network, args.format, dict(args.shape) or None)
+    try:
+        opset = _save(network, args)
+    except UnwritableError as error:
+        raise InterposerError(str(error).replace("exact=False", "--inexact")) from error
+    say(f"{args.output}: {len(network)} layers as ONNX, opset {opset}")
+
+
+def _save(network: Network, args: argparse.Namespace) -> int:
+    """Write the file with the opset asked for, or the usual one, or else the newest; returns which it was."""
+    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
+
+    options = {"exact": not args.inexact, "external_data": args.external_data or None}
+    if args.opset is not None:
+        onnx.save(network, args.output, opset=args.opset, **options)
+        return int(args.opset)
+    try:
+        onnx.save(network, args.output, opset=USUAL_OPSET, **options)
+    except UnwritableError:
+        onnx.save(network, args.output, **options)
+        return onnx.newest_opset()
+    return USUAL_OPSET

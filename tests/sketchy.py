@@ -1,0 +1,117 @@
+"""Backends for tests of isolation, each with one habit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from interposer.backend import (
+    Backend,
+    Failure,
+    KernelTable,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Substitution,
+)
+from interposer.ir.graph import Graph
+from interposer.ops import Addition, Input, Multiplication, Output
+from interposer.schema import Op, op, operand, result
+from interposer.types import Array, DataType
+
+table = KernelTable()
+"""Additions, and what becomes of them."""
+
+
+@op(register=False)
+class Twice(Op):
+    """Twice its input: an operator that no host knows.
+
+    Shapes:
+        input, output: any, the same
+
+    Source:
+        nobody else
+    """
+
+    input = operand()
+    output = result(like="input")
+
+
+@table(Addition, Multiplication, dtypes={DataType.FLOAT32})
+def compute(op: Addition | Multiplication, a: Array, b: Array, *, out: Array) -> None:
+    (np.add if isinstance(op, Addition) else np.multiply)(a, b, out=out)
+
+
+@table(Twice, dtypes={DataType.FLOAT32})
+def twice(op: Twice, x: Array, *, out: Array) -> None:
+    np.multiply(x, 2, out=out)
+
+
+class Replacing(Backend):
+    """Replaces an addition of a tensor to itself: as its option ``by`` says, by an operator, a graph, or not."""
+
+    id: ClassVar = "Replacing"
+    kernels: ClassVar = table
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        doubled = [layer for layer in view if isinstance(layer.op, Addition) and len(set(layer.values)) == 1]
+        parts = [view.part([layer]) for layer in doubled]
+        if options.get("by") == "failure":
+            return OptimizationViews(view, failed=[Failure(part, "no doubling today") for part in parts])
+        made: dict[Any, Any] = {"operator": lambda part: Twice(), "graph": _by_two}
+        replacements = [Substitution(part, made[options["by"]](part)) for part in parts]
+        return OptimizationViews(view, substitutions=replacements)
+
+
+def _by_two(part: SubgraphView) -> Graph:
+    graph = Graph()
+    [info] = [value.known for value in part.inputs]
+    x = graph.add(Input(0), name="x", outputs=[info])
+    x.output.info = info
+    product = graph.add(Multiplication(), [x.output, graph.constant(np.full(info.shape, 2, np.float32))])
+    graph.add(Output(0), [product.output])
+    return graph
+
+
+class Writing(Backend):
+    """Writes to its inputs."""
+
+    id: ClassVar = "Writing"
+    kernels: ClassVar = KernelTable()
+
+
+@Writing.kernels(Addition)
+def add_in_place(op: Addition, a: Array, b: Array) -> Array:
+    a += b
+    return a
+
+
+class Talking(Backend):
+    """Says what it does, on both channels."""
+
+    id: ClassVar = "Talking"
+    kernels: ClassVar = table
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        print("to standard output")
+        print("to standard error", file=sys.stderr)
+        return super().optimize_subgraph(view, options)
+
+
+class Wavering(Replacing):
+    """Optimizes in another way each time."""
+
+    id: ClassVar = "Wavering"
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        count = len(os.listdir(self.folder))
+        Path(self.folder, str(count)).touch()
+        return super().optimize_subgraph(view, {"by": "graph" if count else "operator"})

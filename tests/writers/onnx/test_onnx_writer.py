@@ -1,0 +1,296 @@
+"""Models that are written: names, borders, layouts, refusals, opsets and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+
+from interposer import Network, Quantization, TensorInfo
+from interposer.errors import InvalidArgumentError, InvalidNetworkError, UnwritableError
+from interposer.frontends.onnx import load
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Concat,
+    Convolution2d,
+    Mean,
+    Pad,
+    Reshape,
+    Softmax,
+    StandIn,
+    Transpose,
+)
+from interposer.testing.oracle import reference_outputs
+from interposer.types import DataLayout, DataType
+from interposer.writers.onnx import newest_opset, reasons, save, write
+
+RELU = Activation(ActivationFunction.RELU)
+Q = Quantization(0.5, 3)
+
+
+def image(shape=(1, 6, 6, 4), dtype=DataType.FLOAT32, q=None):
+    network = Network("image")
+    return network, network.add_input_layer(0, TensorInfo(shape, dtype, q), name="x")
+
+
+def convolved(network, value, channels=4, name="conv"):
+    weights = np.random.default_rng(1).normal(size=(channels, 3, 3, 4)).astype(np.float32)
+    constant = network.add_constant_layer(weights, name=f"{name}/weights")
+    op = Convolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=DataLayout.NHWC)
+    return network.add_layer(op, value, constant, name=name)
+
+
+def kinds(model):
+    return [node.op_type for node in model.graph.node]
+
+
+def same_after_a_round_trip(network, model, *arrays):
+    onnx.checker.check_model(model, full_check=True)
+    feeds = dict(enumerate(arrays))
+    wanted, found = (reference_outputs(graph, feeds) for graph in (network.graph, load(model).graph))
+    for key, array in wanted.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-6)
+
+
+def numbers(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+# --- names and borders ------------------------------------------------------------------------------------------------
+
+
+def test_layers_inputs_and_outputs_keep_their_names_and_open_extents():
+    network = Network("net")
+    x = network.add_input_layer(0, TensorInfo(("batch", 3)), name="image")
+    network.add_output_layer(0, network.add_layer(RELU, network.add_layer(Softmax(), x, name="a"), name="b"), name="y")
+    model = write(network)
+    assert [node.name for node in model.graph.node] == ["a", "b"]
+    back = load(model)
+    assert [str(layer.output.known) for layer in back.graph.inputs] == ["float32[batch, 3]"]
+    assert [(layer.name, layer.kind) for layer in back.graph] == [
+        ("image", "Input"), ("a", "Softmax"), ("b", "Activation"), ("y", "Output"),
+    ]  # fmt: skip
+
+
+def test_the_model_says_who_made_it_and_where_layers_came_from():
+    network, x = image()
+    layer = network.add_layer(RELU, x, name="a", source="operator 7")
+    network.add_output_layer(0, layer, name="y")
+    model = write(network, name="another", opset=17, ir_version=8)
+    assert (model.producer_name, model.graph.name, model.ir_version) == ("interposer", "another", 8)
+    assert model.graph.node[0].doc_string == "operator 7"
+    assert model.opset_import[0].version == 17
+
+
+def test_inputs_constants_and_values_with_two_names_may_be_outputs():
+    network, x = image((2,))
+    layer = network.add_layer(RELU, x, name="a")
+    constant = network.add_constant_layer(np.float32([7.0]), name="c")
+    for number, value in enumerate((x, layer, layer, constant)):
+        network.add_output_layer(number, value, name=f"y{number}")
+    model = write(network)
+    assert [output.name for output in model.graph.output] == ["y0", "y1", "y2", "y3"]
+    same_after_a_round_trip(network, model, np.float32([-1.0, 2.0]))
+
+
+def test_the_quantization_of_inputs_and_outputs_survives():
+    network, x = image((2, 3), DataType.INT8, Q)
+    network.add_output_layer(0, network.add_layer(Reshape((3, 2)), x, name="a"), name="y")
+    back = load(write(network))
+    assert back.inputs[0].output.known.quantization == Q
+    assert back.outputs[0].values[0].known.quantization == Q
+
+
+def test_a_quantization_for_each_channel_survives():
+    per_row = Quantization([0.5, 0.25], [1, 2], axis=0)
+    network, x = image((2, 3), DataType.UINT8, per_row)
+    network.add_output_layer(0, network.add_layer(Transpose((1, 0)), x, name="a"), name="y")
+    back = load(write(network))
+    assert back.inputs[0].output.known.quantization == per_row
+    assert back.outputs[0].values[0].known.quantization == Quantization([0.5, 0.25], [1, 2], axis=1)
+
+
+def test_a_part_of_a_graph_is_a_model_of_its_own():
+    network, x = image((2,))
+    first = network.add_layer(RELU, x, name="a")
+    weights = network.add_constant_layer(np.float32([1.0, 2.0]), name="w")
+    second = network.add_layer(Addition(), first, weights, name="b")
+    network.add_output_layer(0, network.add_layer(Softmax(), second, name="c"), name="y")
+    model = write(SubgraphView(network.graph, [second]))
+    onnx.checker.check_model(model, full_check=True)
+    assert [one.name for one in model.graph.input] == ["a"]
+    assert [one.name for one in model.graph.output] == ["b"]
+    assert [one.name for one in model.graph.initializer] == ["w"]
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+
+def test_transposes_cancel_out_between_layers_of_one_layout():
+    network, x = image()
+    value = network.add_layer(RELU, convolved(network, x, name="first"), name="relu")
+    network.add_output_layer(0, convolved(network, value, name="second"), name="y")
+    model = write(network)
+    assert kinds(model) == ["Transpose", "Conv", "Relu", "Conv", "Transpose"]
+    same_after_a_round_trip(network, model, numbers(1, 6, 6, 4))
+
+
+def test_transposes_pass_sums_joins_pads_and_means():
+    network, x = image()
+    left, right = convolved(network, x, name="left"), convolved(network, x, name="right")
+    total = network.add_layer(Addition(), left, right, name="sum")
+    scaled = network.add_layer(Addition(), total, network.add_constant_layer(numbers(4), name="offset"), name="moved")
+    joined = network.add_layer(Concat(3), scaled, right, name="joined")
+    padded = network.add_layer(Pad(((0, 0), (1, 0), (0, 1), (0, 0))), joined, name="padded")
+    network.add_output_layer(0, network.add_layer(Mean((1, 2)), padded, name="mean"), name="y")
+    model = write(network)
+    assert Counter(kinds(model))["Transpose"] == 1
+    same_after_a_round_trip(network, model, numbers(1, 6, 6, 4))
+
+
+def test_there_are_never_more_transposes_than_without_cancelling():
+    network, x = image()
+    left = convolved(network, x, name="left")
+    network.add_output_layer(0, left, name="y0")
+    network.add_output_layer(1, network.add_layer(RELU, left, name="relu"), name="y1")
+    model = write(network)
+    assert Counter(kinds(model))["Transpose"] == 2
+    same_after_a_round_trip(network, model, numbers(1, 6, 6, 4))
+
+
+# --- quantized layers -------------------------------------------------------------------------------------------------
+
+
+def quantized_softmax():
+    network, x = image((1, 4), DataType.INT8, Q)
+    network.add_output_layer(0, network.add_layer(Softmax(), x, name="scores"), name="y")
+    return network
+
+
+def test_quantized_arithmetic_that_onnx_cannot_express_is_refused_with_advice():
+    with pytest.raises(UnwritableError) as caught:
+        write(quantized_softmax())
+    assert str(caught.value) == (
+        "network 'image' cannot be written as ONNX:\n"
+        "  - layer 'scores' (Softmax): ONNX rounds quantized results otherwise; "
+        "exact=False writes it with real numbers between DequantizeLinear and QuantizeLinear"
+    )
+
+
+def test_it_is_written_with_real_numbers_where_that_is_asked_for():
+    model = write(quantized_softmax(), exact=False)
+    assert kinds(model) == ["DequantizeLinear", "Softmax", "QuantizeLinear"]
+    assert load(model).inputs[0].output.known.quantization == Q
+
+
+def test_weights_are_stored_as_integers_in_the_layout_of_onnx():
+    network, x = image((1, 6, 6, 4), DataType.INT8, Q)
+    codes = np.arange(144).astype(np.int8).reshape(4, 3, 3, 4)
+    per_channel = Quantization([0.1, 0.2, 0.3, 0.4], axis=0)
+    weights = network.add_constant_layer(codes, per_channel, name="weights")
+    layer = network.add_layer(
+        Convolution2d(data_layout=DataLayout.NHWC), x, weights, name="conv",
+        outputs=TensorInfo((1, 4, 4, 4), DataType.INT8, Quantization(2.0)),
+    )  # fmt: skip
+    network.add_output_layer(0, layer, name="y")
+    model = write(network, exact=False)
+    onnx.checker.check_model(model, full_check=True)
+    stored = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    np.testing.assert_array_equal(stored["weights/transposed"], codes.transpose(0, 3, 1, 2))
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_layers_that_cannot_be_written_are_listed_and_nothing_is_saved(tmp_path):
+    network, x = image((1, 4))
+    first = network.add_layer(StandIn(description="Magic"), x, name="one", outputs=TensorInfo((1, 4)))
+    second = network.add_layer(StandIn(), first, name="two", outputs=TensorInfo((1, 4)))
+    network.add_output_layer(0, second, name="y")
+    with pytest.raises(UnwritableError) as caught:
+        save(network, tmp_path / "net.onnx")
+    assert caught.value.layers == {
+        "one": ("StandIn", "it stands in for Magic"),
+        "two": ("StandIn", "it stands in for an operator that is not known"),
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reasons_are_told_of_a_layer_without_writing():
+    network, x = image((1, 4))
+    good, bad = network.add_layer(RELU, x, name="a"), network.add_layer(StandIn(), x, name="b")
+    assert reasons(good) == []
+    assert reasons(bad) == ["the shapes and types of its tensors are not known"]
+    assert len(reasons(quantized_softmax().graph.layer("scores"))) == 1
+    assert reasons(quantized_softmax().graph.layer("scores"), exact=False) == []
+
+
+def test_an_operator_that_an_opset_lacks_is_refused_or_made_of_others():
+    network, x = image((1, 4))
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.GELU), x, name="a"), name="y")
+    assert kinds(write(network)) == ["Gelu"]
+    old = write(network, opset=17)
+    assert "Erf" in kinds(old)
+    same_after_a_round_trip(network, old, numbers(1, 4))
+
+
+def test_a_type_that_an_opset_lacks_is_refused():
+    network, x = image((2,), DataType.INT4)
+    network.add_output_layer(0, network.add_layer(Reshape((1, 2)), x, name="a"), name="y")
+    with pytest.raises(UnwritableError, match="opset 17 has no type int4"):
+        write(network, opset=17)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"opset": 12}, f"the opset is 12; opsets 13 to {newest_opset()} can be written"),
+    ({"opset": "new"}, "the opset must be a number, not 'new'"),
+    ({"ir_version": 99}, "ir_version is 99; expected 7 to "),
+])  # fmt: skip
+def test_versions_that_cannot_be_meant_are_refused(options, message):
+    network, x = image((2,))
+    network.add_output_layer(0, x, name="y")
+    with pytest.raises(InvalidArgumentError, match=message):
+        write(network, **options)
+
+
+def test_what_is_no_network_and_networks_with_faults_are_refused():
+    with pytest.raises(InvalidArgumentError, match="a Network, a Graph or a SubgraphView can be written"):
+        write("net")
+    with pytest.raises(InvalidNetworkError, match="it has no output layer"):
+        write(image()[0])
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_whole_and_can_be_loaded(tmp_path):
+    network, x = image()
+    network.add_output_layer(0, convolved(network, x), name="y")
+    save(network, tmp_path / "net.onnx", opset=17)
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+    onnx.checker.check_model(tmp_path / "net.onnx", full_check=True)
+    assert len(load(tmp_path / "net.onnx")) == len(load(write(network, opset=17)))
+
+
+def test_weights_may_have_a_file_of_their_own(tmp_path):
+    network, x = image((1, 1000))
+    wide = network.add_constant_layer(numbers(1, 1000), name="w")
+    network.add_output_layer(0, network.add_layer(Addition(), x, wide, name="a"), name="y")
+    save(network, tmp_path / "net.onnx", external_data=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx", "net.onnx.data"]
+    assert (tmp_path / "net.onnx").stat().st_size < 1000
+    feeds = {0: numbers(1, 1000)}
+    found = reference_outputs(load(tmp_path / "net.onnx").graph, feeds)
+    np.testing.assert_array_equal(found[0], reference_outputs(network.graph, feeds)[0])
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    network, x = image((2,))
+    network.add_output_layer(0, x, name="y")
+    with pytest.raises(InvalidArgumentError, match=r"net\.onnx: the file cannot be written: No such file"):
+        save(network, tmp_path / "no" / "net.onnx")

@@ -1,0 +1,44 @@
+"""Every sample of the conformance kit to ONNX and back: the same results, and files that the checker accepts."""
+
+from __future__ import annotations
+
+import pytest
+
+from interposer.testing import samples_of
+from tools.onnx_writer import operators, outcome
+
+OPERATORS = operators()
+FEW = 8
+OPSETS = [13, 17, 21]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name):
+    samples = samples_of(OPERATORS[name])
+    outcomes = {one.id: outcome(one) for one in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name):
+    outcomes = {one.id: outcome(one) for one in samples_of(OPERATORS[name])}
+    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_older_opsets_give_the_same_too_or_refuse(name, opset):
+    samples = samples_of(OPERATORS[name])
+    outcomes = {one.id: outcome(one, opset=opset) for one in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_refusal_of_a_quantized_sample_tells_what_to_do_or_why_nothing_helps(name):
+    for sample in samples_of(OPERATORS[name]):
+        found = outcome(sample)
+        if found.status == "refused" and "exact=False" in found.reason:
+            assert outcome(sample, exact=False).kinds or "exact=False" not in outcome(sample, exact=False).reason

@@ -1,0 +1,185 @@
+"""Write every sample of every operator as ONNX, read it back, and tell what came of it as a reference page.
+
+``python tools/onnx_writer.py`` writes docs/reference/onnx-writer.md anew; with ``--check`` it changes nothing, and
+exits with status 1 where the page is stale or a sample gives other numbers. With names of operators it only tries
+these, and prints what became of each sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+import interposer.ops  # noqa: E402, F401 - declares the operators
+from interposer.errors import InterposerError, UnwritableError  # noqa: E402
+from interposer.frontends.onnx import load  # noqa: E402
+from interposer.schema import Op, registered_ops  # noqa: E402
+from interposer.testing import Sample, samples_of  # noqa: E402
+from interposer.testing.oracle import reference_outputs  # noqa: E402
+from interposer.testing.tolerances import Tolerances  # noqa: E402
+from interposer.writers.onnx import write  # noqa: E402
+
+PAGE: Final = "docs/reference/onnx-writer.md"
+VERSION: Final = "1.23.2"
+"""The version of the package onnx whose newest opset the page tells of."""
+HEAD: Final = f"""# What is written as ONNX
+
+<!-- Written by tools/onnx_writer.py; do not edit. -->
+
+Every operator, with all samples of the conformance kit that it has a reference answer for. *Exact* are those that
+`interposer.writers.onnx.write` expresses so that the model, read back and run by the reference kernels, gives the same
+results: equal integers, floats within the kit's tolerances. *QDQ* are those that it only writes with `exact=False`, by
+real numbers between DequantizeLinear and QuantizeLinear; what they give may be steps off. All others are refused, for
+the reasons in the last column. `onnx.checker` has accepted every file. The opset is that of onnx {VERSION}, {{opset}};
+[the guide](../onnx-writer.md) tells what older ones lack.
+
+| Operator | Samples | Exact | QDQ | Nodes | Refused because |
+| --- | ---: | ---: | ---: | --- | --- |
+"""
+_TYPES: Final = re.compile(r"(\w+) of ONNX \(since opset \d+\) (takes|gives) no (\w+)")
+_MOST_KINDS: Final = 8
+_MOST_REASONS: Final = 4
+
+
+class Outcome(NamedTuple):
+    """What became of a sample: "expressed", "refused", "wrong" or "unknown" to the reference; why; and its nodes."""
+
+    status: str
+    reason: str = ""
+    kinds: tuple[str, ...] = ()
+
+
+def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> Outcome:
+    """Write a sample, check the model, read it back and compare what both networks give."""
+    import onnx  # noqa: PLC0415 - the tests of the tool are collected without it
+
+    network, feeds = sample.network()
+    try:
+        wanted = reference_outputs(network.graph, feeds)
+    except InterposerError:
+        return Outcome("unknown")
+    try:
+        model = write(network, opset=opset, exact=exact)
+    except UnwritableError as error:
+        return Outcome("refused", next(iter(error.layers.values()))[1])
+    onnx.checker.check_model(model, full_check=True)
+    kinds = tuple(node.op_type for node in model.graph.node)
+    fault = _difference(sample, network, model, feeds, wanted, exact=exact)
+    return Outcome("wrong" if fault else "expressed", fault or "", kinds)
+
+
+def _difference(sample: Sample, network: Any, model: Any, feeds: Any, wanted: Any, *, exact: bool) -> str | None:
+    back = load(model).graph
+    found = reference_outputs(back, {number: feeds[key] for number, key in enumerate(sorted(feeds))})
+    for key, array in wanted.items():
+        info = network.graph.layer("layer").outputs[key].known
+        if sample.statistical:
+            difference = None if found[key].shape == array.shape else f"shape {found[key].shape}"
+        else:
+            difference = Tolerances(steps=0 if exact else 1).difference(found[key], array, info)
+        if difference:
+            return f"output {key}: {difference}"
+    return None
+
+
+def operators() -> dict[str, type[Op]]:
+    """The operators that have samples."""
+    return {name: op for name, op in registered_ops().items() if op.executable and samples_of(op)}
+
+
+class Row(NamedTuple):
+    """What the page tells of an operator."""
+
+    name: str
+    samples: int
+    exact: int
+    inexact: int
+    kinds: list[str]
+    reasons: list[str]
+
+    def __str__(self) -> str:
+        kinds, reasons = ", ".join(self.kinds), "; ".join(self.reasons)
+        return f"| {self.name} | {self.samples} | {self.exact} | {self.inexact or ''} | {kinds} | {reasons} |"
+
+
+def row(name: str, op: type[Op]) -> Row:
+    """Try all samples of an operator."""
+    exact, inexact, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
+    known = 0
+    for sample in samples_of(op):
+        found = outcome(sample)
+        known += found.status != "unknown"
+        if found.status == "wrong":
+            raise SystemExit(f"{sample.id}: {found.reason}")
+        if found.status == "expressed":
+            exact += 1
+            kinds.update(set(found.kinds))
+        elif found.status == "refused":
+            relaxed = outcome(sample, exact=False)
+            inexact += relaxed.status != "refused"
+            reasons.update([relaxed.reason] if relaxed.status == "refused" else [])
+    most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
+    return Row(name, known, exact, inexact, most, list(_told(reasons))[:_MOST_REASONS])
+
+
+def _told(reasons: Counter[str]) -> Iterator[str]:
+    """Reasons, the most frequent first, those that name a type only as one for all types."""
+    types: dict[tuple[str, str], list[str]] = {}
+    for reason in reasons:
+        found = _TYPES.fullmatch(reason)
+        if found:
+            types.setdefault((found[1], found[2]), []).append(found[3])
+    yield from (reason for reason, _ in reasons.most_common() if not _TYPES.fullmatch(reason))
+    yield from (f"{kind} {verb} no {', '.join(sorted(names))}" for (kind, verb), names in types.items())
+
+
+def page() -> str:
+    """The whole page."""
+    import onnx  # noqa: PLC0415
+
+    rows = [row(name, op) for name, op in operators().items()]
+    samples, exact, inexact = (sum(getattr(one, field) for one in rows) for field in ("samples", "exact", "inexact"))
+    total = f"| **all** | {samples} | {exact} | {inexact} | | |\n"
+    head = HEAD.format(opset=onnx.defs.onnx_opset_version())
+    return head + "".join(f"{one}\n" for one in rows) + total
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(description="Write every sample as ONNX and read it back.")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
+    parser.add_argument("--opset", type=int, help="the opset for operators that are named")
+    parser.add_argument("operators", nargs="*", help="only these, with what became of each sample")
+    args = parser.parse_args(arguments)
+    if args.operators:
+        return _print(args.operators, args.opset)
+    found, path = page(), ROOT / PAGE
+    if args.check:
+        stale = not path.exists() or path.read_text(encoding="utf-8") != found
+        print(f"stale: {PAGE}" if stale else f"up to date: {PAGE}")
+        return int(stale)
+    path.write_text(found, encoding="utf-8")
+    print(found.rstrip().rpartition("\n")[2])
+    return 0
+
+
+def _print(names: Iterable[str], opset: int | None) -> int:
+    wrong = 0
+    for name in names:
+        for sample in samples_of(operators()[name]):
+            found = outcome(sample, opset=opset)
+            wrong += found.status == "wrong"
+            print(f"{sample.id}: {found.status} {found.reason}{' '.join(found.kinds)}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
