@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from interposer.types import DataType
+from interposer.types import COLLECTIONS, DataType
 from interposer.writers.onnx.protos import schema, type_name
 
 __all__ = ["Form", "form", "has_type", "widened"]
@@ -49,8 +49,8 @@ class Form(NamedTuple):
         return self.outputs[min(index, len(self.outputs) - 1)]
 
     def takes(self, name: str, dtype: DataType) -> bool:
-        """True where a type may go by that name."""
-        return type_name(dtype) in self.allowed.get(name, {name})
+        """True where a type may go by that name; of sequences and optionals, what they hold is not looked at."""
+        return dtype in COLLECTIONS or type_name(dtype) in self.allowed.get(name, {name})
 
 
 @cache

@@ -72,7 +72,7 @@ def _is_quantized(draft: Draft) -> bool:
 
 def _keeps_scales(draft: Draft) -> bool:
     """True where elements can be moved as they are: all that are quantized have one scale, and keep it."""
-    data = [info for info in draft.infos if info is not None and info.dtype is draft.results[0].dtype]
+    data = [info for info in draft.infos if info is not None and info.is_quantized]
     inferred = draft.layer.op.infer_infos(*draft.infos)
     kept = all(one is None or one.quantization == own.quantization for one, own in zip(inferred, draft.results))  # noqa: B905
     return kept and len({info.quantization for info in data}) <= 1

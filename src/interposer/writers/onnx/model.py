@@ -148,6 +148,9 @@ def _written(border: _Border, sheet: Sheet) -> Iterator[tuple[str, tuple[str, st
     """Write all layers; gives those that are refused by name, each with its operator and the reason."""
     names = {value: name for name, value in border.outputs}
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
+    for name, value in (*border.inputs, *border.outputs):
+        if not value.known.is_ranked:
+            yield name, (value.producer.kind, "its rank is not known, as that of a model's inputs and outputs must be")
     for name, value in border.inputs:
         sheet.values[value] = Tensor(name, value.known.dtype)
         if value.known.element is None and not has_type(value.known.dtype, sheet.opset):
@@ -234,7 +237,7 @@ def _fill(graph: Message, border: _Border, sheet: Sheet) -> None:
         graph.node[-1].doc_string = step.source
     inner = {name for step in sheet.steps for name in step.outputs} - {name for name, _ in border.outputs}
     for value, tensor in sheet.values.items():
-        if tensor.array is None and tensor.name in inner:
+        if tensor.array is None and tensor.name in inner and value.known.is_ranked:
             inner.discard(tensor.name)
             graph.value_info.append(value_info(tensor.name, value.known))
 

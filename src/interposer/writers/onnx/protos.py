@@ -12,7 +12,18 @@ import numpy as np
 from interposer.errors import MissingDependencyError
 from interposer.types import Array, DataType, Dim, TensorInfo
 
-__all__ = ["CODES", "Message", "node_proto", "onnx", "schema", "tensor_proto", "type_name", "type_of", "value_info"]
+__all__ = [
+    "CODES",
+    "Message",
+    "full_type_name",
+    "node_proto",
+    "onnx",
+    "schema",
+    "tensor_proto",
+    "type_name",
+    "type_of",
+    "value_info",
+]
 
 Message: TypeAlias = Any
 """A protobuf message; the fields' types are the protocol's business."""
@@ -70,6 +81,13 @@ def type_name(dtype: DataType) -> str:
     return f"tensor({_NUMBERED[str(dtype)][1]})" if str(dtype) in _NUMBERED else str(dtype)
 
 
+def full_type_name(info: TensorInfo) -> str:
+    """The same of a value, which may be a sequence or an optional: ``seq(tensor(float))``."""
+    if info.element is None:
+        return type_name(info.dtype)
+    return f"{'seq' if info.dtype is DataType.SEQUENCE else 'optional'}({full_type_name(info.element)})"
+
+
 def type_of(name: str) -> DataType:
     """The type that is written so."""
     return _BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
@@ -119,6 +137,8 @@ def _describe(proto: Message, info: TensorInfo) -> None:
         _describe(inner.elem_type, info.element)
         return
     proto.tensor_type.elem_type = CODES[info.dtype]
+    if not info.is_ranked:
+        return
     shape = proto.tensor_type.shape
     shape.SetInParent()
     for dim in info.shape:
@@ -132,7 +152,7 @@ def _describe(proto: Message, info: TensorInfo) -> None:
 def node_proto(
     kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], attributes: Mapping[str, Any]
 ) -> Message:
-    """A node; attributes are numbers, texts, types, arrays, or lists of numbers or texts."""
+    """A node; attributes are numbers, texts, types, infos, arrays, or lists of numbers or texts."""
     proto = onnx().NodeProto(op_type=kind, name=name, input=list(inputs), output=list(outputs))
     make = onnx().helper.make_attribute
     for key, value in sorted(attributes.items()):
@@ -145,6 +165,8 @@ def _plain(value: Any) -> Any:
         return CODES[value]
     if isinstance(value, np.ndarray):
         return tensor_proto("", value)
+    if isinstance(value, TensorInfo):
+        return value_info("", value).type
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, float) and not math.isnan(value):

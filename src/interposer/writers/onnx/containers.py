@@ -1,0 +1,137 @@
+"""Sequences and optionals, and operators on texts and terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interposer.ops.containers import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
+from interposer.ops.features import LabelEncoder, TfIdfVectorizer
+from interposer.ops.strings import RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+from interposer.types import DataType
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.forms import form
+from interposer.writers.onnx.protos import full_type_name
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) -> Tensor:
+    """A node of the layer's own kind, whose types must be as they are: what a sequence holds cannot be converted."""
+    kind = draft.layer.kind.replace("OptionalConstruct", "Optional").replace("OptionalEmpty", "Optional")
+    known, result = form(kind, draft.opset), draft.results[0]
+    if known is None:
+        refuse(f"opset {draft.opset} has no {kind}")
+    pairs = [(known.operand(i), draft.info(i)) for i, one in enumerate(operands) if one is not None]
+    for name, info in (*pairs, (known.result(0), result)):
+        own = full_type_name(info)
+        if own not in known.allowed.get(name, {name}):
+            refuse(f"{kind} of ONNX (since opset {known.since}) knows no {own}")
+    return draft.node(kind, *operands, giving=result.dtype, **attributes)
+
+
+@writer(SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, moves=True)
+def sequence(draft: Draft, op: SequenceConstruct) -> Tensor:
+    """The same operators."""
+    return _node(draft, draft.operands)
+
+
+@writer(OptionalConstruct, OptionalHasElement, OptionalGetElement, moves=True)
+def optional(draft: Draft, op: OptionalConstruct) -> Tensor:
+    """The same operators."""
+    return _node(draft, draft.operands)
+
+
+@writer(SequenceEmpty)
+def sequence_empty(draft: Draft, op: SequenceEmpty) -> Tensor:
+    """The type is an attribute."""
+    return _node(draft, (), dtype=op.dtype)
+
+
+@writer(OptionalEmpty)
+def optional_empty(draft: Draft, op: OptionalEmpty) -> Tensor:
+    """The type is an attribute, a whole one."""
+    return _node(draft, (), type=draft.results[0].element)
+
+
+@writer(ConcatFromSequence, moves=True)
+def concat_from_sequence(draft: Draft, op: ConcatFromSequence) -> Tensor:
+    """The same operator."""
+    return _node(draft, draft.operands, axis=op.axis, new_axis=1 if op.new_axis else None)
+
+
+@writer(SplitToSequence, moves=True)
+def split_to_sequence(draft: Draft, op: SplitToSequence) -> Tensor:
+    """The same operator."""
+    return _node(draft, draft.operands, axis=op.axis, keepdims=None if op.keepdims else 0)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+@writer(StringConcat)
+def string_concat(draft: Draft, op: StringConcat) -> Tensor:
+    """The same operator."""
+    return draft.node("StringConcat", *draft.tensors())
+
+
+@writer(StringSplit)
+def string_split(draft: Draft, op: StringSplit) -> list[Tensor]:
+    """The same operator."""
+    attributes: dict[str, Any] = {"delimiter": op.delimiter or None, "maxsplit": op.maxsplit}
+    return draft.nodes("StringSplit", draft.operand(0), count=2, giving=DataType.STRING, **attributes)
+
+
+@writer(StringNormalizer)
+def string_normalizer(draft: Draft, op: StringNormalizer) -> Tensor:
+    """The same operator, without a locale."""
+    attributes: dict[str, Any] = {
+        "case_change_action": op.case_change.name,
+        "is_case_sensitive": int(op.is_case_sensitive),
+        "stopwords": list(op.stopwords) or None,
+    }
+    return draft.node("StringNormalizer", draft.operand(0), giving=DataType.STRING, **attributes)
+
+
+@writer(RegexFullMatch)
+def regex_full_match(draft: Draft, op: RegexFullMatch) -> Tensor:
+    """The same operator."""
+    return draft.node("RegexFullMatch", draft.operand(0), pattern=op.pattern)
+
+
+@writer(TfIdfVectorizer)
+def tf_idf_vectorizer(draft: Draft, op: TfIdfVectorizer) -> Tensor:
+    """The same operator; its words are numbers or texts."""
+    texts = op.pool.dtype == object
+    attributes: dict[str, Any] = {
+        "pool_strings" if texts else "pool_int64s": op.pool.tolist(),
+        "ngram_counts": list(op.ngram_counts),
+        "ngram_indexes": list(op.ngram_indexes),
+        "min_gram_length": op.min_gram_length,
+        "max_gram_length": op.max_gram_length,
+        "max_skip_count": op.max_skip_count,
+        "mode": op.mode.name,
+        "weights": list(op.weights) or None,
+    }
+    return draft.node("TfIdfVectorizer", draft.operand(0), **attributes)
+
+
+@writer(LabelEncoder)
+def label_encoder(draft: Draft, op: LabelEncoder) -> Tensor:
+    """It belongs to another set of operators."""
+    refuse("ONNX has tables of labels in the domain ai.onnx.ml only, which is not written")

@@ -1,0 +1,122 @@
+"""Operators of which shapes, places and counts are only known while running; random numbers; images in files."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.deformable import DeformableConvolution2d
+from interposer.ops.dynamic import (
+    DynamicBroadcastTo,
+    DynamicPad,
+    DynamicReshape,
+    DynamicSlice,
+    DynamicTile,
+    DynamicTopK,
+)
+from interposer.ops.images import ImageDecoder
+from interposer.ops.randomness import Distribution, RandomFill
+from interposer.ops.rearrange import PaddingMode
+from interposer.ops.trees import TreeEnsemble
+from interposer.ops.window import Window
+from interposer.types import DataType, TensorInfo
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.encoding import encoded, filled
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.onnx.windows import kernel_attributes
+
+__all__: list[str] = []
+
+_MODES: Final = {PaddingMode.CONSTANT: None, PaddingMode.REFLECT: "reflect", PaddingMode.EDGE: "edge"}
+_PARAMETERS: Final = {Distribution.UNIFORM: ("low", "high"), Distribution.NORMAL: ("mean", "scale")}
+
+
+def _wide(draft: Draft, index: int) -> Tensor:
+    return draft.cast(draft.operand(index), DataType.INT64)
+
+
+@writer(DynamicReshape, moves=True)
+def dynamic_reshape(draft: Draft, op: DynamicReshape) -> Tensor:
+    """An extent of 0 is copied, or just 0."""
+    return draft.node("Reshape", draft.operand(0), _wide(draft, 1), allowzero=None if op.copy_zeros else 1)
+
+
+@writer(DynamicBroadcastTo, moves=True)
+def dynamic_broadcast_to(draft: Draft, op: DynamicBroadcastTo) -> Tensor:
+    """The same operator as with a known shape."""
+    return draft.node("Expand", draft.operand(0), _wide(draft, 1))
+
+
+@writer(DynamicTile, moves=True)
+def dynamic_tile(draft: Draft, op: DynamicTile) -> Tensor:
+    """Likewise."""
+    return draft.node("Tile", draft.operand(0), _wide(draft, 1))
+
+
+@writer(DynamicSlice, moves=True)
+def dynamic_slice(draft: Draft, op: DynamicSlice) -> Tensor:
+    """Likewise."""
+    axes = draft.ints([normal_axis(axis, draft.rank) for axis in op.axes], "axes")
+    steps = None if draft.optional(3) is None else _wide(draft, 3)
+    return draft.node("Slice", draft.operand(0), _wide(draft, 1), _wide(draft, 2), axes, steps)
+
+
+@writer(DynamicPad, moves=True)
+def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
+    """All pads before come first, then all behind."""
+    if op.padding_mode not in _MODES:
+        refuse(f"ONNX has no {op.padding_mode.name} for pads that are not known")
+    pads = draft.reshape(draft.transpose(_wide(draft, 1), (1, 0)), [-1])
+    value = draft.constant(encoded(op.pad_value, draft.results[0]), draft.operand(0).dtype, "value")
+    plain = op.padding_mode is PaddingMode.CONSTANT
+    return draft.node("Pad", draft.operand(0), pads, value if plain else None, mode=_MODES[op.padding_mode])
+
+
+@writer(DynamicTopK, moves=True)
+def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
+    """The count is a list of one number."""
+    k = draft.reshape(_wide(draft, 1), [1])
+    found = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
+    return [found[0], draft.cast(found[1], op.index_dtype)]
+
+
+@writer(RandomFill)
+def random_fill(draft: Draft, op: RandomFill) -> Tensor:
+    """As large as a tensor of zeros. ONNX does not say which numbers belong to a seed."""
+    names = _PARAMETERS[op.distribution]
+    attributes: dict[str, Any] = dict(zip(names, (op.a, op.b), strict=True))
+    kind = "RandomUniformLike" if op.distribution is Distribution.UNIFORM else "RandomNormalLike"
+    if op.seed is not None:
+        refuse("its seed gives certain numbers, of which ONNX says nothing")
+    known = op.dtype if draft.gives(kind, op.dtype) else DataType.FLOAT32
+    zeros = filled(draft, draft.operand(0), 0.0, TensorInfo((), DataType.FLOAT32))
+    return draft.cast(draft.node(kind, zeros, giving=known, dtype=known, **attributes), op.dtype)
+
+
+@writer(ImageDecoder)
+def image_decoder(draft: Draft, op: ImageDecoder) -> Tensor:
+    """The same operator, since opset 20."""
+    return draft.node("ImageDecoder", draft.operand(0), pixel_format=op.pixel_format.value)
+
+
+@writer(DeformableConvolution2d)
+def deformable_convolution(draft: Draft, op: DeformableConvolution2d) -> Tensor:
+    """The same operator, since opset 19."""
+    height, width = (draft.known(n, "window's size") for n in draft.info(1).shape[2:])
+    windows = (
+        Window(height, op.stride_y, op.dilation_y, op.pad_top, op.pad_bottom),
+        Window(width, op.stride_x, op.dilation_x, op.pad_left, op.pad_right),
+    )
+    groups: dict[str, Any] = {
+        "group": op.groups if op.groups != 1 else None,
+        "offset_group": op.offset_groups if op.offset_groups != 1 else None,
+    }
+    operands = (draft.optional(index) for index in range(5))
+    return draft.node("DeformConv", *operands, **kernel_attributes(windows), **groups)
+
+
+@writer(TreeEnsemble)
+def tree_ensemble(draft: Draft, op: TreeEnsemble) -> Tensor:
+    """It belongs to another set of operators."""
+    refuse("ONNX has trees in the domain ai.onnx.ml only, which is not written")
