@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from interposer.kernels import compute
     from interposer.optimizer.optimize import optimize
     from interposer.optimizer.options import OptimizerOptions
-    from interposer.runtime import CreationOptions, Runtime
+    from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
     from interposer.session.limits import Limits
     from interposer.session.load import default_runtime, load
     from interposer.session.model import Model
@@ -55,7 +55,7 @@ _HOMES = {
     "interposer.ir.optimized": ("OptimizedNetwork",),
     "interposer.kernels": ("compute",),
     "interposer.optimizer": ("OptimizerOptions", "optimize"),
-    "interposer.runtime": ("CreationOptions", "Runtime"),
+    "interposer.runtime": ("CreationOptions", "RunControl", "Runtime", "WorkingMemHandle"),
     "interposer.session": ("Limits", "Model", "default_runtime", "load"),
     "interposer.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
 }  # fmt: skip
@@ -81,11 +81,13 @@ __all__ = [
     "OptimizedNetwork",
     "OptimizerOptions",
     "Quantization",
+    "RunControl",
     "Runtime",
     "Substitution",
     "Support",
     "TensorInfo",
     "TensorShape",
+    "WorkingMemHandle",
     "__version__",
     "backend",
     "compute",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ __all__ = [
     "ISOLATION_DEADLINE_SECONDS",
     "ISOLATION_MAX_RESTARTS",
     "NAMES",
+    "NUM_THREADS",
     "PATH",
     "PROBE_SECONDS",
     "SECONDS",
@@ -36,6 +38,7 @@ __all__ = [
     "config_files",
     "disabled_backends",
     "settings",
+    "thread_budget",
 ]
 
 DISABLED_BACKENDS: Final = "INTERPOSER_DISABLED_BACKENDS"
@@ -54,10 +57,14 @@ ISOLATION_DEADLINE_SECONDS: Final = "INTERPOSER_ISOLATION_DEADLINE_SECONDS"
 """Environment variable: how long one call of an isolated backend may take; 0 waits for ever."""
 ISOLATION_MAX_RESTARTS: Final = "INTERPOSER_ISOLATION_MAX_RESTARTS"
 """Environment variable: how often the process of an isolated backend is started again after a fault."""
+NUM_THREADS: Final = "INTERPOSER_NUM_THREADS"
+"""Environment variable: how many threads runs and backends may use together; as many as there are processors, if 0."""
 CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 """Environment variable: the folder for what may be forgotten, `~/.cache/interposer` as a rule; empty for none."""
 
 FILE_NAME: Final = "interposer.toml"
+_CGROUP_2: Final = Path("/sys/fs/cgroup/cpu.max")
+_CGROUP_1: Final = Path("/sys/fs/cgroup/cpu")
 T = TypeVar("T")
 
 
@@ -185,6 +192,7 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
     Setting("isolate", ISOLATE, NAMES),
     Setting("isolation_deadline_seconds", ISOLATION_DEADLINE_SECONDS, SECONDS),
     Setting("isolation_max_restarts", ISOLATION_MAX_RESTARTS, COUNT),
+    Setting("num_threads", NUM_THREADS, COUNT),
 )
 
 
@@ -199,6 +207,37 @@ def disabled_backends() -> frozenset[str]:
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def thread_budget(given: int | None = None) -> int:
+    """How many threads runs and backends may use together: what is given, or the setting ``num_threads``.
+
+    Where nobody says anything, the processors that the process may run on, as far as its control group's quota allows.
+    """
+    said = settings()["num_threads"].read(given)
+    return int(said) if said else min(_processors(), _quota())
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _quota() -> int:
+    """The processors' worth of time that the control group (version 2, else 1) allows, rounded up."""
+    try:
+        quota, period = _CGROUP_2.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        quota, period = _first_line(_CGROUP_1 / "cpu.cfs_quota_us"), _first_line(_CGROUP_1 / "cpu.cfs_period_us")
+    if not (quota.isdigit() and period.isdigit() and int(period)):
+        return sys.maxsize
+    return max(1, -(-int(quota) // int(period)))
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def config_files() -> tuple[Path, ...]:

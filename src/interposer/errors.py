@@ -26,6 +26,8 @@
     ├── BindingError                           inputs or outputs of a run that do not fit the network
     ├── LoadError                              a network that could not be loaded into the runtime; .backend
     └── ExecutionError                         a workload failed while running; .layer and .backend
+        ├── RunCancelledError                  the run was cancelled
+        └── DeadlineExceededError              the run was not done in time
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ __all__ = [
     "BackendUnavailableError",
     "BindingError",
     "ConfigError",
+    "DeadlineExceededError",
     "DuplicateBackendError",
     "ExecutionError",
     "InterposerError",
@@ -53,6 +56,7 @@ __all__ = [
     "MissingDependencyError",
     "ParseError",
     "PluginError",
+    "RunCancelledError",
     "UnboundInputError",
     "UnknownBackendError",
     "UnknownNetworkError",
@@ -313,3 +317,11 @@ class ExecutionError(InterposerError):
     def __init__(self, message: str, *, layer: str = "", backend: str = "") -> None:
         self.layer, self.backend = layer, backend
         super().__init__(message)
+
+
+class RunCancelledError(ExecutionError):
+    """A run that was cancelled before it was done."""
+
+
+class DeadlineExceededError(ExecutionError):
+    """A run that was not done in time; `layer` and `backend` name what it was at."""

@@ -1,6 +1,8 @@
 """The runtime: loading, running and unloading of optimized networks."""
 
 from interposer.runtime.options import CreationOptions
+from interposer.runtime.runs import PendingRun, RunControl
 from interposer.runtime.runtime import NetworkId, Runtime
+from interposer.runtime.working import WorkingMemHandle
 
-__all__ = ["CreationOptions", "NetworkId", "Runtime"]
+__all__ = ["CreationOptions", "NetworkId", "PendingRun", "RunControl", "Runtime", "WorkingMemHandle"]

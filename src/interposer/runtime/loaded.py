@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 
-from interposer.errors import ExecutionError
+from interposer.errors import ExecutionError, InvalidArgumentError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.program import Program
+from interposer.runtime.runs import RunControl
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback
 from interposer.types import Array
@@ -36,7 +37,7 @@ class LoadedNetwork:
         self._factories = Factories(optimized, self._layers)
         self._program = Program(optimized.graph, self._factories)
         self._idle = deque([WorkingMemHandle(self._program, self._factories)])
-        self._runs: Counter[int] = Counter()
+        self._runs: dict[int, RunControl | None] = {}
         self._changed = threading.Condition()
         self._released = False
         self._program.configure()
@@ -44,7 +45,12 @@ class LoadedNetwork:
     @property
     def acquired(self) -> bool:
         """True while a backend holds memory for the network's tensors and no run uses it."""
-        return any(one.acquired for one in tuple(self._idle))
+        return any(one.acquired for one in self.idle_memories)
+
+    @property
+    def idle_memories(self) -> tuple[WorkingMemHandle, ...]:
+        """The working memories that no run uses; one is made for every run beside others."""
+        return tuple(self._idle)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
@@ -63,44 +69,63 @@ class LoadedNetwork:
         """
         return WorkingMemHandle(self._program, Factories(self.optimized, self._layers, self._factories))
 
+    def check_own(self, working: WorkingMemHandle) -> None:
+        """Raise `InvalidArgumentError` where a working memory was not made for this network."""
+        expect(working, WorkingMemHandle, "a run needs what create_working_mem_handle gave")
+        if working.program is not self._program:
+            raise InvalidArgumentError(f"this working memory was not made for the network {self.optimized.name!r}")
+
     def run(
-        self, inputs: Mapping[int, Array], outputs: dict[int, Array], working: WorkingMemHandle | None = None
+        self,
+        inputs: Mapping[int, Array],
+        outputs: dict[int, Array],
+        working: WorkingMemHandle | None = None,
+        control: RunControl | None = None,
     ) -> None:
         """Run once, in a working memory that is given, or in one that is free, or in a new one.
 
         Raises:
             BindingError: an output has another shape than the array that was given for it.
-            ExecutionError: a backend got no memory, a workload failed, or the network was unloaded before.
+            ExecutionError: a backend got no memory, a workload failed, the network was unloaded before, or `control`
+                stopped the run.
         """
         self.refuse_in_own_run("run again")
-        self._enter()
+        self._enter(control)
         try:
             if working is not None:
-                working.run(inputs, outputs)
+                working.run(inputs, outputs, control)
             else:
-                self._run_in_any(inputs, outputs)
+                self._run_in_any(inputs, outputs, control)
         finally:
             self._leave()
 
-    def _run_in_any(self, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
+    def _run_in_any(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         try:
             working = self._idle.pop()
         except IndexError:
             working = self.new_working_memory()
         try:
-            working.run(inputs, outputs)
+            working.run(inputs, outputs, control)
         finally:
             self._idle.append(working)
 
-    def _enter(self) -> None:
+    def _enter(self, control: RunControl | None) -> None:
         with self._changed:
             if self._released:
                 raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
-            self._runs[threading.get_ident()] += 1
+            self._runs[threading.get_ident()] = control
 
     def _leave(self) -> None:
         with self._changed:
             del self._runs[threading.get_ident()]
+            self._changed.notify_all()
+            if self._released:
+                self._free()
+
+    def give_up(self, control: RunControl) -> None:
+        """Wait no longer for a run that hangs; its memory is given back when it returns."""
+        with self._changed:
+            control.given_up = True
             self._changed.notify_all()
 
     def refuse_in_own_run(self, what: str) -> None:
@@ -109,9 +134,15 @@ class LoadedNetwork:
             raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
 
     def release(self) -> None:
-        """Give the memory back once no run uses it; the network cannot run any more. A failure is only logged."""
+        """Give the memory back once no run uses it; the network cannot run any more. A failure is only logged.
+
+        Runs that were given up are not waited for: theirs is given back when they return.
+        """
         with self._changed:
             self._released = True
-            self._changed.wait_for(lambda: not self._runs)
+            self._changed.wait_for(lambda: all(one is not None and one.given_up for one in self._runs.values()))
+            self._free()
+
+    def _free(self) -> None:
         while self._idle:
             self._idle.pop().free()

@@ -35,6 +35,8 @@ class CreationOptions:
             down then in any case.
         isolate: ids of backends to run in child processes (or one id), or for each id an `Isolation` with its deadline
             and limits; None means those that ``INTERPOSER_ISOLATE`` or ``interposer.toml`` name.
+        num_threads: how many runs that were submitted go on at a time, and how many threads backends are told to use;
+            None means what ``INTERPOSER_NUM_THREADS`` or ``interposer.toml`` say, else the processors there are.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class CreationOptions:
     probe_seconds: float | None = None
     unload_libraries: bool | None = None
     isolate: Collection[str] | Mapping[str, Isolation] | None = None
+    num_threads: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.disabled_backends, str):
@@ -54,6 +57,9 @@ class CreationOptions:
             expect(given, Mapping, f"the options of backend {backend!r} must be a mapping")
         if self.isolate is not None:
             wanted_isolations(self.isolate)
+        expect(self.num_threads, int | None, "num_threads must be a whole number")
+        if self.num_threads is not None and self.num_threads < 1:
+            raise InvalidArgumentError(f"num_threads must be 1 or more, not {self.num_threads}")
         self._check_dynamic_backends()
 
     def _check_dynamic_backends(self) -> None:

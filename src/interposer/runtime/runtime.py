@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -15,12 +16,14 @@ from interposer.backend.discovery import load_dynamic_backends
 from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, wanted_isolations
 from interposer.backend.registry import checked
-from interposer.config import disabled_backends
+from interposer.config import disabled_backends, thread_budget
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.loaded import LoadedNetwork, said
 from interposer.runtime.options import CreationOptions
+from interposer.runtime.runs import PendingRun, RunControl, Workers, run_within
+from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback
 from interposer.types import Array, TensorInfo
 
@@ -34,8 +37,8 @@ class Runtime:
     """Holds the backends of a process that it may use, and the networks that are loaded.
 
     Backends registered in `registry` belong to this runtime alone, as do dynamic backends. Methods may be called from
-    several threads: runs of different networks go side by side, runs of one network one after the other. Closing it, or
-    leaving its ``with`` block, unloads everything.
+    several threads, and runs go side by side, of one network too. Closing it, or leaving its ``with`` block, unloads
+    everything.
     """
 
     def __init__(self, options: CreationOptions | None = None) -> None:
@@ -58,6 +61,8 @@ class Runtime:
         self._forgotten: deque[NetworkId] = deque()
         self._ids = itertools.count()
         self._lock = threading.RLock()
+        self.workers = Workers(thread_budget(self.options.num_threads))
+        weakref.finalize(self, self.workers.close).atexit = False
 
     @property
     def device_spec(self) -> DeviceSpec:
@@ -139,6 +144,8 @@ class Runtime:
     def unload_network(self, network_id: NetworkId) -> None:
         """Drop a network and its memory; the contexts that were told of its loading are told before and after.
 
+        It waits for runs that have begun. Runs that begin meanwhile are refused.
+
         Raises:
             UnknownNetworkError: it is not loaded.
             LoadError: a context said no; the network stays loaded.
@@ -151,7 +158,8 @@ class Runtime:
                 refusal = _refusal(context.before_unload_network, network_id)
                 if refusal is not None:
                     raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
-            self._drop(network_id, loaded)
+            contexts = self._taken_out(network_id)
+        self._drop(network_id, loaded, contexts)
 
     def unload_later(self, network_id: NetworkId) -> None:
         """Let the network be unloaded when the next one is loaded; it must not be run any more.
@@ -169,14 +177,22 @@ class Runtime:
             except LoadError as error:
                 _log.warning("%s, though nobody runs it any more", error)
 
-    def _drop(self, network_id: NetworkId, loaded: LoadedNetwork) -> None:
-        contexts = self._told.pop(network_id)
+    def _taken_out(self, network_id: NetworkId) -> dict[str, BackendContext]:
         del self._networks[network_id]
+        return self._told.pop(network_id)
+
+    def _drop(self, network_id: NetworkId, loaded: LoadedNetwork, contexts: Mapping[str, BackendContext]) -> None:
         loaded.release()
         self._tell("after_unload_network", network_id, contexts)
 
     def enqueue_workload(
-        self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
+        self,
+        network_id: NetworkId,
+        inputs: Mapping[int, Any],
+        outputs: Mapping[int, Array] | None = None,
+        *,
+        deadline: float | None = None,
+        control: RunControl | None = None,
     ) -> dict[int, Any]:
         """Run a network once: read `inputs` and fill `outputs`, arrays by binding id.
 
@@ -184,17 +200,67 @@ class Runtime:
         depends on data may be left out: its array is made when the shape is known. A sequence is given as a list of
         arrays and comes back as one, an optional as its element or None; both must be left out of `outputs`.
 
+        Inputs are read where they lie, and outputs written where they are wanted, without a copy, if the arrays have no
+        gaps and the backends can reach them; they must not be changed while the network runs. Several threads may run
+        one network at a time.
+
+        Args:
+            deadline: seconds after which the call fails. A layer that hangs then goes on, on memory of its own; its
+                network can be run again and unloaded meanwhile.
+            control: by which another thread can cancel the run; in place of `deadline` it may have one.
+
         Raises:
             UnknownNetworkError: it is not loaded.
             BindingError: a wrong count, id, shape or type, or an output that cannot be written to; nothing has run,
                 unless an output whose shape depends on data turned out not to fit its array.
             ExecutionError: a workload failed; the runtime and the network stay usable.
+            RunCancelledError, DeadlineExceededError: it was cancelled, or took too long.
         """
         loaded = self._loaded(network_id)
-        arrays = loaded.bindings.checked_inputs(inputs)
-        targets = loaded.bindings.new_outputs() if outputs is None else loaded.bindings.checked_outputs(outputs)
-        loaded.run(arrays, targets)
-        return loaded.bindings.given_out(targets)
+        if deadline is not None:
+            control = RunControl(deadline)
+        if control is None or control.deadline is None:
+            return _run(loaded, inputs, outputs, None, control)
+        return dict(run_within(control, lambda: _run(loaded, inputs, outputs, None, control), loaded.give_up))
+
+    def submit(
+        self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
+    ) -> PendingRun:
+        """Run a network once in a thread of the runtime; gives a future of what `enqueue_workload` gives.
+
+        As many runs go on at a time as `CreationOptions.num_threads` says; others wait.
+
+        Raises:
+            UnknownNetworkError: it is not loaded. Everything else is raised by the future.
+        """
+        loaded = self._loaded(network_id)
+        return self.workers.submit(lambda control: _run(loaded, inputs, outputs, None, control))
+
+    def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:
+        """Memory for one run at a time, for a thread that wants to have its own: see `execute`.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+            LoadError: a backend could not make what is needed.
+        """
+        return self._loaded(network_id).new_working_memory()
+
+    def execute(
+        self,
+        network_id: NetworkId,
+        working_mem_handle: WorkingMemHandle,
+        inputs: Mapping[int, Any],
+        outputs: Mapping[int, Array] | None = None,
+    ) -> dict[int, Any]:
+        """Run a network once, as `enqueue_workload` does, in memory that the caller made for it.
+
+        Raises:
+            InvalidArgumentError: the memory is another network's.
+            InterposerError: what `enqueue_workload` raises; `ExecutionError` also where the memory is in use.
+        """
+        loaded = self._loaded(network_id)
+        loaded.check_own(working_mem_handle)
+        return _run(loaded, inputs, outputs, working_mem_handle)
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:
@@ -235,8 +301,10 @@ class Runtime:
                     self.unload_network(network_id)
                 except LoadError as error:
                     _log.warning("%s; closing the runtime all the same", error)
-                    self._drop(network_id, self._networks[network_id])
+                    loaded = self._networks[network_id]
+                    self._drop(network_id, loaded, self._taken_out(network_id))
             self._contexts.clear()
+            self.workers.close()
             self.registry.close()
             if self._dynamic is not None:
                 self._dynamic.close()
@@ -248,6 +316,20 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _run(
+    loaded: LoadedNetwork,
+    inputs: Mapping[int, Any],
+    outputs: Mapping[int, Array] | None,
+    working: WorkingMemHandle | None = None,
+    control: RunControl | None = None,
+) -> dict[int, Any]:
+    bindings = loaded.bindings
+    arrays = bindings.checked_inputs(inputs)
+    targets = bindings.new_outputs() if outputs is None else bindings.checked_outputs(outputs)
+    loaded.run(arrays, targets, working, control)
+    return bindings.given_out(targets)
 
 
 def _refusal(notice: Callable[[int], bool], network_id: NetworkId) -> str | None:

@@ -16,6 +16,7 @@ from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
 from interposer.runtime.late import LateHandles, LateStep
 from interposer.runtime.program import Program
+from interposer.runtime.runs import RunControl
 from interposer.runtime.step import Step
 from interposer.types import Array, TensorInfo
 
@@ -165,8 +166,11 @@ class Steps:
             except Exception as error:
                 raise failure(layer, "could not take in its data", error) from error
 
-    def execute(self, late: LateHandles) -> None:
-        """Run all layers once; `ExecutionError` where one fails."""
+    def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
+        """Run all layers once; `ExecutionError` where one fails, or where the run is told to stop."""
+        if control is not None:
+            self._execute_watched(late, control)
+            return
         done = 0
         try:
             for execute, given, made in self._calls:
@@ -174,6 +178,14 @@ class Steps:
                 done += 1
         except Exception as error:
             raise failure(self.program.running[done], "failed", error) from error
+
+    def _execute_watched(self, late: LateHandles, control: RunControl) -> None:
+        for layer, (execute, given, made) in zip(self.program.running, self._calls, strict=True):
+            control.check(layer)
+            try:
+                execute(given, late if made is None else made)
+            except Exception as error:
+                raise failure(layer, "failed", error) from error
 
     def forget(self) -> None:
         """Let go of the caller's memory."""

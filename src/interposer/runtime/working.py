@@ -16,6 +16,7 @@ from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.late import LateHandles
 from interposer.runtime.program import Program
+from interposer.runtime.runs import RunControl
 from interposer.runtime.steps import Steps, failure
 from interposer.types import Array
 
@@ -33,6 +34,7 @@ class WorkingMemHandle:
     """
 
     def __init__(self, program: Program, factories: Factories) -> None:
+        self.program = program
         self._factories = factories
         self._busy = threading.Lock()
         self._steps = Steps(program, factories)
@@ -50,24 +52,24 @@ class WorkingMemHandle:
                 found.setdefault(value, _binding(layer))
         return {binding: self._steps.handles[value] for value, binding in found.items()}
 
-    def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
+    def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
         """Run once, from checked inputs into checked outputs; where a shape depends on data, arrays are added to them.
 
         Raises:
             BindingError: an output has another shape than the array that was given for it.
-            ExecutionError: it is in use, a backend got no memory, or a workload failed.
+            ExecutionError: it is in use, a backend got no memory, a workload failed, or `control` stopped the run.
         """
         if not self._busy.acquire(blocking=False):
             raise ExecutionError("this working memory is used by another run; make one for each thread")
         try:
             self._factories.acquire()
-            self._run(inputs, outputs)
+            self._run(inputs, outputs, control)
         finally:
             self._written.clear()
             self._steps.forget()
             self._busy.release()
 
-    def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array]) -> None:
+    def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         late: LateHandles = {}
         for binding, layer in self._inputs:
             self._steps.fill(layer, inputs[binding], late)
@@ -77,7 +79,7 @@ class WorkingMemHandle:
                 self._written.add(binding)
             else:
                 handle.allocate()
-        self._steps.execute(late)
+        self._steps.execute(late, control)
         for layer in self._steps.outputs:
             if _binding(layer) not in self._written:
                 self._give_out(layer, outputs, late)

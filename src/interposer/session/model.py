@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -20,6 +20,7 @@ from interposer.errors import (
     InterposerError,
     InvalidArgumentError,
     LoadError,
+    RunCancelledError,
     UnknownNetworkError,
     did_you_mean,
     expect,
@@ -29,7 +30,7 @@ from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
-from interposer.runtime import NetworkId, Runtime
+from interposer.runtime import NetworkId, PendingRun, RunControl, Runtime
 from interposer.session.fallback import Choice
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, Key
@@ -185,34 +186,61 @@ class Model:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
         return self.optimized.explain()
 
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], *, deadline: float | None = None) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
 
         What is not an array yet becomes one; a type is changed only within its kind (float64 to float32, not to uint8).
-        A sequence is a list of arrays, in and out; an optional is its element, or None.
+        A sequence is a list of arrays, in and out; an optional is its element, or None. Arrays are read where they lie,
+        and must not be changed while the model runs.
+
+        Args:
+            deadline: seconds after which the run is given up. Where `fallback` is allowed, the backend that it was at
+                is put aside, and the run is done without it, with as much time again.
 
         Raises:
             BindingError: inputs that do not fit: their number, names, shapes or types.
             ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left.
+            DeadlineExceededError: it took too long, likewise.
             InterposerError: no network can be made for these shapes or values.
         """
+        return self._run_watched(inputs, lambda: None if deadline is None else RunControl(deadline))
+
+    def submit(self, inputs: Sequence[Any] | Mapping[str, Any]) -> PendingRun:
+        """Run once in a thread of the runtime; gives a future of what `run` gives, which can be cancelled."""
+        return self.runtime.workers.submit(lambda control: self._run_watched(inputs, lambda: control))
+
+    async def run_async(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """Run once in a thread of the runtime, while others may use this one: what `run` gives, to be awaited.
+
+        Where the task that awaits it is cancelled, the run stops before its next layer.
+        """
+        import asyncio  # noqa: PLC0415 - who awaits has it already
+
+        found: list[Any] = await asyncio.wrap_future(self.submit(inputs))
+        return found
+
+    def _run_watched(
+        self, inputs: Sequence[Any] | Mapping[str, Any], control: Callable[[], RunControl | None]
+    ) -> list[Any]:
         arrays = self._arrays(inputs)
         while True:
             before = len(self._choice.events)
             try:
-                return self._run(arrays)
+                return self._run(arrays, control())
+            except RunCancelledError:
+                raise
             except (ExecutionError, UnknownNetworkError) as error:
                 placed_anew = self._do_without(error) or len(self._choice.events) > before  # perhaps by another thread
                 if not placed_anew:
                     raise
 
-    def _run(self, arrays: Mapping[str, Array]) -> list[Any]:
+    def _run(self, arrays: Mapping[str, Array], control: RunControl | None) -> list[Any]:
         with self._in_use(arrays) as (network_id, optimized):
             feeds = {
                 layer.op.binding_id: as_given(self.inputs[layer.name], arrays[layer.name])  # type: ignore[attr-defined]
                 for layer in optimized.inputs
             }
-            found = self.runtime.enqueue_workload(network_id, feeds)
+            found = self.runtime.enqueue_workload(network_id, feeds, control=control)
             return [found[key] for key in sorted(found)]
 
     def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:

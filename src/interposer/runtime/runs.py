@@ -1,0 +1,157 @@
+"""Runs that are watched: they can be cancelled, must be done by a deadline, or are done by a thread of the runtime."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from interposer.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError
+from interposer.ir.graph import Layer
+
+__all__ = ["PendingRun", "RunControl", "Workers", "run_within"]
+
+
+class RunControl:
+    """Tells one run when to stop. It looks before every layer; a layer that runs is not interrupted.
+
+    Args:
+        deadline: seconds from now; None for as long as it takes.
+    """
+
+    def __init__(self, deadline: float | None = None) -> None:
+        if deadline is not None and not deadline > 0:
+            raise InvalidArgumentError(f"a deadline must be a number of seconds above 0, not {deadline!r}")
+        self.deadline = deadline
+        self._stops = None if deadline is None else time.monotonic() + deadline
+        self._cancelled = threading.Event()
+        self.layer: Layer | None = None
+        self.given_up = False
+
+    def cancel(self) -> None:
+        """Let the run stop before its next layer."""
+        self._cancelled.set()
+
+    def check(self, layer: Layer) -> None:
+        """Called before a layer runs.
+
+        Raises:
+            RunCancelledError: the run was cancelled.
+            DeadlineExceededError: it is late.
+        """
+        self.layer = layer
+        if self._cancelled.is_set():
+            raise RunCancelledError(f"the run was cancelled before layer {layer}", layer=layer.name)
+        if self._stops is not None and time.monotonic() > self._stops:
+            raise self.late()
+
+    def late(self) -> DeadlineExceededError:
+        """The error of a run that is late, naming the layer that it is at."""
+        layer = self.layer
+        text = f"the run took longer than {self.deadline:g} seconds"
+        if layer is None:
+            return DeadlineExceededError(text)
+        where = f"{text}; it was at layer {layer} on backend {layer.backend}"
+        return DeadlineExceededError(where, layer=layer.name, backend=str(layer.backend))
+
+
+class PendingRun(Future[Any]):
+    """A run that was submitted: a `concurrent.futures.Future` of its outputs.
+
+    `cancel` keeps a run from beginning; one that has begun stops before its next layer and ends with
+    `RunCancelledError`, and `cancel` is False then.
+    """
+
+    def __init__(self, control: RunControl) -> None:
+        super().__init__()
+        self._control = control
+
+    def cancel(self) -> bool:
+        """Do not begin, or stop before the next layer."""
+        if super().cancel():
+            return True
+        self._control.cancel()
+        return False
+
+
+class Workers:
+    """Threads that do what they are given, in order; made when they are needed, `limit` at most.
+
+    They keep no process alive. Thread safe.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tasks: deque[tuple[PendingRun, Callable[[], Any]]] = deque()
+        self._changed = threading.Condition()
+        self._threads = self._idle = 0
+        self._closed = False
+
+    def submit(self, work: Callable[[RunControl], Any]) -> PendingRun:
+        """Let a thread do the work; gives a future of its result.
+
+        Raises:
+            InvalidArgumentError: they are closed.
+        """
+        control = RunControl()
+        run = PendingRun(control)
+        with self._changed:
+            if self._closed:
+                raise InvalidArgumentError("the runtime is closed, and runs nothing that is submitted")
+            self._tasks.append((run, lambda: work(control)))
+            if self._idle < len(self._tasks) and self._threads < self._limit:
+                self._threads += 1
+                threading.Thread(target=self._serve, name="interposer-worker", daemon=True).start()
+            self._changed.notify()
+        return run
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                self._changed.wait_for(lambda: self._tasks or self._closed)
+                self._idle -= 1
+                if not self._tasks:
+                    self._threads -= 1
+                    return
+                run, work = self._tasks.popleft()
+            _settle(run, work)
+            del run, work  # what they hold is not kept until the next ones come
+
+    def close(self) -> None:
+        """Let the threads end when nothing is left to do."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+def _settle(run: Future[Any], work: Callable[[], Any]) -> None:
+    if not run.set_running_or_notify_cancel():
+        return
+    try:
+        found = work()
+    except BaseException as error:
+        run.set_exception(error)
+    else:
+        run.set_result(found)
+
+
+def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[RunControl], None]) -> Any:
+    """Do the work in a thread of its own, and wait for it until the deadline; then call `give_up`.
+
+    Raises:
+        DeadlineExceededError: it was not done in time. The thread goes on with it, on memory that nobody else uses.
+    """
+    done: Future[Any] = Future()
+    threading.Thread(target=_settle, args=(done, work), name="interposer-run", daemon=True).start()
+    try:
+        return done.result(control.deadline)
+    except TimeoutError as error:
+        if done.done():
+            raise
+        control.cancel()
+        give_up(control)
+        raise control.late() from error
