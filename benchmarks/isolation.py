@@ -39,7 +39,7 @@ def measure(folder: Path, repeat: int) -> dict[str, Any]:
     return found
 
 
-# --- a part whose tensors lie in shared memory -------------------------------------------------------------------------
+# --- a part whose tensors lie in shared memory ------------------------------------------------------------------------
 
 
 def _of_parts(here: ip.Runtime, there: ip.Runtime, size: int, repeat: int) -> dict[str, float]:
@@ -77,7 +77,7 @@ def _workload(runtime: ip.Runtime, size: int) -> Callable[[], Any]:
     return run
 
 
-# --- a network, whose inputs and outputs are copied ---------------------------------------------------------------------
+# --- a network, whose inputs and outputs are copied -------------------------------------------------------------------
 
 
 def _of_networks(here: ip.Runtime, there: ip.Runtime, size: int, layers: int, repeat: int) -> dict[str, float]:
@@ -102,7 +102,7 @@ def _loaded(runtime: ip.Runtime, size: int, layers: int) -> tuple[ip.Runtime, in
     return runtime, runtime.load_network(optimized), np.empty(size, np.float32)
 
 
-# --- measuring ----------------------------------------------------------------------------------------------------------
+# --- measuring --------------------------------------------------------------------------------------------------------
 
 
 def _compared(title: str, calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, float]:

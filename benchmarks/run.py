@@ -4,8 +4,8 @@
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
 example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
-`import numpy`, and the first `Network` after it, in processes of their own. `isolation` times a backend in
-a child process beside the same one in this process, and how long a fresh process takes. Without names, everything is measured.
+`import numpy`, and the first `Network` after it, in processes of their own. `isolation` times a backend in a child
+process beside the same one in this process, and how long a fresh process takes. Without names, everything is measured.
 """
 
 from __future__ import annotations

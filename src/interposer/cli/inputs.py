@@ -6,13 +6,13 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from interposer.cli.images import Preprocessing, read_image
 from interposer.errors import InvalidArgumentError, did_you_mean
-from interposer.types import Array, TensorInfo
+from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["read_inputs"]
 
@@ -23,8 +23,10 @@ _MEMBER: Final = ".npy"
 _RAW: Final = (".bin", ".raw")
 
 
-def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing) -> dict[str, Array]:
+def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing) -> dict[str, Any]:
     """The arrays for a network's inputs, from ``name=path`` and from bare paths, which stand for the others in order.
+
+    A sequence is all arrays of a .npz file, in the file's order; an optional that nothing gives is None.
 
     Raises:
         InvalidArgumentError: too much is given, too little, or what does not fit.
@@ -33,13 +35,15 @@ def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing
     named = [_split(text, infos) for text in given]
     taken = {name for name, _ in named}
     free = [name for name in infos if name not in taken]
-    found: dict[str, Array] = {}
+    found: dict[str, Any] = {}
     for name, path in named:
         for key, array in _read(name, path, infos, free, preprocessing).items():
             if key in found:
                 raise InvalidArgumentError(f"{path}: input {key!r} is given already")
             found[key] = array
-    missing = [f"{name!r} {info}" for name, info in infos.items() if name not in found]
+    absent = [name for name in infos if name not in found]
+    found |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
+    missing = [f"{name!r} {infos[name]}" for name in absent if name not in found]
     if missing:
         raise InvalidArgumentError("\n  - ".join(["no --input gives these inputs of the network:", *missing]))
     return found
@@ -59,17 +63,35 @@ def _no_such_input(name: str, infos: Infos) -> str:
     return f"the network has no input {name!r}{did_you_mean(name, infos)} (it has: {', '.join(infos)})"
 
 
-def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocessing: Preprocessing) -> dict[str, Array]:
+def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocessing: Preprocessing) -> dict[str, Any]:
     with open(path, "rb") as file:
         head = file.read(8)
-    if head.startswith(_NPZ):
+    infos = {one: _held(info) for one, info in infos.items()}
+    if head.startswith(_NPZ) and not _is_sequence(name or next(iter(free), None), infos):
         return _from_archive(name, path, infos, free)
     name = name or _next(free, path, infos)
+    if _is_sequence(name, infos):
+        return {name: _sequence(path, name, infos[name], head)}
     if head.startswith(_NPY):
         return {name: _array(path)}
     if Path(path).suffix.lower() in _RAW:
         return {name: _from_numbers(path, name, infos[name])}
     return {name: read_image(path, name, infos[name], preprocessing)}
+
+
+def _held(info: TensorInfo) -> TensorInfo:
+    """What a file gives for an input: for an optional its element."""
+    return info.element if info.dtype is DataType.OPTIONAL and info.element is not None else info
+
+
+def _is_sequence(name: str | None, infos: Infos) -> bool:
+    return name is not None and name in infos and infos[name].dtype is DataType.SEQUENCE
+
+
+def _sequence(path: str, name: str, info: TensorInfo, head: bytes) -> list[Array]:
+    if not head.startswith(_NPZ):
+        raise InvalidArgumentError(f"{path}: input {name!r} is {info}; give a .npz file with an array for each element")
+    return list(_arrays(path).values())
 
 
 def _next(free: list[str], path: str, infos: Infos) -> str:

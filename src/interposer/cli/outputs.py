@@ -12,7 +12,7 @@ import numpy as np
 from interposer.cli.labels import Labels
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Ranked", "figures", "has_classes", "save", "top"]
+__all__ = ["Ranked", "figures", "flat", "has_classes", "save", "top"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,17 @@ def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         mean = float(numbers.mean(dtype=np.float64))
     return found | {"min": numbers.min().item(), "max": numbers.max().item(), "mean": mean}
+
+
+def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays in outputs; those of a sequence have a number behind its name, and an empty optional gives none."""
+    found: dict[str, Array] = {}
+    for name, value in outputs.items():
+        if isinstance(value, list):
+            found |= {f"{name}.{number}": element for number, element in enumerate(value)}
+        elif value is not None:
+            found[name] = value
+    return found
 
 
 def save(path: str, arrays: Mapping[str, Array]) -> None:

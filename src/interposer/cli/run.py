@@ -14,7 +14,7 @@ from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
 from interposer.cli.network import add_network_arguments, open_model, report_absent
-from interposer.cli.outputs import Ranked, figures, has_classes, save, top
+from interposer.cli.outputs import Ranked, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.optimized import OptimizedNetwork
@@ -27,7 +27,8 @@ _INPUTS: Final = """\
 inputs:
   An input is an image (bmp, png, jpg, ...), a .npy file, a .npz file with
   arrays by the names of the inputs, or a .bin or .raw file of bare numbers.
-  Several inputs are given as NAME=FILE, or in order.
+  Several inputs are given as NAME=FILE, or in order. A sequence takes all arrays
+  of a .npz file, in its order; an optional that is not given holds nothing.
 
   An image is resized (bilinear) to the height and width of the input, as grey,
   RGB or RGBA for 1, 3 or 4 channels. An input of uint8 takes its codes 0 to 255
@@ -96,7 +97,7 @@ def execute(args: argparse.Namespace) -> None:
         report_absent(model)
         result = _result(args, model, outputs, labels, milliseconds)
     if args.save is not None:
-        save(args.save, outputs)
+        save(args.save, flat(outputs))
     if args.json:
         write_json(result.to_dict())
     else:
@@ -111,7 +112,7 @@ def _check_output(name: str | None, model: Model) -> None:
         )
 
 
-def _timed(model: Model, inputs: dict[str, Array], repeat: int) -> tuple[dict[str, Array], list[float]]:
+def _timed(model: Model, inputs: dict[str, Any], repeat: int) -> tuple[dict[str, Any], list[float]]:
     """The outputs of the last run, and the milliseconds of each; what is done but once is not in them."""
     if repeat > 1 or not all(info.is_concrete for info in model.inputs.values()):
         model.run(inputs)
@@ -156,9 +157,9 @@ class _Result:
 
 
 def _result(
-    args: argparse.Namespace, model: Model, outputs: dict[str, Array], labels: Labels | None, milliseconds: list[float]
+    args: argparse.Namespace, model: Model, outputs: dict[str, Any], labels: Labels | None, milliseconds: list[float]
 ) -> _Result:
-    shown = outputs if args.output is None else {args.output: outputs[args.output]}
+    shown = flat(outputs if args.output is None else {args.output: outputs[args.output]})
     described = [figures(name, array, _info(model, name, array)) for name, array in shown.items()]
     best = _top(args, model, shown, labels)
     return _Result(best, described, model.optimized, milliseconds)
@@ -166,13 +167,13 @@ def _result(
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
     """What an output is: its array's type and shape, quantized as the model says."""
-    known = model.outputs[name]
+    known = model.outputs.get(name)
     return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
 
 
 def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels: Labels | None) -> list[Ranked]:
-    name, array = next(iter(shown.items()))
-    if len(shown) > 1 or not has_classes(array):
+    name, array = next(iter(shown.items()), (None, None))
+    if name is None or array is None or len(shown) > 1 or not has_classes(array):
         if labels is not None:
             raise InvalidArgumentError(_why_no_classes(model, shown))
         return []
@@ -182,7 +183,7 @@ def _top(args: argparse.Namespace, model: Model, shown: dict[str, Array], labels
 
 
 def _why_no_classes(model: Model, shown: dict[str, Array]) -> str:
-    if len(shown) > 1:
+    if len(shown) != 1:
         return f"--labels needs one output; choose it with --output ({', '.join(shown)})"
     [(name, array)] = shown.items()
     return f"--labels needs a vector of classes, but output {name!r} is {_info(model, name, array)}"

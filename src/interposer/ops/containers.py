@@ -329,8 +329,10 @@ class SplitToSequence(Op):
         if split.constant is None:
             return [UNKNOWN] * split.shape[0] if split.rank and not isinstance(split.shape[0], Dim) else None
         sizes = split.constant.reshape(-1).tolist()
-        if min(sizes, default=1) < (0 if split.rank else 1):
-            raise InvalidArgumentError(f"split is {sizes if split.rank else sizes[0]}; expected no negative extents")
+        if not split.rank and sizes[0] < 1:
+            raise InvalidArgumentError(f"split is {sizes[0]}; expected 1 or more")
+        if min(sizes, default=0) < 0:
+            raise InvalidArgumentError(f"split is {sizes}; an extent must not be negative")
         if split.rank and differ(sum(sizes), extent):
             raise InvalidArgumentError(f"split is {sizes}, {sum(sizes)} in all, but axis {self.axis} has {extent}")
         if split.rank:

@@ -12,6 +12,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+
 from interposer.errors import InvalidArgumentError
 from interposer.schema import Op, attribute, op, operand, result
 from interposer.types import ANYTHING, DataType, Dim, TensorInfo, differ
@@ -41,6 +43,13 @@ class ControlFlow(Op):
     """
 
     region_names: ClassVar[tuple[str, ...]] = ()
+    offset: ClassVar[int] = 0
+    """What the position of a captured operand is beyond the binding id of the regions' inputs that take it."""
+
+    @property
+    @abstractmethod
+    def first_captured(self) -> int:
+        """The position of the first captured operand."""
 
     @abstractmethod
     def region_inputs(self, count: int) -> tuple[int, ...]:
@@ -145,6 +154,11 @@ class If(ControlFlow):
     num_outputs: int = attribute(default=1, ge=1, doc="How many tensors each region gives.")
 
     region_names: ClassVar = ("then", "else")
+    offset: ClassVar = 1
+
+    @property
+    def first_captured(self) -> int:
+        return 1
 
     def num_results(self) -> int:
         return self.num_outputs
@@ -202,6 +216,10 @@ class Loop(ControlFlow):
 
     region_names: ClassVar = ("body",)
 
+    @property
+    def first_captured(self) -> int:
+        return 2 + self.num_carried
+
     def num_results(self) -> int:
         return self.num_carried + self.num_scan_outputs
 
@@ -223,7 +241,7 @@ class Loop(ControlFlow):
         return tuple(operands[2][: self.num_carried])
 
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
-        head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL)
+        head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
         return ((*head, *carried, *operands[2][self.num_carried :]),)
 
     def carried_on(self, given: Sequence[Infos]) -> Infos:
@@ -274,6 +292,10 @@ class Scan(ControlFlow):
     reverse_outputs: tuple[bool, ...] = attribute(default=(), doc="Which collected tensors are filled from their end.")
 
     region_names: ClassVar = ("body",)
+
+    @property
+    def first_captured(self) -> int:
+        return self.num_states + self.num_scan_inputs
 
     def num_results(self) -> int:
         return self.num_states + self.num_scan_outputs
@@ -375,6 +397,10 @@ class While(ControlFlow):
     num_carried: int = attribute(default=1, ge=1, doc="How many of the inputs are carried.")
 
     region_names: ClassVar = ("condition", "body")
+
+    @property
+    def first_captured(self) -> int:
+        return self.num_carried
 
     def num_results(self) -> int:
         return self.num_carried

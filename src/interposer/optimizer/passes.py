@@ -27,8 +27,10 @@ from interposer.optimizer.rewrites.identities import IDENTITIES
 from interposer.optimizer.rewrites.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
 from interposer.optimizer.rewrites.pads import PADS
 from interposer.optimizer.rewrites.pattern import Rewrite
+from interposer.optimizer.rewrites.regions import tidy_regions
 from interposer.optimizer.rewrites.settling import settle_layers
 from interposer.optimizer.rewrites.siblings import equal_layers
+from interposer.optimizer.rewrites.unrolling import unroll
 
 __all__ = [
     "DEFAULT_PASSES",
@@ -39,6 +41,8 @@ __all__ = [
     "RewritePass",
     "SettleLayers",
     "SquashEqualLayers",
+    "TidyRegions",
+    "Unroll",
     "insert_debug_layers",
     "run_passes",
 ]
@@ -95,6 +99,28 @@ class SettleLayers:
 
 
 @dataclass(frozen=True)
+class Unroll:
+    """Puts the branch that is known to be taken, and loops of few iterations, in place of layers with control flow."""
+
+    name: str = "unroll"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Replace the layers."""
+        return unroll(graph)
+
+
+@dataclass(frozen=True)
+class TidyRegions:
+    """Lets regions take no more than they need from outside, and constants not at all."""
+
+    name: str = "tidy regions"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Change the layers with regions."""
+        return tidy_regions(graph)
+
+
+@dataclass(frozen=True)
 class DropDeadLayers:
     """Removes what nothing depends on."""
 
@@ -111,6 +137,8 @@ DEFAULT_PASSES: Final[Sequence[Pass]] = (
     DropDeadLayers(),
     SettleLayers(),
     RewritePass("fold constants", (fold_constants, *IDENTITIES)),
+    Unroll(),
+    TidyRegions(),
     SquashEqualLayers(),
     RewritePass("join conversions", INVERSES),
     RewritePass("join clamps", CLAMPS),

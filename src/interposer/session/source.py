@@ -88,7 +88,7 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite.load(source, shapes=shapes)
+        return tflite.template(source, shapes=shapes)
     if format == "nnapi":
         from interposer.frontends import nnapi  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import helper
 
+import interposer as ip
 from interposer.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import agree, model, ours
@@ -122,6 +123,43 @@ def test_nodes_in_a_function_may_be_in_any_order():
     mixed = function("Mixed", ["a"], ["b"], [std("Exp", ["t"], ["b"]), std("Neg", ["a"], ["t"])])
     agree_with = np.exp(-X)
     np.testing.assert_allclose(ours(calling([node("Mixed", ["x"], ["y"])], [mixed]), X)[0], agree_with, rtol=1e-6)
+
+
+def branch(name, nodes, result):
+    return helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=result)])
+
+
+def choosing(then_nodes, else_nodes):
+    """A function `F(c, a)` that takes `t` of one of two branches."""
+    chosen = std(
+        "If", ["c"], ["b"], "if", then_branch=branch("yes", then_nodes, "t"), else_branch=branch("no", else_nodes, "t")
+    )
+    return function("F", ["c", "a"], ["b"], [std("Neg", ["a"], ["n"]), chosen], ["slope"])
+
+
+@pytest.mark.needs_cpuref
+def test_graphs_in_a_function_see_its_values_and_attributes():
+    """The branches take `n` from the function around them, and their own values have the names of others outside."""
+    leaky = std("LeakyRelu", ["n"], ["x"])
+    leaky.attribute.append(reference("alpha", "slope", onnx.AttributeProto.FLOAT))
+    given = calling(
+        [std("Abs", ["x"], ["n"]), node("F", ["c", "x"], ["t"], "f", slope=0.5), std("Add", ["n", "t"], ["y"])],
+        [choosing([leaky, std("Identity", ["x"], ["t"])], [std("Exp", ["n"], ["t"])])],
+        inputs={"c": np.array(True), "x": X},
+    )
+    choice = ip.load(given, ["CpuRef"])
+    for condition in (True, False):
+        expected = np.where(X > 0, -X * 0.5, -X) if condition else np.exp(-X)
+        [y] = choice.run([np.array(condition), X])
+        np.testing.assert_allclose(y, np.abs(X) + expected, rtol=1e-6)
+
+
+def test_what_is_missing_in_graphs_in_a_function_is_listed():
+    missing = choosing([std("Nonesuch", ["n"], ["t"])], [std("Another", ["n"], ["u"]), std("Exp", ["u"], ["t"])])
+    given = calling([node("F", ["c", "x"], ["y"], "f")], [missing], inputs={"c": np.array(True), "x": X})
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        load(given)
+    assert caught.value.operators == {"Nonesuch": 1, "Another": 1}
 
 
 def test_all_that_is_missing_in_functions_is_listed_behind_other_missing_things_too():

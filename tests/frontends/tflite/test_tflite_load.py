@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
+import interposer as ip
+from interposer.errors import InvalidArgumentError, ParseError, UnboundInputError, UnsupportedOperatorError
 from interposer.frontends import tflite
 from interposer.ir.network import Network
 from interposer.types import Quantization, TensorInfo
@@ -154,15 +155,43 @@ def test_bytes_may_lie_apart():
     assert infos(tflite.load(apart)) == infos(tflite.load(data))
 
 
+def reshaping() -> bytes:
+    return one_operator("RESHAPE", [T((2, 3)), T((2,), "int32")], [T((3, 2))])
+
+
+def test_an_operand_that_is_an_input_must_be_given_a_value():
+    with pytest.raises(UnboundInputError) as caught:
+        tflite.load(reshaping())
+    assert caught.value.inputs == ("i1",)
+    assert caught.value.notes == {
+        "RESHAPE": "operators[0] RESHAPE: the shape (input 1) is computed while running; "
+        "give the value of 'i1' with values="
+    }
+    network = tflite.load(reshaping(), values={"i1": [6, 1]})
+    assert [layer.name for layer in network.inputs.values()] == ["i0"]
+    assert next(iter(network.outputs.values())).values[0].known.shape == (6, 1)
+
+
+@pytest.mark.needs_cpuref
+def test_an_operand_that_is_an_input_is_taken_from_every_call():
+    model = ip.load(reshaping(), ["CpuRef"])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for shape in ([3, 2], [-1, 6]):
+        np.testing.assert_array_equal(model.run([x, shape])[0], x.reshape(shape))
+
+
 def test_padding_that_depends_on_an_open_extent_is_refused_with_advice():
     x = T((1, 4, 4, 2), signature=(1, -1, 4, 2))
     weights = T((3, 3, 3, 2), value=np.ones((3, 3, 3, 2), np.float32))
     options = ("Conv2DOptions", {"padding": 0, "stride_w": 2, "stride_h": 2})
     data = one_operator("CONV_2D", [x, weights, None], [T((1, 2, 2, 3))], options)
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(UnboundInputError) as caught:
         tflite.load(data, dynamic=True)
+    assert (caught.value.inputs, caught.value.shapes) == ((), True)
     assert str(caught.value) == (
-        "operators[0] CONV_2D: the padding depends on the height, which is not known; give load(..., shapes={...})"
+        "operators that need to know more of the inputs:"
+        "\n  - 1 x CONV_2D (operators[0] CONV_2D: the padding depends on the height, which is not known; "
+        "give the inputs' shapes with shapes=)"
     )
     assert infos(tflite.load(data, dynamic=True, shapes={"i0": (1, 5, 5, 2)}))["CONV_2D:0:0"].shape == (1, 3, 3, 3)
 

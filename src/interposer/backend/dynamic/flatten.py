@@ -171,23 +171,27 @@ class FlatGraph:
 
     def _write_constants(self, alignment: int, hashes: bool) -> None:
         numbers = [-1] * len(self.values)
-        rows: list[tuple[int, int, int, int, int]] = []
+        rows: list[tuple[int, int, int]] = []
         for position in self._entering:
             op = self.values[position].producer.op
             if isinstance(op, Constant):
                 numbers[position] = len(rows)
                 rows.append(self._constant(op.value, alignment, hashes))
         self._constant_numbers = numbers
-        self._constant_table = np.array(rows, _CONSTANT)
+        table = np.zeros(len(rows), _CONSTANT)
+        for name, column in zip(("data", "size", "sha256"), zip(*rows, strict=True), strict=False):
+            table[name] = column
+        table["fd"] = -1
+        self._constant_table = table
 
-    def _constant(self, array: Array, alignment: int, hashes: bool) -> tuple[int, int, int, int, int]:
+    def _constant(self, array: Array, alignment: int, hashes: bool) -> tuple[int, int, int]:
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
             array = suitable(array, alignment)
             place = address_of(array)
         self.constants.append(array)
         digest = self._keep(_digest(array)) if hashes else 0
-        return place, array.nbytes, digest, -1, 0
+        return place, array.nbytes, digest
 
     def _write_tensors(self) -> None:
         infos, count = self._known, len(self.values)

@@ -285,8 +285,7 @@ class Library:
                 self._release(number)
             announce("shutdown")
             self.functions["shutdown"](self.self)
-            if self._host is not None:
-                self._host.log.drain(self.log)
+            self._pass_on_log()
             return True
 
     def _wait_until_left(self) -> bool:
@@ -316,8 +315,7 @@ class Library:
             self._errors.call(name, function, *arguments)
         finally:
             self._inside.pop()
-            if self._host is not None:
-                self._host.log.drain(self.log)
+            self._pass_on_log()
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
@@ -407,6 +405,11 @@ class Library:
         held = self._held.pop(number, None)
         if held is not None and held.release is not None and self._usable_here():
             held.release()
+            self._pass_on_log()
+
+    def _pass_on_log(self) -> None:
+        if self._host is not None:
+            self._host.log.drain(self.log)
 
 
 @atexit.register

@@ -21,6 +21,7 @@ from interposer.frontends.onnx.subgraphs import (
     new_input,
     rebound,
     region,
+    spent,
 )
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
@@ -32,7 +33,8 @@ from interposer.types import DataType, Dim, TensorInfo
 __all__: list[str] = []
 
 _UNROLLED: Final = 1024
-"""How many nodes a loop may become where it is unrolled."""
+_ALL_UNROLLED: Final = 8192
+"""How many nodes a loop may become where it is unrolled, and all graphs in nodes of a model before no more are."""
 
 Infos = tuple[TensorInfo, ...]
 
@@ -121,7 +123,7 @@ def _unrolled_loop(
     """The results of all iterations; None where the loop has to be a layer."""
     count = _known_count(trip_count, condition)
     scans = len(body.output) - 1 - len(initial)
-    if count is None or count * max(1, count_nodes(body)) > _UNROLLED or (scans and not count):
+    if count is None or not _is_few(node, count, body) or (scans and not count):
         return None
     carried, collected = initial, list[list[Value]]()
     mark, arrays = node.importer.mark(), initializers(node.importer, body)
@@ -138,6 +140,11 @@ def _unrolled_loop(
         if not found[0].constant.reshape(-1)[0]:
             break
     return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
+
+
+def _is_few(node: Node, count: int, body: Message) -> bool:
+    made = count * max(1, count_nodes(body))
+    return made <= _UNROLLED and spent(node.importer) + made <= _ALL_UNROLLED
 
 
 def _known_count(trip_count: Value | None, condition: Value | None) -> int | None:
@@ -163,7 +170,7 @@ def scan(node: Node) -> Sequence[Value]:
     for fault in op.violations(*infos):
         raise ParseError(fault)
     length = op.iterations([infos])
-    if length and length * max(1, count_nodes(body)) <= _UNROLLED and all(info.is_ranked for info in infos):
+    if length and _is_few(node, length, body) and all(info.is_ranked for info in infos):
         return _unrolled_scan(node, body, op, values, length)
     found = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
     if found is None:

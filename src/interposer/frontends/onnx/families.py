@@ -11,6 +11,7 @@ from interposer.frontends.onnx import (  # noqa: F401
     features,
     grid,
     images,
+    learners,
     loss,
     matmul,
     matrices,
@@ -29,4 +30,5 @@ from interposer.frontends.onnx import (  # noqa: F401
     sequence,
     spectral,
     strings,
+    trees,
 )

@@ -9,10 +9,11 @@ from typing import Final, NoReturn
 import numpy as np
 
 from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
+from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.folding import Folder, fold_extents
 from interposer.frontends.onnx.functions import Functions, domain_of
-from interposer.frontends.onnx.needs import Needs, UnboundFormError, needs_of
+from interposer.frontends.onnx.needs import UnboundFormError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message

@@ -1,31 +1,11 @@
-"""What would have to be known of a model's inputs, so that an operator's operand is known."""
+"""Forms of operators that are supported once more is known of a model's inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from typing import NamedTuple
-
+from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.registry import UnsupportedFormError
-from interposer.ir.graph import Layer, Value
-from interposer.ops.control import Constant
-from interposer.ops.reshape import Shape
-from interposer.schema import Op
 
-__all__ = ["Needs", "UnboundFormError", "needs_of"]
-
-
-class Needs(NamedTuple):
-    """The inputs whose values must be known, and whether all inputs' shapes must be."""
-
-    values: frozenset[str] = frozenset()
-    shapes: bool = False
-
-    def __or__(self, other: Needs) -> Needs:
-        return Needs(self.values | other.values, self.shapes or other.shapes)
-
-    def __str__(self) -> str:
-        values = f"the value of {', '.join(map(repr, sorted(self.values)))} with values=" if self.values else ""
-        return " and ".join(filter(None, [values, "the inputs' shapes with shapes=" if self.shapes else ""]))
+__all__ = ["UnboundFormError"]
 
 
 class UnboundFormError(UnsupportedFormError):
@@ -34,26 +14,3 @@ class UnboundFormError(UnsupportedFormError):
     def __init__(self, reason: str, needs: Needs) -> None:
         self.reason, self.needs = reason, needs
         super().__init__(f"{reason}; give {needs}")
-
-
-def needs_of(value: Value, inputs: Container[Layer], folds: Callable[[Op], bool]) -> Needs | None:
-    """What a value follows from: inputs and their shapes; None where something is in between that only runs."""
-    values: set[str] = set()
-    shapes = False
-    pending, seen = [value], set[Layer]()
-    while pending:
-        layer = pending.pop().producer
-        if layer in seen or isinstance(layer.op, Constant):
-            continue
-        seen.add(layer)
-        if layer in inputs:
-            if not layer.output.known.is_tensor:
-                return None
-            values.add(layer.name)
-        elif isinstance(layer.op, Shape):
-            shapes = True
-        elif folds(layer.op) and layer.values:
-            pending += layer.values
-        else:
-            return None
-    return Needs(frozenset(values), shapes)

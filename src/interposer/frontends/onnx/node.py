@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import numpy as np
 
 from interposer.errors import ParseError
+from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.attributes import Attributes
-from interposer.frontends.onnx.needs import Needs, UnboundFormError
+from interposer.frontends.onnx.needs import UnboundFormError
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.registry import UnsupportedFormError
 from interposer.ir.graph import Graph, Value

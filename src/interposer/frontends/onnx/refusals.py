@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from interposer.errors import UnboundInputError, UnsupportedOperatorError
-from interposer.frontends.onnx.needs import Needs
+from interposer.frontends.needs import Needs
 
 __all__ = ["Refusals"]
 

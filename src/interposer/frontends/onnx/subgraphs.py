@@ -15,7 +15,7 @@ from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "new_input", "rebound", "region"]
+__all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "new_input", "rebound", "region", "spent"]
 
 Arrays: TypeAlias = Mapping[str, Array]
 
@@ -149,10 +149,19 @@ def count_nodes(graph: Message) -> int:
     return sum(1 + sum(map(count_nodes, graphs_of(node))) for node in graph.node)
 
 
+def spent(importer: Importer) -> int:
+    """How many nodes of graphs in nodes the whole import has converted so far."""
+    return _root(importer).converted_inside
+
+
+def _root(importer: Importer) -> Importer:
+    while isinstance(importer, Scope):
+        importer = importer.outer
+    return importer
+
+
 def _spend(outer: Importer, graph: Message) -> None:
-    root = outer
-    while isinstance(root, Scope):
-        root = root.outer
+    root = _root(outer)
     root.converted_inside += 1 + len(graph.node)
     if root.converted_inside > _MOST_NODES:
         raise UnsupportedFormError(f"the graphs in the model's nodes make more than {_MOST_NODES:,} nodes")

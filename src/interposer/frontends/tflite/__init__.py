@@ -1,6 +1,6 @@
 """The TFLite front end: ``load(source)`` gives the network that a file holds."""
 
-from interposer.frontends.tflite.importer import load
+from interposer.frontends.tflite.importer import load, template
 from interposer.frontends.tflite.registry import operators
 
-__all__ = ["load", "operators"]
+__all__ = ["load", "operators", "template"]

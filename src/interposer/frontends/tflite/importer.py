@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.frontends.needs import Needs, needs_of
+from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
@@ -16,13 +19,13 @@ from interposer.frontends.tflite.contents import Model, Operator
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.registry import Entry, find
 from interposer.frontends.tflite.tensors import constant_array, tensor_info
-from interposer.ir.graph import Graph, Value
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import Array, Dim, Quantization, TensorInfo
+from interposer.types import UNRANKED, Array, Dim, Quantization, TensorInfo
 
-__all__ = ["Importer", "load"]
+__all__ = ["Importer", "load", "template"]
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
@@ -31,8 +34,10 @@ _MOST_OPERATORS: Final = 1 << 16
 """How many operators one import converts, those of a subgraph as often as it is called."""
 
 
-def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Network:
-    """The network that a TFLite file holds: its first subgraph, and those that its operators run as regions of layers.
+def load(
+    source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, values: Values | None = None
+) -> Network:
+    """The network that a TFLite file holds: its first subgraph.
 
     Inputs and outputs are called as the file's tensors, their binding ids are 0, 1 ... in the file's order. Constants
     are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
@@ -42,16 +47,39 @@ def load(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False)
         source: a path, or the bytes of a file.
         shapes: shapes for inputs by name, instead of those in the file; None for an extent that stays open.
         dynamic: leave the extents open that the file lets change, instead of taking those that it was made with.
+        values: binds inputs by name to arrays; they are constants of the network then, and inputs no more.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or uses something that is not supported.
         UnsupportedOperatorError: operators that are not known, all of them with their counts.
-        InvalidArgumentError: something else than a path or bytes, or a shape that no input can have.
+        UnboundInputError: an operator needs the values of inputs, or their shapes.
+        InvalidArgumentError: something else than a path or bytes, or a shape or value that no input can have.
+    """
+    return template(source, shapes=shapes, dynamic=dynamic).network(values=values)
+
+
+def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Template:
+    """The file as something that gives a network for shapes and values of its inputs.
+
+    Args and errors are those of `load`; what is wrong with operators is only told when a network is asked for.
     """
     path, data = _read(source)
     model = read_model(data, path=path)
+    file, given = Path(path).name if path else "", dict(shapes or {})
+
+    def build(shapes: Shapes, values: Values) -> Network:
+        with _told_of(path):
+            return Importer(model, file, {**given, **shapes}, dynamic, values=values).network()
+
+    with _told_of(path):
+        importer = Importer(model, file, given, dynamic)
+        return Template(importer.graph.name, importer.inputs(), importer.outputs(), build)
+
+
+@contextmanager
+def _told_of(path: str | None) -> Iterator[None]:
     try:
-        return Importer(model, Path(path).name if path else "", shapes or {}, dynamic).network()
+        yield
     except ParseError as error:
         raise error.at(path) if path else error from error.__cause__
 
@@ -76,7 +104,14 @@ class Importer:
     """
 
     def __init__(
-        self, model: Model, file: str, shapes: Shapes, dynamic: bool, number: int = 0, graph: Graph | None = None
+        self,
+        model: Model,
+        file: str,
+        shapes: Shapes,
+        dynamic: bool,
+        number: int = 0,
+        graph: Graph | None = None,
+        values: Values | None = None,
     ) -> None:
         self.subgraph = model.subgraphs[number]
         self._model, self._number = model, number
@@ -86,6 +121,8 @@ class Importer:
         self._dynamic = dynamic or any(map(_is_open, shapes.values()))
         self._shapes = shapes
         self._values: dict[int, Value] = {}
+        self._given = values or {}
+        self._inputs: set[Layer] = set()
         self._converted = [0]
 
     def network(self) -> Network:
@@ -95,6 +132,26 @@ class Importer:
         self._convert_all()
         self._add_outputs()
         return Network(graph=self.graph)
+
+    def inputs(self) -> dict[str, TensorInfo]:
+        """What the file and the caller say of the inputs, by their names."""
+        pairs = zip(self.subgraph.inputs, self._input_names(), strict=True)
+        return {name: self._input_info(index, name) for index, name in pairs}
+
+    def outputs(self) -> dict[str, TensorInfo | None]:
+        """The names of the outputs, and what is known of them whatever the inputs are: their types."""
+        infos = (tensor_info(self.subgraph.tensors[index], "outputs") for index in self.subgraph.outputs)
+        pairs = zip(self._output_names(), infos, strict=True)
+        return {name: TensorInfo(UNRANKED, info.dtype) for name, info in pairs}
+
+    def needs(self, value: Value) -> Needs | None:
+        """What must be known of the model's inputs for a value to be; None where it is only known while running."""
+        return needs_of(value, self._inputs, lambda op: op.pure)
+
+    @property
+    def has_open_inputs(self) -> bool:
+        """True where the shape of an input is not known."""
+        return any(not layer.output.known.is_concrete for layer in self._inputs)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
         """Another subgraph of the model as a region whose inputs are bound to such tensors."""
@@ -120,7 +177,7 @@ class Importer:
         """The import of another subgraph, whose extents are as open as what it is given."""
         graph.name = graph.name or self._model.subgraphs[number].name
         inner = Importer(self._model, self._file, {}, True, number, graph)
-        inner._converted = self._converted
+        inner._converted, inner._inputs = self._converted, self._inputs
         return inner
 
     def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
@@ -144,8 +201,7 @@ class Importer:
             self._convert(index, operator, entry)
 
     def _add_outputs(self) -> None:
-        for binding_id, index in enumerate(self.subgraph.outputs):
-            name = self.subgraph.tensors[index].name or f"output_{binding_id}"
+        for binding_id, (index, name) in enumerate(zip(self.subgraph.outputs, self._output_names(), strict=True)):
             self.graph.add(Output(binding_id), [self.value(index, "outputs")], name=name)
         self._drop_unused_constants()
 
@@ -162,17 +218,30 @@ class Importer:
         if unknown:
             raise UnsupportedOperatorError(unknown)
 
-    def _add_inputs(self) -> None:
+    def _input_names(self) -> list[str]:
         names = [self.subgraph.tensors[index].name or f"input_{i}" for i, index in enumerate(self.subgraph.inputs)]
         for name in self._shapes.keys() - set(names):
             raise InvalidArgumentError(
                 f"the model has no input {name!r}{did_you_mean(name, names)} (inputs: {', '.join(names) or 'none'})"
             )
-        for binding_id, (index, name) in enumerate(zip(self.subgraph.inputs, names, strict=True)):
+        return names
+
+    def _output_names(self) -> list[str]:
+        return [self.subgraph.tensors[index].name or f"output_{i}" for i, index in enumerate(self.subgraph.outputs)]
+
+    def _add_inputs(self) -> None:
+        names, number = self._input_names(), 0
+        check_names(self._given, names)
+        for index, name in zip(self.subgraph.inputs, names, strict=True):
             info = self._input_info(index, name)
-            layer = self.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
+            if name in self._given:
+                self._values[index] = self.constant(value_of(name, info, self._given[name]), info.quantization, name)
+                continue
+            layer = self.graph.add(Input(number), name=name, outputs=[info], source=self._source("inputs"))
             infer_layer(layer)
+            self._inputs.add(layer)
             self._values[index] = layer.output
+            number += 1
 
     def _input_info(self, index: int, name: str) -> TensorInfo:
         info = tensor_info(self.subgraph.tensors[index], "inputs", dynamic=self._dynamic)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from interposer.errors import InvalidArgumentError, ParseError
+from interposer.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.frontends.needs import Needs
 from interposer.frontends.tflite.contents import Operator
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
@@ -103,10 +104,25 @@ class Node:
 
     def known(self, index: int, what: str) -> Array:
         """The value of an input that must be known before running."""
-        value = self.input(index).known.constant
-        if value is None:
-            self.fail(f"{what} (input {index}) is computed while running; only known values are supported")
-        return value
+        value = self.input(index)
+        if value.constant is None:
+            reason = f"{what} (input {index}) is computed while running"
+            self._ask_for(self.importer.needs(value), reason)
+            self.fail(f"{reason}; only known values are supported")
+        return value.constant
+
+    def open_shape(self, reason: str) -> NoReturn:
+        """Refuse the operator as long as the shapes of the model's inputs are open."""
+        self._ask_for(Needs(shapes=True), reason)
+        self.fail(reason)
+
+    def _ask_for(self, needs: Needs | None, reason: str) -> None:
+        """Raise `UnboundInputError` where the operator is supported once more is known of the model's inputs."""
+        open_shapes = needs is not None and needs.shapes and self.importer.has_open_inputs
+        if needs is not None and (needs.values or open_shapes):
+            note = f"{self.where}: {reason}; give {needs}"
+            name = self.operator.name
+            raise UnboundInputError({name: 1}, sorted(needs.values), shapes=needs.shapes, notes={name: note})
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
         """The elements of an input that must be known integers."""

@@ -59,7 +59,7 @@ def expand_dims(node: Node) -> list[Value]:
 def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
     """To a shape of which one extent may be unknown."""
     if sum(isinstance(dim, Dim) for dim in shape) > 1:
-        node.fail("more than one extent is not known; give load(..., shapes={...})")
+        node.open_shape("more than one extent is not known")
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
 
 

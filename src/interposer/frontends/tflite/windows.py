@@ -43,7 +43,7 @@ def _padding(node: Node, extent: int, window: Window, axis: str) -> tuple[int, i
     if window.stride == 1:
         total = window.reach - 1
     elif isinstance(extent, Dim):
-        node.fail(f"the padding depends on the {axis}, which is not known; give load(..., shapes={{...}})")
+        node.open_shape(f"the padding depends on the {axis}, which is not known")
     else:
         total = max(0, (-(-extent // window.stride) - 1) * window.stride + window.reach - extent)
     return total // 2, total - total // 2

@@ -13,9 +13,10 @@ __all__ = ["clean"]
 def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> None:
     """Move transposes together, and drop nodes and constants that the outputs do not depend on."""
     shapes = {tensor.name: value.known.shape for value, tensor in sheet.values.items()}
-    sheet.steps = without_needless_transposes(sheet, outputs, shapes)
+    captured = [name for step in sheet.steps for name in step.captured]
+    sheet.steps = without_needless_transposes(sheet, [*outputs, *captured], shapes)
     _drop_dead(sheet, outputs)
-    used = {*annotated, *outputs, *(name for step in sheet.steps for name in step.inputs)}
+    used = {*annotated, *outputs, *(name for step in sheet.steps for name in (*step.inputs, *step.captured))}
     sheet.constants = {name: array for name, array in sheet.constants.items() if name in used}
 
 
@@ -25,6 +26,7 @@ def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:
     for step in reversed(sheet.steps):
         if needed.intersection(step.outputs):
             needed.update(step.inputs)
+            needed.update(step.captured)
             kept.append(step)
     sheet.steps = kept[::-1]
     for step in kept:  # results that nobody takes need no name

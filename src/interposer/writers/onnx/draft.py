@@ -150,6 +150,12 @@ class Draft:
         made = [Tensor(name, one or types[i]) for i, (name, one) in enumerate(zip(names, given, strict=True))]
         return [self.cast(one, wanted) for one, wanted in zip(made, types, strict=True)]
 
+    def put(self, step: Step, types: Sequence[DataType]) -> list[Tensor]:
+        """The results of a node that is made already, of these types."""
+        step.outputs = [self.sheet.free_name(f"{self.layer.name}/{step.kind}") for _ in types]
+        self._steps.append(step)
+        return [Tensor(name, dtype) for name, dtype in zip(step.outputs, types, strict=True)]
+
     def _types(
         self, kind: str, known: Form, inputs: Sequence[Tensor | None]
     ) -> tuple[dict[str, DataType], dict[str, DataType]]:

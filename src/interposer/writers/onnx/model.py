@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
 from interposer._version import __version__
 from interposer.errors import InvalidArgumentError, InvalidNetworkError, UnwritableError, expect
-from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
-from interposer.ops.control import Constant, Input, Output
 from interposer.types import TensorInfo
 from interposer.writers.onnx.cleaning import clean
-from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.forms import has_type
-from interposer.writers.onnx.layers import written
-from interposer.writers.onnx.protos import Message, node_proto, onnx, tensor_proto, value_info
-from interposer.writers.onnx.registry import RefusedError
+from interposer.writers.onnx.graphs import Border, bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.onnx.protos import Message, onnx
 from interposer.writers.onnx.sheet import Sheet
-from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["OLDEST_OPSET", "newest_opset", "reasons", "write"]
 
 OLDEST_OPSET: Final = 13
 _OLDEST_IR: Final = 7
-
-
-class _Border(NamedTuple):
-    """What is to be written: layers in running order, and what goes in and out under which names."""
-
-    name: str
-    layers: Sequence[Layer]
-    inputs: Sequence[tuple[str, Value]]
-    outputs: Sequence[tuple[str, Value]]
 
 
 def write(
@@ -70,14 +56,14 @@ def write(
     """
     border = _border(network)
     sheet = Sheet(_checked_opset(opset), exact=exact)
-    refusals = dict(_written(border, sheet))
+    refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
     if refusals:
         raise UnwritableError("ONNX", refusals, border.name)
-    outputs = _named_outputs(border, sheet)
+    outputs = name_outputs(border, sheet)
     graph = onnx().GraphProto(name=name or border.name or "network")
     _annotate(graph, border, sheet)
     clean(sheet, outputs, _annotated(graph))
-    _fill(graph, border, sheet)
+    fill(graph, border, sheet)
     return _model(graph, sheet.opset, ir_version)
 
 
@@ -90,8 +76,8 @@ def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> li
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     for value in layer.values:
-        sheet.values[value] = _tensor(value, value.name)
-    reason = _write_layer(layer, sheet, [value.name for value in layer.outputs])
+        sheet.values[value] = tensor_of(value, value.name)
+    reason = write_layer(layer, sheet, [value.name for value in layer.outputs])
     return [] if reason is None else [reason]
 
 
@@ -113,7 +99,7 @@ def _checked_opset(opset: int | None) -> int:
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _border(network: Network | Graph | SubgraphView) -> _Border:
+def _border(network: Network | Graph | SubgraphView) -> Border:
     if isinstance(network, SubgraphView):
         return _border_of_view(network)
     expect(network, Network | Graph, "a Network, a Graph or a SubgraphView can be written")
@@ -127,16 +113,16 @@ def _border(network: Network | Graph | SubgraphView) -> _Border:
         raise InvalidNetworkError(["it has no output layer"], graph.name)
     inputs = [(layer.name, layer.output) for layer in graph.inputs]
     outputs = [(layer.name, layer.values[0]) for layer in graph.outputs]
-    return _Border(graph.name, graph.topological(), inputs, outputs)
+    return Border(graph.name, graph.topological(), inputs, outputs)
 
 
-def _border_of_view(view: SubgraphView) -> _Border:
+def _border_of_view(view: SubgraphView) -> Border:
     unknown = [value.name for value in (*view.operands, *view.outputs) if value.info is None]
     if unknown:
         raise InvalidNetworkError([f"the tensor {name} has no known info" for name in unknown], view.graph.name)
     constants = [value.producer for value in view.constants]
     outputs = list(view.outputs) or [value for layer in view for value in layer.outputs if not value.uses]
-    return _Border(
+    return Border(
         view.graph.name,
         [*constants, *view.layers],
         [(value.name, value) for value in view.inputs],
@@ -144,61 +130,10 @@ def _border_of_view(view: SubgraphView) -> _Border:
     )
 
 
-def _written(border: _Border, sheet: Sheet) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Write all layers; gives those that are refused by name, each with its operator and the reason."""
-    names = {value: name for name, value in border.outputs}
-    sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
-    for name, value in (*border.inputs, *border.outputs):
-        if not value.known.is_ranked:
-            yield name, (value.producer.kind, "its rank is not known, as that of a model's inputs and outputs must be")
-    for name, value in border.inputs:
-        sheet.values[value] = Tensor(name, value.known.dtype)
-        if value.known.element is None and not has_type(value.known.dtype, sheet.opset):
-            yield name, (value.producer.kind, f"opset {sheet.opset} has no type {value.known.dtype}")
-    for layer in border.layers:
-        if isinstance(layer.op, Constant):
-            sheet.values[layer.output] = _tensor(layer.output, layer.name)
-        elif not isinstance(layer.op, Input | Output):
-            wanted = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = _write_layer(layer, sheet, wanted)
-            if reason is not None:
-                yield layer.name, (layer.kind, reason)
-
-
-def _tensor(value: Value, name: str) -> Tensor:
-    """A value that comes from outside: its name, or its array where a constant layer gives it."""
-    constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
-    return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
-
-
-def _write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer; returns why that cannot be done, or None."""
-    draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
-    try:
-        with np.errstate(all="ignore"):
-            found = draft.finish(written(draft), names)
-    except RefusedError as error:
-        found = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, found, strict=True))
-        return str(error)
-    sheet.values.update(zip(layer.outputs, found, strict=True))
-    return None
-
-
-def _named_outputs(border: _Border, sheet: Sheet) -> list[str]:
-    """The names of the outputs; what goes by another one is passed on under this one."""
-    for name, value in border.outputs:
-        tensor = sheet.values[value]
-        if tensor.array is not None or tensor.name != name:
-            draft = Draft(sheet, value.producer, ())
-            draft.finish([draft.node("Identity", tensor)], [name])
-    return [name for name, _ in border.outputs]
-
-
 # --- the messages -----------------------------------------------------------------------------------------------------
 
 
-def _annotate(graph: Message, border: _Border, sheet: Sheet) -> None:
+def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
     """Say which integers stand for real numbers: inputs, outputs, and constants that are taken as they are."""
     borders = [(name, value.known) for name, value in (*border.inputs, *border.outputs)]
     constants = [
@@ -226,20 +161,6 @@ def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:
     shape = [] if q.axis is None else [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]
     yield "SCALE_TENSOR", np.asarray(q.scales, np.float32).reshape(shape)
     yield "ZERO_POINT_TENSOR", np.asarray(q.zero_points).astype(info.dtype.numpy).reshape(shape)
-
-
-def _fill(graph: Message, border: _Border, sheet: Sheet) -> None:
-    graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
-    graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
-    graph.initializer.extend(tensor_proto(name, array) for name, array in sheet.constants.items())
-    for step in sheet.steps:
-        graph.node.append(node_proto(step.kind, step.name, step.inputs, step.outputs, step.attributes))
-        graph.node[-1].doc_string = step.source
-    inner = {name for step in sheet.steps for name in step.outputs} - {name for name, _ in border.outputs}
-    for value, tensor in sheet.values.items():
-        if tensor.array is None and tensor.name in inner and value.known.is_ranked:
-            inner.discard(tensor.name)
-            graph.value_info.append(value_info(tensor.name, value.known))
 
 
 def _model(graph: Message, opset: int, ir_version: int | None) -> Message:

@@ -29,6 +29,8 @@ class Step:
     attributes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
     source: str = ""
+    captured: tuple[str, ...] = ()
+    """What the graphs among its attributes take from the graph around them."""
 
     def rename(self, names: Callable[[str], str]) -> None:
         """Give its tensors other names."""
@@ -49,6 +51,12 @@ class Sheet:
         self._numbers: Counter[str] = Counter()
         self._step_names: set[str] = set()
         self._shared: dict[tuple[Any, ...], str] = {}
+
+    def inner(self) -> Sheet:
+        """A sheet for a graph inside of this one: its names are others, and it sees everything here."""
+        made = Sheet(self.opset, exact=self.exact)
+        made._names, made._numbers, made._step_names = self._names, self._numbers, self._step_names
+        return made
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep names of tensors for their owners."""

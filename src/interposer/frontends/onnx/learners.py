@@ -1,0 +1,198 @@
+"""Linear and support vector machines, and what prepares features for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.scores import (
+    features,
+    integers,
+    label,
+    label_above,
+    labels,
+    opposites,
+    transformed,
+)
+from interposer.frontends.onnx.shaping import reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Maximum,
+    Multiplication,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat
+from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.types import Array, DataType
+
+__all__: list[str] = []
+
+_ML: Final = "ai.onnx.ml"
+
+
+def _linear(node: Node, count: int) -> Value:
+    """Features times coefficients, one row of these for each result, plus intercepts."""
+    x = features(node)
+    dtype = x.known.dtype.numpy
+    weights = np.array(node.numbers("coefficients"), dtype).reshape(count, -1)
+    offsets = np.array(node.numbers("intercepts", ()), dtype)
+    bias = node.constant(offsets) if offsets.size else None
+    return node.step(FullyConnected(transpose_weight_matrix=True), x, node.constant(weights), bias)
+
+
+@operator("LinearRegressor", domain=_ML)
+def linear_regressor(node: Node) -> Value:
+    """A sum for each target."""
+    return transformed(node, _linear(node, node.integer("targets", 1)), node.text("post_transform", "NONE"))
+
+
+@operator("LinearClassifier", domain=_ML)
+def linear_classifier(node: Node) -> Sequence[Value]:
+    """With two classes and coefficients for one only, the other one's score is the opposite."""
+    names, transform = labels(node), node.text("post_transform", "NONE")
+    width = node.known(node.info(0).shape[-1], "number of features")
+    count = len(node.numbers("coefficients")) // max(1, width)
+    scores = _linear(node, count)
+    if count > 1:
+        return [label(node, names, scores), transformed(node, scores, transform)]
+    return [label_above(node, names, scores, 0.0), transformed(node, opposites(node, scores), transform)]
+
+
+@operator("SVMRegressor", domain=_ML)
+def support_vector_regressor(node: Node) -> Value:
+    """The kernel of every row with every support vector, times coefficients; or just a linear machine."""
+    x, count = features(node), node.integer("n_supports", 0)
+    dtype = x.known.dtype.numpy
+    coefficients = np.array(node.numbers("coefficients"), dtype)
+    offset = node.constant(np.array(node.numbers("rho"), dtype)[:1])
+    known = x
+    if count:
+        known = _kernel(node, x, np.array(node.numbers("support_vectors"), dtype).reshape(count, -1))
+    weights = node.constant(coefficients.reshape(-1, 1))
+    score = node.step(FullyConnected(), known, weights, offset)
+    if node.flag("one_class"):
+        above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(0, score))
+        return node.add(Where(), above, node.scalar_like(1, score), node.scalar_like(-1, score))
+    return transformed(node, score, node.text("post_transform", "NONE"))
+
+
+def _kernel(node: Node, x: Value, vectors: Array) -> Value:
+    """The kernel function of every row with every support vector."""
+    kind, (gamma, offset, degree) = node.text("kernel_type", "LINEAR"), (*node.numbers("kernel_params", (0, 0, 0)),)[:3]
+    products = node.step(BatchMatMul(transpose_y=True), x, node.constant(vectors))
+    if kind == "LINEAR":
+        return products
+    if kind == "RBF":
+        return _gaussian(node, x, products, vectors, gamma)
+    scaled = node.step(Multiplication(), products, node.scalar_like(gamma, x))
+    moved = node.step(Addition(), scaled, node.scalar_like(offset, x))
+    if kind == "SIGMOID":
+        return node.step(Activation(ActivationFunction.TANH, 1.0, 1.0), moved)
+    if kind != "POLY":
+        raise ParseError(f"its kernel_type is {kind!r}; expected LINEAR, POLY, RBF or SIGMOID")
+    return node.step(ElementwiseBinary(BinaryOperation.POWER), moved, node.scalar_like(degree, x))
+
+
+def _gaussian(node: Node, x: Value, products: Value, vectors: Array, gamma: float) -> Value:
+    squares = node.step(Reduce((1,), keep_dims=True, operation=ReduceOperation.SUM_SQUARE), x)
+    twice = node.step(Multiplication(), products, node.scalar_like(2, x))
+    distances = node.step(Subtraction(), squares, twice)
+    distances = node.step(Addition(), distances, node.constant((vectors**2).sum(axis=1)))
+    return node.step(
+        ElementwiseUnary(UnaryOperation.EXP), node.step(Multiplication(), distances, node.scalar_like(-gamma, x))
+    )
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+
+@operator("Scaler", domain=_ML)
+def scaler(node: Node) -> Value:
+    """Moved, then stretched; one number for all columns or one for each."""
+    x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
+    if node.has_attribute("offset"):
+        x = node.step(Subtraction(), x, node.constant(np.array(node.numbers("offset"), np.float32)))
+    return node.add(Multiplication(), x, node.constant(np.array(node.numbers("scale", (1.0,)), np.float32)))
+
+
+@operator("Normalizer", domain=_ML)
+def normalizer(node: Node) -> Value:
+    """Every row is divided by its greatest element, the sum of its sizes, or its length."""
+    norms = {"MAX": ReduceOperation.MAX, "L1": ReduceOperation.L1, "L2": ReduceOperation.L2}
+    kind = node.text("norm", "MAX")
+    if kind not in norms:
+        raise ParseError(f"its norm is {kind!r}; expected MAX, L1 or L2")
+    x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
+    size = node.step(ElementwiseUnary(UnaryOperation.ABS), x) if kind == "MAX" else x
+    norm = node.step(Reduce((-1,), keep_dims=True, operation=norms[kind]), size)
+    return node.add(Division(), x, node.step(Maximum(), norm, node.scalar_like(1e-30, x)))
+
+
+@operator("Imputer", domain=_ML)
+def imputer(node: Node) -> Value:
+    """What stands for a missing number gives way to another one; one for all columns or one for each."""
+    x = node.value(0)
+    if x.known.dtype.is_float:
+        values, missing = node.numbers("imputed_value_floats"), node.number("replaced_value_float", 0.0)
+    else:
+        values, missing = node.integers("imputed_value_int64s"), node.integer("replaced_value_int64", 0)
+    if math.isnan(missing):
+        found = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
+    else:
+        found = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
+    return node.add(Where(), found, node.constant(np.array(values, x.known.dtype.numpy)), x)
+
+
+@operator("OneHotEncoder", domain=_ML)
+def one_hot_encoder(node: Node) -> Value:
+    """A one where the category is; only zeros for an unknown one."""
+    if not node.flag("zeros", True):
+        node.unsupported("it fails where a category is unknown (zeros = 0)")
+    x = node.value(0)
+    if x.known.dtype is DataType.STRING:
+        categories = np.array(node.texts("cats_strings"), object)
+    else:
+        categories = integers(node, "cats_int64s")
+        x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
+    column = reshaped(node, x, [*x.known.shape, 1])
+    found = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
+    return node.add(Cast(DataType.FLOAT32), found)
+
+
+@operator("FeatureVectorizer", domain=_ML)
+def feature_vectorizer(node: Node) -> Value:
+    """The columns of all tensors beside each other."""
+    parts = [node.step(Cast(DataType.FLOAT32), value) for value in node.values()]
+    parts = [value if value.known.rank == 2 else reshaped(node, value, [-1, 1]) for value in parts]
+    return node.add(Concat(1), *parts)
+
+
+@operator("ZipMap", domain=_ML)
+def zip_map(node: Node) -> Value:
+    """Refused."""
+    node.unsupported("its result is a list of maps, which are no tensors; export the model without it")
+
+
+@operator("CastMap", domain=_ML)
+@operator("DictVectorizer", domain=_ML)
+def of_maps(node: Node) -> Value:
+    """Refused."""
+    node.unsupported("it takes maps, which are no tensors")

@@ -1,0 +1,139 @@
+"""Scores of learning machines: what is made of them at last, and the labels of classes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.shaping import reshaped
+from interposer.ir.graph import Value
+from interposer.ops.activation import Activation, ActivationFunction, Softmax
+from interposer.ops.elementwise import (
+    Addition,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Multiplication,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.gather import Gather
+from interposer.ops.quantization import Cast
+from interposer.ops.rearrange import Concat
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Reduce, ReduceOperation
+from interposer.types import Array, DataType
+
+__all__ = [
+    "TRANSFORMS",
+    "features",
+    "integers",
+    "label",
+    "label_above",
+    "labels",
+    "numbers",
+    "opposites",
+    "transformed",
+]
+
+TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+_SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
+
+
+def features(node: Node) -> Value:
+    """The input as real numbers of 32 or 64 bits."""
+    x = node.value(0)
+    return x if x.known.dtype in (DataType.FLOAT32, DataType.FLOAT64) else node.step(Cast(DataType.FLOAT32), x)
+
+
+def numbers(node: Node, name: str) -> Array:
+    """An attribute that is a list of numbers, or a tensor under a name of its own; empty where there is none."""
+    if node.has_attribute(f"{name}_as_tensor"):
+        return node.tensor_array(f"{name}_as_tensor").reshape(-1)
+    return np.array(node.numbers(name, ()), np.float32)
+
+
+def integers(node: Node, name: str) -> Array:
+    return np.array(node.integers(name, ()), np.int64)
+
+
+def transformed(node: Node, scores: Value, transform: str) -> Value:
+    """What is made of the scores at last."""
+    if transform == "NONE":
+        return scores
+    if transform == "SOFTMAX":
+        return node.step(Softmax(axis=-1), scores)
+    if transform == "LOGISTIC":
+        return node.step(_SIGMOID, scores)
+    if transform == "SOFTMAX_ZERO":
+        return _softmax_without_zeros(node, scores)
+    if transform != "PROBIT":
+        raise ParseError(f"its post_transform is {transform!r}; expected {', '.join(TRANSFORMS)}")
+    return _probit(node, scores)
+
+
+def _softmax_without_zeros(node: Node, scores: Value) -> Value:
+    """A score of zero stays zero, as there is no such class; a row of zeros gives 0.5 everywhere."""
+    zero = node.scalar_like(0, scores)
+    highest = node.step(Reduce((-1,), keep_dims=True, operation=ReduceOperation.MAX), scores)
+    exps = node.step(ElementwiseUnary(UnaryOperation.EXP), node.step(Subtraction(), scores, highest))
+    size = node.step(ElementwiseUnary(UnaryOperation.ABS), scores)
+    there = node.step(Comparison(ComparisonOperation.GREATER), size, node.scalar_like(1e-7, scores))
+    some = node.step(Where(), there, exps, zero)
+    total = node.step(Reduce((-1,), keep_dims=True), some)
+    none = node.step(Comparison(ComparisonOperation.EQUAL), total, zero)
+    return node.step(Where(), none, node.scalar_like(0.5, scores), node.step(Division(), some, total))
+
+
+def _probit(node: Node, scores: Value) -> Value:
+    """The inverse of the normal distribution, by Winitzki's formula for the inverse of erf, as ONNX defines it."""
+
+    def by(op: ElementwiseBinary, value: Value, factor: float) -> Value:
+        return node.step(op, value, node.scalar_like(factor, scores))
+
+    def root(value: Value) -> Value:
+        return node.step(ElementwiseUnary(UnaryOperation.SQRT), value)
+
+    x = by(Subtraction(), by(Multiplication(), scores, 2), 1)
+    left = node.step(Subtraction(), node.scalar_like(1, scores), node.step(Multiplication(), x, x))
+    log = node.step(ElementwiseUnary(UnaryOperation.LOG), left)
+    v = by(Addition(), by(Multiplication(), log, 0.5), 2 / (np.pi * 0.147))
+    squared = node.step(Subtraction(), node.step(Multiplication(), v, v), by(Division(), log, 0.147))
+    size = root(node.step(Subtraction(), root(squared), v))
+    sign = node.step(ElementwiseUnary(UnaryOperation.SIGN), x)
+    return node.step(Multiplication(), node.step(Multiplication(), sign, size), node.scalar_like(1.41421356, scores))
+
+
+def labels(node: Node) -> Array:
+    """The classes' labels: integers or texts, under one of several names."""
+    for name in ("classlabels_int64s", "classlabels_ints"):
+        if node.has_attribute(name) and node.integers(name):
+            return integers(node, name)
+    if node.has_attribute("classlabels_strings"):
+        return np.array(node.texts("classlabels_strings"), object)
+    return np.arange(2)
+
+
+def label(node: Node, names: Array, scores: Value) -> Value:
+    """The label of the greatest score of each row."""
+    best = node.step(ArgMinMax(ArgMinMaxFunction.MAX, axis=1), scores)
+    return node.add(Gather(0), node.constant(names), best)
+
+
+def label_above(node: Node, names: Array, score: Value, threshold: float) -> Value:
+    """The second label where the only score is above the threshold, the first one elsewhere."""
+    above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(threshold, score))
+    place = reshaped(node, node.step(Cast(DataType.INT64), above), [-1])
+    if len(names) < 2:
+        names = np.concatenate([np.array([""], object) if names.dtype == object else np.zeros(1, np.int64), names])
+    return node.add(Gather(0), node.constant(names), place)
+
+
+def opposites(node: Node, score: Value) -> Value:
+    """The scores of two classes where there is one for the second only."""
+    return node.step(Concat(1), node.step(ElementwiseUnary(UnaryOperation.NEG), score), score)

@@ -1,0 +1,216 @@
+"""Ensembles of decision trees, as the newest operator has them and as the older ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from interposer.errors import ParseError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.scores import (
+    TRANSFORMS,
+    features,
+    integers,
+    label,
+    label_above,
+    labels,
+    numbers,
+    opposites,
+    transformed,
+)
+from interposer.ir.graph import Value
+from interposer.ops.elementwise import Addition, Subtraction
+from interposer.ops.rearrange import Concat
+from interposer.ops.trees import TreeAggregation, TreeComparison, TreeEnsemble
+from interposer.types import Array
+
+__all__: list[str] = []
+
+_ML: Final = "ai.onnx.ml"
+_MEMBER: Final = 6
+_MODES: Final = {
+    "BRANCH_LEQ": TreeComparison.LESS_OR_EQUAL,
+    "BRANCH_LT": TreeComparison.LESS,
+    "BRANCH_GTE": TreeComparison.GREATER_OR_EQUAL,
+    "BRANCH_GT": TreeComparison.GREATER,
+    "BRANCH_EQ": TreeComparison.EQUAL,
+    "BRANCH_NEQ": TreeComparison.NOT_EQUAL,
+}
+
+
+class _Nodes(NamedTuple):
+    """The columns of a table of nodes that compare."""
+
+    features: Array
+    comparisons: Array
+    thresholds: Array
+    true_branches: Array
+    false_branches: Array
+    missing_true: Array
+
+    def attributes(self) -> dict[str, Array]:
+        """The same as attributes of the operator."""
+        return {**self._asdict(), "missing_true": self.missing_true.astype(np.bool_)}
+
+
+@operator("TreeEnsemble", since=5, domain=_ML)
+def tree_ensemble(node: Node) -> Value:
+    """Nodes and leaves have numbers of their own; a test for membership becomes one for each member."""
+    modes, missing = node.tensor_array("nodes_modes").reshape(-1), integers(node, "nodes_missing_value_tracks_true")
+    nodes = _Nodes(
+        features=integers(node, "nodes_featureids"),
+        comparisons=modes.astype(np.int64),
+        thresholds=node.tensor_array("nodes_splits").reshape(-1).astype(np.float64),
+        true_branches=_branches(node, "true"),
+        false_branches=_branches(node, "false"),
+        missing_true=missing if missing.size else np.zeros(modes.size, np.int64),
+    )
+    if (modes == _MEMBER).any():
+        nodes = _with_members(nodes, node.tensor_array("membership_values").reshape(-1))
+    weights, aggregation = node.tensor_array("leaf_weights").reshape(-1), node.integer("aggregate_function", 1)
+    transform = node.integer("post_transform", 0)
+    if not 0 <= transform < len(TRANSFORMS) or not 0 <= aggregation < len(TreeAggregation):
+        raise ParseError(f"its post_transform is {transform} and its aggregate_function {aggregation}")
+    op = TreeEnsemble(
+        roots=integers(node, "tree_roots"),
+        **nodes.attributes(),
+        leaf_starts=np.arange(weights.size + 1),
+        targets=integers(node, "leaf_targetids"),
+        weights=weights,
+        num_targets=node.integer("n_targets"),
+        aggregation=TreeAggregation(aggregation),
+    )
+    return transformed(node, node.add(op, node.value(0)), TRANSFORMS[transform])
+
+
+def _branches(node: Node, side: str) -> Array:
+    ends = integers(node, f"nodes_{side}nodeids")
+    return np.where(integers(node, f"nodes_{side}leafs") != 0, -1 - ends, ends)
+
+
+def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
+    """A node that asks for membership asks whether a value is the first member, and then others for the next ones."""
+    rows = [list(row) for row in zip(*(column.tolist() for column in nodes), strict=True)]
+    ends = np.flatnonzero(np.isnan(members))
+    lists = [part[~np.isnan(part)].tolist() for part in np.split(members, ends + 1)]
+    asking = [number for number, mode in enumerate(nodes.comparisons.tolist()) if mode == _MEMBER]
+    if len(ends) < len(asking):
+        raise ParseError(f"it has {len(asking)} nodes that ask for membership, but {len(ends)} lists of members")
+    for number, wanted in zip(asking, lists, strict=False):
+        feature, _, _, true, false, missing = rows[number]
+        at, equal = number, TreeComparison.EQUAL.value
+        for member in wanted[:-1]:
+            rows[at] = [feature, equal, member, true, len(rows), missing]
+            at = len(rows)
+            rows.append([])
+        last, true = (wanted[-1], true) if wanted else (0.0, false)
+        rows[at] = [feature, equal, last, true, false, missing]
+    return _Nodes(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+# --- the older operators ----------------------------------------------------------------------------------------------
+
+
+@operator("TreeEnsembleRegressor", domain=_ML)
+def tree_regressor(node: Node) -> Value:
+    """Base values are added before the scores are transformed."""
+    name = node.text("aggregate_function", "SUM")
+    if name not in TreeAggregation.__members__:
+        raise ParseError(f"its aggregate_function is {name!r}; expected {', '.join(TreeAggregation.__members__)}")
+    targets = integers(node, "target_ids")
+    scores = _scores(node, "target", targets, node.integer("n_targets", 1), TreeAggregation[name])
+    return transformed(node, scores, node.text("post_transform", "NONE"))
+
+
+@operator("TreeEnsembleClassifier", domain=_ML)
+def tree_classifier(node: Node) -> Sequence[Value]:
+    """With two classes and weights for the first one only, these are the second one's, as exporters mean it."""
+    names, transform, ids = labels(node), node.text("post_transform", "NONE"), integers(node, "class_ids")
+    if len(names) > 2 or ids.any():
+        scores = _scores(node, "class", ids, max(2, len(names)), TreeAggregation.SUM)
+        return [label(node, names, scores), transformed(node, scores, transform)]
+    score = _scores(node, "class", ids, 1, TreeAggregation.SUM)
+    votes = bool((numbers(node, "class_weights") >= 0).all())
+    found = label_above(node, names, score, 0.5 if votes else 0.0)
+    if votes and transform in {"NONE", "PROBIT"}:
+        other = node.step(Subtraction(), node.scalar_like(1, score), score)
+        return [found, node.step(Concat(1), other, score)]
+    return [found, transformed(node, opposites(node, score), transform)]
+
+
+def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: TreeAggregation) -> Value:
+    """The scores of all targets, base values included."""
+    forest, base = _Forest(node), numbers(node, "base_values")
+    starts, order = forest.leaves_of(prefix)
+    op = TreeEnsemble(
+        **forest.attributes(),
+        leaf_starts=starts,
+        targets=targets[order],
+        weights=numbers(node, f"{prefix}_weights")[order],
+        num_targets=count,
+        aggregation=aggregation,
+    )
+    scores = node.step(op, features(node))
+    if not base.size:
+        return scores
+    return node.step(Addition(), scores, node.constant(base.astype(scores.known.dtype.numpy)))
+
+
+class _Forest:
+    """Trees whose nodes, leaves among them, are listed together and named by tree and number."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._names = list(zip(node.integers("nodes_treeids"), node.integers("nodes_nodeids"), strict=True))
+        modes = node.texts("nodes_modes")
+        unknown = set(modes) - _MODES.keys() - {"LEAF"}
+        if len(modes) != len(self._names) or unknown:
+            counts = f"{len(self._names)} nodes and {len(modes)} modes"
+            raise ParseError(f"it has {counts}, of which these are unknown: {sorted(unknown)}")
+        self._compares = np.array([mode != "LEAF" for mode in modes], np.bool_)
+        self._modes = np.array([_MODES[mode].value for mode in modes if mode != "LEAF"], np.int64)
+        places = np.where(self._compares, np.cumsum(self._compares) - 1, 0 - np.cumsum(~self._compares))
+        self._numbers = dict(zip(self._names, places.tolist(), strict=True))
+
+    def attributes(self) -> dict[str, Array]:
+        """What the operator needs to know of the nodes."""
+        missing = integers(self._node, "nodes_missing_value_tracks_true")
+        true, false = self._ends("true"), self._ends("false")
+        nodes = _Nodes(
+            integers(self._node, "nodes_featureids")[self._compares],
+            self._modes,
+            numbers(self._node, "nodes_values")[self._compares],
+            np.array([self._numbers[name] for name in true], np.int64),
+            np.array([self._numbers[name] for name in false], np.int64),
+            missing[self._compares] if missing.size else np.zeros(len(self._modes), np.int64),
+        )
+        return {"roots": self._roots({*true, *false}), **nodes.attributes()}
+
+    def _ends(self, side: str) -> list[tuple[int, int]]:
+        ends = integers(self._node, f"nodes_{side}nodeids")[self._compares].tolist()
+        trees = [tree for (tree, _), compares in zip(self._names, self._compares, strict=True) if compares]
+        return list(zip(trees, ends, strict=True))
+
+    def _roots(self, reached: set[tuple[int, int]]) -> Array:
+        """The first node of each tree that no other node leads to; a leaf only where a tree is no more than that."""
+        first: dict[int, int] = {}
+        inner = {tree for (tree, _), number in self._numbers.items() if number >= 0}
+        for (tree, place), number in self._numbers.items():
+            if (tree, place) not in reached and (number >= 0 or tree not in inner):
+                first.setdefault(tree, number)
+        lost = sorted({tree for tree, _ in self._names} - first.keys())
+        if lost:
+            raise ParseError(f"some trees have no root, as other nodes lead to all of theirs: {lost[:10]}")
+        return np.array(list(first.values()), np.int64)
+
+    def leaves_of(self, prefix: str) -> tuple[Array, Array]:
+        """Where the weights of each leaf begin, and the order in which they are taken for that."""
+        trees, places = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
+        given = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
+        if (given < 0).any():
+            raise ParseError(f"{prefix}_nodeids names a node that is no leaf")
+        counts = np.bincount(given, minlength=int((~self._compares).sum()))
+        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(given, kind="stable")

@@ -1,0 +1,118 @@
+"""The borders of regions: constants go inside, and what no region takes is no operand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ops import Constant, Input, Loop, Output, While
+from interposer.ops.control_flow import ControlFlow
+from interposer.optimizer.rewrites.driver import Rewritten
+
+__all__ = ["tidy_regions"]
+
+
+def tidy_regions(graph: Graph) -> Rewritten:
+    """Make the borders of all regions in a graph as narrow as they can be.
+
+    A carried value that no iteration changes is captured; a captured constant becomes a constant of the regions, which
+    backends may prepare once; what the regions do not take is no operand any more.
+    """
+    counts: Counter[str] = Counter()
+    for given in graph:
+        layer = _with_unchanged_captured(graph, given, counts)
+        if isinstance(layer.op, ControlFlow):
+            counts["sink_constants"] += sum(1 for _ in _sink_constants(layer, layer.op))
+            counts["drop_operands"] += sum(1 for _ in _drop_operands(graph, layer, layer.op))
+    return Rewritten(counts)
+
+
+def _takers(layer: Layer, op: ControlFlow, position: int) -> list[Layer]:
+    """The inputs of the regions that are bound to a captured operand."""
+    return [region.inputs[position - op.offset] for region in layer.regions]
+
+
+def _sink_constants(layer: Layer, op: ControlFlow) -> Iterator[Value]:
+    for position in range(op.first_captured, len(layer.inputs)):
+        value = layer.inputs[position]
+        if value is None or not isinstance(value.producer.op, Constant):
+            continue
+        for region, taker in zip(layer.regions, _takers(layer, op, position), strict=True):
+            if taker.output.uses:
+                like = value.known
+                region.replace_uses(taker.output, region.constant(value.producer.op.value, like=like, name=value.name))
+                yield value
+
+
+def _drop_operands(graph: Graph, layer: Layer, op: ControlFlow) -> Iterator[int]:
+    for position in reversed(range(op.first_captured, len(layer.inputs))):
+        takers = _takers(layer, op, position)
+        if any(taker.output.uses for taker in takers):
+            continue
+        for region, taker in zip(layer.regions, takers, strict=True):
+            region.erase(taker)
+            _number(region, position - op.offset, -1)
+        graph.set_inputs(layer, [*layer.inputs[:position], *layer.inputs[position + 1 :]])
+        yield position
+
+
+def _number(region: Graph, first: int, step: int) -> None:
+    """Move the binding ids of the inputs from one on."""
+    for layer in region.inputs:
+        if isinstance(layer.op, Input) and layer.op.binding_id >= first:
+            layer.op = Input(layer.op.binding_id + step)
+
+
+def _with_unchanged_captured(graph: Graph, layer: Layer, counts: Counter[str]) -> Layer:
+    """The layer that stands for this one, where values that come out of its body as they went in are captured."""
+    while isinstance(layer.op, Loop | While):
+        index = _unchanged(layer, layer.op)
+        if index is None:
+            break
+        layer = _captured(graph, layer, layer.op, index)
+        counts["capture_unchanged"] += 1
+    return layer
+
+
+def _unchanged(layer: Layer, op: Loop | While) -> int | None:
+    body, first = layer.regions[-1], op.first_captured - op.num_carried
+    head = 1 if isinstance(op, Loop) else 0
+    for index in range(op.num_carried if op.num_results() > 1 else 0):
+        value, given = layer.inputs[first + index], body.outputs[head + index].values[0]
+        unchanged = given is body.inputs[first + index].output
+        if unchanged and value is not None and value.known == layer.outputs[index].known:
+            return index
+    return None
+
+
+def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer:
+    """A layer like this one, whose carried value of that number is captured, in its place."""
+    first, head = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
+    count, value = len(layer.inputs), layer.inputs[first + index]
+    assert value is not None
+    regions = layer.regions
+    for region in regions:
+        taker = region.inputs[first + index]
+        _number(region, first + index, -1)
+        taker.op = Input(count - 1)
+    body = regions[-1]
+    body.erase(body.outputs[head + index])
+    for given in body.outputs:
+        if isinstance(given.op, Output) and given.op.binding_id > head + index:
+            given.op = Output(given.op.binding_id - 1)
+    operands = [*layer.inputs[: first + index], *layer.inputs[first + index + 1 :], value]
+    kept = [output for output in layer.outputs if output.index != index]
+    made = graph.add(
+        op.replace(num_carried=op.num_carried - 1), operands, outputs=[one.declared for one in kept],
+        source=layer.source, regions=regions,
+    )  # fmt: skip
+    made.hint, made.backend, made.replaced = layer.hint, layer.backend, layer.replaced
+    for old, new in zip(kept, made.outputs, strict=True):
+        new.info = old.info
+        graph.replace_uses(old, new)
+    graph.replace_uses(layer.outputs[index], value)
+    name, layer.regions = layer.name, ()
+    graph.erase(layer)
+    graph.rename(made, name)
+    return made

@@ -1,0 +1,164 @@
+"""Control flow that is known before running: the branch that is taken, and loops of few iterations, in place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.errors import InvalidNetworkError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ir.regions import region_title
+from interposer.ops import Gather, If, Input, Loop, Output, Scan, Stack
+from interposer.ops.control_flow import ControlFlow
+from interposer.optimizer.rewrites.driver import Rewritten
+from interposer.optimizer.rewrites.pattern import INSERTED
+from interposer.schema import Op
+
+__all__ = ["MOST_LAYERS", "unroll"]
+
+MOST_LAYERS: Final = 1024
+"""How many layers a loop may become."""
+
+
+def unroll(graph: Graph) -> Rewritten:
+    """Put what is known to run in place of layers with control flow, and infer anew what follows from it.
+
+    Raises:
+        InvalidNetworkError: extents that are known now do not fit a layer.
+    """
+    counts: Counter[str] = Counter()
+    stale: set[Layer] = set()
+    for layer in graph.topological() if any(isinstance(layer.op, ControlFlow) for layer in graph) else ():
+        if layer in stale:
+            stale |= _inferred_anew(graph, layer)
+        found = _unrolled(graph, layer)
+        if found is None:
+            continue
+        counts[unroll.__name__] += 1
+        stale |= {use.layer for value in layer.outputs for use in value.uses}
+        for old, new in zip(layer.outputs, found, strict=True):
+            graph.replace_uses(old, new)
+        graph.erase_dead([layer])
+        if layer in graph:
+            graph.erase(layer)
+    return Rewritten(counts)
+
+
+def _inferred_anew(graph: Graph, layer: Layer) -> set[Layer]:
+    """Infer a layer again; the layers behind it, where more or less is known now."""
+    before = [(value.info, value.constant is None) for value in layer.outputs]
+    _infer(graph, layer)
+    if before == [(value.info, value.constant is None) for value in layer.outputs]:
+        return set()
+    return {use.layer for value in layer.outputs for use in value.uses}
+
+
+def _infer(graph: Graph, layer: Layer) -> None:
+    faults: Iterable[str] = infer_layer(layer)
+    if faults:
+        raise InvalidNetworkError([f"layer {layer}: {fault}" for fault in faults], graph.name)
+
+
+def _unrolled(graph: Graph, layer: Layer) -> list[Value] | None:
+    """The values that a layer gives, from layers in its place; None where it stays."""
+    for kind, function in _UNROLLED.items():
+        if isinstance(layer.op, kind):
+            return function(graph, layer, layer.op)
+    return None
+
+
+def _branch(graph: Graph, layer: Layer, op: If) -> list[Value] | None:
+    condition = layer.values[0].constant
+    if condition is None or condition.size != 1:
+        return None
+    return _in_place(graph, layer, 0 if condition.reshape(-1)[0] else 1, layer.values[1:])
+
+
+def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:
+    body = layer.regions[0]
+    count, goes_on = _count(layer, op), body.outputs[0].values[0].constant
+    endless = goes_on is None or goes_on.size != 1 or not goes_on.reshape(-1)[0]
+    if count is None or (count > 1 and endless) or (count == 0 and op.num_scan_outputs):
+        return None
+    if count * _size(body) > MOST_LAYERS:
+        return None
+    inputs = [value for value in layer.inputs[2:] if value is not None]
+    carried, captured, collected = inputs[: op.num_carried], inputs[op.num_carried :], list[list[Value]]()
+    for number in range(count):
+        head = [graph.constant(np.array(number, np.int64)), graph.constant(np.array(True))]
+        found = _in_place(graph, layer, 0, [*head, *carried, *captured])
+        carried = found[1 : 1 + op.num_carried]
+        collected.append(found[1 + op.num_carried :])
+    return [*carried, *(_made(graph, layer, Stack(0), *values) for values in zip(*collected, strict=True))]
+
+
+def _count(layer: Layer, op: Loop) -> int | None:
+    condition = layer.inputs[1] if len(layer.inputs) > 1 else None
+    if condition is not None and (condition.constant is None or condition.constant.size != 1):
+        return None
+    return op.iterations(op.arguments(layer.input_infos))
+
+
+def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
+    count, values = op.iterations(op.arguments(layer.input_infos)), layer.values
+    scanned = values[op.num_states : op.first_captured]
+    if not count or count * _size(layer.regions[0]) > MOST_LAYERS or not all(one.known.is_ranked for one in scanned):
+        return None
+    axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
+    backwards = op.reverse_inputs or (False,) * len(scanned)
+    carried, collected = list(values[: op.num_states]), list[list[Value]]()
+    for number in range(count):
+        slices = []
+        for value, axis, back in zip(scanned, axes, backwards, strict=True):
+            place = graph.constant(np.array(count - 1 - number if back else number))
+            slices.append(_made(graph, layer, Gather(axis), value, place))
+        found = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
+        carried = found[: op.num_states]
+        collected.append(found[op.num_states :])
+    columns = enumerate(zip(*collected, strict=True))
+    return [*carried, *(_collected(graph, layer, op, index, column) for index, column in columns)]
+
+
+def _collected(graph: Graph, layer: Layer, op: Scan, index: int, values: Sequence[Value]) -> Value:
+    axis = op.output_axes[index] if op.output_axes else 0
+    backwards = bool(op.reverse_outputs) and op.reverse_outputs[index]
+    return _made(graph, layer, Stack(axis), *(values[::-1] if backwards else values))
+
+
+_UNROLLED: Final[dict[type[Op], Callable[[Graph, Layer, Any], list[Value] | None]]] = {
+    If: _branch,
+    Loop: _loop,
+    Scan: _scan,
+}
+
+
+def _in_place(graph: Graph, layer: Layer, index: int, given: Sequence[Value]) -> list[Value]:
+    """What a region gives for these values, its layers copied into the graph under names with those of its layer."""
+    region = layer.regions[index]
+    known = dict(zip((inner.output for inner in region.inputs), given, strict=True))
+    inner = [one for one in region.topological() if not isinstance(one.op, Input | Output)]
+    found = graph.absorb(inner, known)
+    for made in dict.fromkeys(found[value].producer for one in inner for value in one.outputs):
+        graph.rename(made, f"{layer.name}/{region_title(layer, index)}/{made.name}")
+        _infer(graph, made)
+    return [found[one.values[0]] for one in region.outputs]
+
+
+def _made(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:
+    made = graph.add(op, values, name=f"{op.op_name().lower()}-{layer.name}", source=INSERTED)
+    _infer(graph, made)
+    return made.output
+
+
+def _size(graph: Graph) -> int:
+    """How many layers a graph may become, loops of a known count unrolled."""
+    return sum(1 + _times(layer) * sum(map(_size, layer.regions)) for layer in graph)
+
+
+def _times(layer: Layer) -> int:
+    known = layer.op.iterations(layer.op.arguments(layer.input_infos)) if isinstance(layer.op, ControlFlow) else 1
+    return 1 if known is None else known

@@ -1,0 +1,158 @@
+"""Layers with regions: graphs in a node's attributes, which see the tensors around them by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interposer.ir.graph import Graph
+from interposer.ops.control_flow import If, Loop, Scan, While
+from interposer.types import DataType, TensorInfo
+from interposer.writers.onnx.cleaning import clean
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.graphs import Border, fill, name_outputs, write_layers
+from interposer.writers.onnx.protos import Message, onnx, value_info
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.sheet import Sheet, Step
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+
+def _names(draft: Draft, tensors: Sequence[Tensor]) -> list[str]:
+    return [draft.name_of(one) for one in tensors]
+
+
+def _bound(sheet: Sheet, region: Graph, tensors: Sequence[Tensor]) -> None:
+    """Let the inputs of a region be these tensors."""
+    for layer, tensor in zip(region.inputs, tensors, strict=True):
+        sheet.values[layer.output] = tensor
+
+
+def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -> tuple[Sheet, Border]:
+    """A sheet for a region whose first inputs are its own and whose others are tensors around it, and its border."""
+    sheet = draft.sheet.inner()
+    own = [(sheet.free_name(layer.name), layer.output) for layer in region.inputs[:formal]]
+    tensors = [Tensor(name, value.known.dtype) for name, value in own]
+    seen = [
+        Tensor(name, layer.output.known.dtype) for name, layer in zip(captured, region.inputs[formal:], strict=True)
+    ]
+    _bound(sheet, region, [*tensors, *seen])
+    outputs = [(sheet.free_name(layer.name), layer.values[0]) for layer in region.outputs]
+    return sheet, Border(region.name, region.topological(), own, outputs)
+
+
+def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
+    """The layers of a region; what ONNX cannot express of them is a reason against the whole."""
+    refused = dict(write_layers(border, sheet))
+    for name, (kind, reason) in refused.items():
+        refuse(f"in its region {border.name!r}, layer {name!r} ({kind}): {reason}")
+
+
+def _graph(border: Border, sheet: Sheet, more: Sequence[str] = ()) -> Message:
+    """The message of a region that is written, which may give more than its outputs."""
+    name_outputs(border, sheet)
+    clean(sheet, [*(name for name, _ in border.outputs), *more], [])
+    graph = onnx().GraphProto(name=border.name or "region")
+    fill(graph, border, sheet)
+    return graph
+
+
+def _region(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -> Message:
+    sheet, border = _inner(draft, region, formal, captured)
+    _written(draft, border, sheet)
+    return _graph(border, sheet)
+
+
+def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str], **attributes: Any) -> list[Tensor]:
+    given = {name: value for name, value in attributes.items() if value is not None}
+    step = Step(kind, list(inputs), [], given, captured=tuple(captured))
+    return draft.put(step, [info.dtype for info in draft.results])
+
+
+@writer(If, quantized=True)
+@writer(If, moves=True)
+def if_(draft: Draft, op: If) -> list[Tensor]:
+    """Both graphs see everything by its name."""
+    condition, *captured = _names(draft, draft.tensors())
+    then, other = (_region(draft, region, 0, captured) for region in draft.layer.regions)
+    return _put(draft, "If", [condition], captured, then_branch=then, else_branch=other)
+
+
+@writer(Loop, quantized=True)
+@writer(Loop, moves=True)
+def loop(draft: Draft, op: Loop) -> list[Tensor]:
+    """The body's own inputs are the number of the iteration, the condition and what is carried."""
+    head = [one and draft.name_of(one) for one in (draft.optional(0), draft.optional(1))]
+    names = _names(draft, [one for one in draft.operands[2:] if one is not None])
+    carried, captured = names[: op.num_carried], names[op.num_carried :]
+    body = _region(draft, draft.layer.regions[0], 2 + op.num_carried, captured)
+    return _put(draft, "Loop", [*(name or "" for name in head), *carried], captured, body=body)
+
+
+@writer(Scan, quantized=True)
+@writer(Scan, moves=True)
+def scan(draft: Draft, op: Scan) -> list[Tensor]:
+    """The body's own inputs are states and slices."""
+    names = _names(draft, draft.tensors())
+    formal = op.num_states + op.num_scan_inputs
+    body = _region(draft, draft.layer.regions[0], formal, names[formal:])
+    return _put(
+        draft,
+        "Scan",
+        names[:formal],
+        names[formal:],
+        body=body,
+        num_scan_inputs=op.num_scan_inputs,
+        scan_input_axes=list(op.input_axes) or None,
+        scan_output_axes=list(op.output_axes) or None,
+        scan_input_directions=[int(one) for one in op.reverse_inputs] or None,
+        scan_output_directions=[int(one) for one in op.reverse_outputs] or None,
+    )
+
+
+@writer(While, quantized=True)
+@writer(While, moves=True)
+def while_(draft: Draft, op: While) -> list[Tensor]:
+    """A loop that is not counted: the condition is computed before it, and again behind each iteration."""
+    tensors = draft.tensors()
+    names = _names(draft, tensors)
+    carried, captured = names[: op.num_carried], names[op.num_carried :]
+    condition, body = draft.layer.regions
+    first = _first_condition(draft, condition, tensors)
+    inner = _loop_body(draft, condition, body, captured, op.num_carried)
+    return _put(draft, "Loop", ["", first, *carried], captured, body=inner)
+
+
+def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) -> str:
+    """The condition's layers before the loop, among the layers around it."""
+    sheet = draft.sheet
+    _bound(sheet, condition, tensors)
+    result = condition.outputs[0].values[0]
+    _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
+    return draft.name_of(draft.reshape(sheet.values[result], []))
+
+
+def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[str], num_carried: int) -> Message:
+    """The body, and then the condition on what it gives."""
+    sheet, border = _inner(draft, body, num_carried, captured)
+    _written(draft, border, sheet)
+    given = [sheet.values[value] for _, value in border.outputs]
+    seen = [sheet.values[layer.output] for layer in body.inputs[num_carried:]]
+    _bound(sheet, condition, [*given, *seen])
+    _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
+    last = Draft(sheet, draft.layer, ())
+    name = sheet.free_name("condition")
+    flat = last.reshape(sheet.values[condition.outputs[0].values[0]], [])
+    last.finish([last.node("Identity", flat)], [name])
+    graph = _graph(border, sheet, [name])
+    heads = [(sheet.free_name("iteration"), DataType.INT64), (sheet.free_name("go_on"), DataType.BOOL)]
+    _prepend(graph.input, [value_info(head, TensorInfo((), dtype)) for head, dtype in heads])
+    _prepend(graph.output, [value_info(name, TensorInfo((), DataType.BOOL))])
+    return graph
+
+
+def _prepend(field: Any, messages: Sequence[Message]) -> None:
+    behind = list(field)
+    del field[:]
+    field.extend([*messages, *behind])

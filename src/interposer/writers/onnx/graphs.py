@@ -1,0 +1,101 @@
+"""A graph onto a sheet, and a sheet into a message: the model's own graph, and those of control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops.control import Constant, Input, Output
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.forms import has_type
+from interposer.writers.onnx.layers import written
+from interposer.writers.onnx.protos import Message, node_proto, tensor_proto, value_info
+from interposer.writers.onnx.registry import RefusedError
+from interposer.writers.onnx.sheet import Sheet
+from interposer.writers.onnx.tensor import Tensor
+
+__all__ = ["Border", "bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "write_layers"]
+
+Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
+
+
+class Border(NamedTuple):
+    """What is to be written: layers in running order, and what goes in and out under which names."""
+
+    name: str
+    layers: Sequence[Layer]
+    inputs: Sequence[tuple[str, Value]]
+    outputs: Sequence[tuple[str, Value]]
+
+
+def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
+    """Give inputs and outputs their names; gives those that a model's graph cannot have."""
+    sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
+    for name, value in (*border.inputs, *border.outputs):
+        if not value.known.is_ranked:
+            yield name, (value.producer.kind, "its rank is not known, as that of a model's inputs and outputs must be")
+    for name, value in border.inputs:
+        sheet.values[value] = Tensor(name, value.known.dtype)
+        if value.known.element is None and not has_type(value.known.dtype, sheet.opset):
+            yield name, (value.producer.kind, f"opset {sheet.opset} has no type {value.known.dtype}")
+
+
+def write_layers(border: Border, sheet: Sheet) -> Refusals:
+    """Write all layers; gives those that are refused by name, each with its operator and the reason."""
+    names = {value: name for name, value in border.outputs}
+    for layer in border.layers:
+        if isinstance(layer.op, Constant):
+            sheet.values[layer.output] = tensor_of(layer.output, layer.name)
+        elif not isinstance(layer.op, Input | Output):
+            wanted = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
+            reason = write_layer(layer, sheet, wanted)
+            if reason is not None:
+                yield layer.name, (layer.kind, reason)
+
+
+def tensor_of(value: Value, name: str) -> Tensor:
+    """A value that comes from outside: its name, or its array where a constant layer gives it."""
+    constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
+    return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
+
+
+def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
+    """Write a layer; returns why that cannot be done, or None."""
+    draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
+    try:
+        with np.errstate(all="ignore"):
+            found = draft.finish(written(draft), names)
+    except RefusedError as error:
+        found = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
+        sheet.values.update(zip(layer.outputs, found, strict=True))
+        return str(error)
+    sheet.values.update(zip(layer.outputs, found, strict=True))
+    return None
+
+
+def name_outputs(border: Border, sheet: Sheet) -> list[str]:
+    """The names of the outputs; what goes by another one is passed on under this one."""
+    for name, value in border.outputs:
+        tensor = sheet.values[value]
+        if tensor.array is not None or tensor.name != name:
+            draft = Draft(sheet, value.producer, ())
+            draft.finish([draft.node("Identity", tensor)], [name])
+    return [name for name, _ in border.outputs]
+
+
+def fill(graph: Message, border: Border, sheet: Sheet) -> None:
+    """Put everything into the message of a graph."""
+    graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
+    graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
+    graph.initializer.extend(tensor_proto(name, array) for name, array in sheet.constants.items())
+    for step in sheet.steps:
+        graph.node.append(node_proto(step.kind, step.name, step.inputs, step.outputs, step.attributes))
+        graph.node[-1].doc_string = step.source
+    inner = {name for step in sheet.steps for name in step.outputs} - {name for name, _ in border.outputs}
+    for value, tensor in sheet.values.items():
+        if tensor.array is None and tensor.name in inner and value.known.is_ranked:
+            inner.discard(tensor.name)
+            graph.value_info.append(value_info(tensor.name, value.known))

@@ -1,0 +1,199 @@
+"""Trees, linear and support vector machines, and what prepares their features."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.frontends.onnx import load
+from tests.frontends.onnx.models import model, ours, theirs
+
+RNG = np.random.default_rng(6)
+X = RNG.normal(size=(20, 3)).astype(np.float32)
+
+
+def learner(op, *inputs, outputs=1, version=3, **attributes):
+    names, results = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(op, names, results, name="node", domain="ai.onnx.ml", **attributes)
+    domains = [helper.make_opsetid("ai.onnx.ml", version)]
+    return model([node], dict(zip(names, inputs, strict=True)), results, domains=domains)
+
+
+def agree(given, *inputs, rtol=1e-4, atol=1e-5):
+    for found, expected in zip(ours(given, *inputs), theirs(given, *inputs), strict=True):
+        assert found.shape == expected.shape
+        if found.dtype.kind == "O":
+            assert found.tolist() == expected.tolist()
+        else:
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+
+
+# Two trees: feature 0 <= 0.2 ? (feature 1 > 0 ? leaf 3 : leaf 4) : leaf 2, and feature 2 < -0.1 ? leaf 1 : leaf 2.
+NODES = {
+    "nodes_treeids": [0, 0, 0, 0, 0, 1, 1, 1],
+    "nodes_nodeids": [0, 1, 2, 3, 4, 0, 1, 2],
+    "nodes_modes": ["BRANCH_LEQ", "BRANCH_GT", "LEAF", "LEAF", "LEAF", "BRANCH_LT", "LEAF", "LEAF"],
+    "nodes_featureids": [0, 1, 0, 0, 0, 2, 0, 0],
+    "nodes_values": [0.2, 0.0, 0.0, 0.0, 0.0, -0.1, 0.0, 0.0],
+    "nodes_truenodeids": [1, 3, 0, 0, 0, 1, 0, 0],
+    "nodes_falsenodeids": [2, 4, 0, 0, 0, 2, 0, 0],
+}
+
+
+def leaves(prefix, targets, weights):
+    return {
+        f"{prefix}_treeids": [0, 0, 0, 1, 1],
+        f"{prefix}_nodeids": [2, 3, 4, 1, 2],
+        f"{prefix}_ids": targets,
+        f"{prefix}_weights": weights,
+    }
+
+
+def by_hand(weights):
+    """The sum of the weights of the leaves that every row ends in."""
+    first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, weights[1], weights[2]), weights[0])
+    return first + np.where(X[:, 2] < -0.1, weights[3], weights[4])
+
+
+WEIGHTS = [1.0, -2.0, 0.5, 3.0, -1.0]
+
+
+def test_a_forest_adds_what_its_leaves_give():
+    given = learner("TreeEnsembleRegressor", X, **NODES, **leaves("target", [0] * 5, WEIGHTS), n_targets=1)
+    np.testing.assert_allclose(ours(given, X)[0][:, 0], by_hand(WEIGHTS), rtol=1e-6)
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_a_forest_with_several_targets_and_base_values(aggregate):
+    attributes = leaves("target", [0, 1, 0, 1, 1], WEIGHTS)
+    base = {} if aggregate in {"MIN", "MAX"} else {"base_values": [0.5, -0.25]}
+    given = learner(
+        "TreeEnsembleRegressor", X, **NODES, **attributes, n_targets=2, aggregate_function=aggregate, **base
+    )
+    [found] = ours(given, X)
+    limit = {"MIN": np.finfo(np.float32).max, "MAX": np.finfo(np.float32).min}.get(aggregate, 0)
+    first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, limit, 0.5), 1.0)
+    if aggregate in {"MIN", "MAX"}:
+        np.testing.assert_allclose(found[:, 0], first, rtol=1e-6)
+    else:
+        np.testing.assert_allclose(found[:, 0], first / (2 if aggregate == "AVERAGE" else 1) + 0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
+def test_a_forest_of_classes(transform):
+    attributes = {**leaves("class", [0, 1, 2, 1, 2], WEIGHTS), "classlabels_int64s": [7, 8, 9]}
+    given = learner("TreeEnsembleClassifier", X, outputs=2, **NODES, **attributes, post_transform=transform)
+    labels, scores = ours(given, X)
+    raw = np.zeros((len(X), 3), np.float32)
+    first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, 1, 2), 0)
+    second = np.where(X[:, 2] < -0.1, 3, 4)
+    for row, (one, other) in enumerate(zip(first, second, strict=True)):
+        for leaf in (one, other):
+            raw[row, [0, 1, 2, 1, 2][leaf]] += WEIGHTS[leaf]
+    assert labels.tolist() == (7 + raw.argmax(axis=1)).tolist()
+    exps = np.exp(raw) * (raw != 0 if transform == "SOFTMAX_ZERO" else 1)
+    softmax = exps / np.maximum(exps.sum(axis=1, keepdims=True), 1e-30)
+    wanted = {"NONE": raw, "LOGISTIC": 1 / (1 + np.exp(-raw))}.get(transform, softmax)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize(("weights", "threshold"), [(WEIGHTS, 0.0), ([0.1, 0.4, 0.2, 0.3, 0.25], 0.5)])
+def test_two_classes_with_weights_for_one(weights, threshold, transform):
+    attributes = {**leaves("class", [0] * 5, weights), "classlabels_strings": ["no", "yes"]}
+    given = learner("TreeEnsembleClassifier", X, outputs=2, **NODES, **attributes, post_transform=transform)
+    labels, scores = ours(given, X)
+    score = by_hand(weights)
+    assert labels.tolist() == np.where(score > threshold, "yes", "no").tolist()
+    other = 1 - score if threshold and transform == "NONE" else -score
+    both = np.stack([other, score], 1)
+    np.testing.assert_allclose(scores, both if transform == "NONE" else 1 / (1 + np.exp(-both)), rtol=1e-5)
+
+
+def test_a_leaf_that_is_none_and_an_unknown_mode_are_refused():
+    wrong = leaves("target", [0] * 5, WEIGHTS)
+    wrong["target_nodeids"] = [0, 3, 4, 1, 2]
+    with pytest.raises(ParseError, match="target_nodeids names a node that is no leaf"):
+        load(learner("TreeEnsembleRegressor", X, **NODES, **wrong, n_targets=1))
+    modes = {**NODES, "nodes_modes": ["BRANCH_X", *NODES["nodes_modes"][1:]]}
+    with pytest.raises(ParseError, match=r"8 nodes and 8 modes, of which these are unknown: \['BRANCH_X'\]"):
+        load(learner("TreeEnsembleRegressor", X, **modes, **leaves("target", [0] * 5, WEIGHTS), n_targets=1))
+
+
+def test_a_tree_that_goes_round_in_circles_is_refused():
+    loop = {**NODES, "nodes_truenodeids": [1, 1, 0, 0, 0, 1, 0, 0]}
+    with pytest.raises(ParseError, match="a tree has a branch that leads back to where it came from"):
+        load(learner("TreeEnsembleRegressor", X, **loop, **leaves("target", [0] * 5, WEIGHTS), n_targets=1))
+
+
+def test_a_tree_that_leads_back_to_its_root_is_refused():
+    loop = {**NODES, "nodes_truenodeids": [1, 0, 0, 0, 0, 1, 0, 0]}
+    with pytest.raises(ParseError, match=r"some trees have no root, as other nodes lead to all of theirs: \[0\]"):
+        load(learner("TreeEnsembleRegressor", X, **loop, **leaves("target", [0] * 5, WEIGHTS), n_targets=1))
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_linear_machines(transform):
+    coefficients, intercepts = RNG.normal(size=6).tolist(), [0.5, -0.5]
+    numbers = {"coefficients": coefficients, "intercepts": intercepts}
+    regressor = learner("LinearRegressor", X, targets=2, **numbers)
+    expected = X @ np.reshape(coefficients, (2, 3)).T + intercepts
+    np.testing.assert_allclose(ours(regressor, X)[0], expected, rtol=1e-4, atol=1e-5)
+    agree(learner("LinearClassifier", X, outputs=2, classlabels_ints=[3, 5], post_transform=transform, **numbers), X)
+    names = {"classlabels_strings": ["a", "b"]}
+    agree(learner("LinearClassifier", X, outputs=2, post_transform=transform, **names, **numbers), X)
+
+
+@pytest.mark.parametrize("kind", ["LINEAR", "RBF", "POLY", "SIGMOID"])
+def test_support_vector_machines_for_numbers(kind):
+    vectors, coefficients = RNG.normal(size=(4, 3)), RNG.normal(size=4)
+    given = learner("SVMRegressor", X, support_vectors=vectors.ravel().tolist(), coefficients=coefficients.tolist(),
+                    n_supports=4, rho=[0.3], kernel_type=kind, kernel_params=[0.5, 0.1, 2.0])  # fmt: skip
+    products = X @ vectors.T
+    kernels = {
+        "LINEAR": products,
+        "RBF": np.exp(-0.5 * ((X[:, None] - vectors) ** 2).sum(axis=2)),
+        "POLY": (0.5 * products + 0.1) ** 2,
+        "SIGMOID": np.tanh(0.5 * products + 0.1),
+    }
+    np.testing.assert_allclose(ours(given, X)[0][:, 0], kernels[kind] @ coefficients + 0.3, rtol=1e-4, atol=1e-4)
+
+
+def test_one_class_is_told_by_a_sign():
+    given = learner("SVMRegressor", X, coefficients=[1.0, 2.0, 3.0], n_supports=0, rho=[0.1], one_class=1)
+    assert ours(given, X)[0][:, 0].tolist() == np.where(X @ [1, 2, 3] + 0.1 > 0, 1.0, -1.0).tolist()
+
+
+def test_features_are_scaled_and_normalized():
+    agree(learner("Scaler", X, offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 1.0]), X)
+    agree(learner("Scaler", X, offset=[1.0], scale=[0.5]), X)
+    for norm in ("L1", "L2", "MAX"):
+        agree(learner("Normalizer", X, norm=norm), X)
+    with pytest.raises(ParseError, match="its norm is 'L3'; expected MAX, L1 or L2"):
+        load(learner("Normalizer", X, norm="L3"))
+
+
+def test_missing_numbers_give_way():
+    gaps = np.float32([[1, np.nan, 3], [np.nan, 5, 6]])
+    agree(learner("Imputer", gaps, imputed_value_floats=[9.0, 8.0, 7.0], replaced_value_float=float("nan")), gaps)
+    whole = np.int64([[1, -1, 3]])
+    agree(learner("Imputer", whole, imputed_value_int64s=[5], replaced_value_int64=-1), whole)
+
+
+def test_categories_become_ones():
+    whole = np.int64([[3, 1], [2, 9]])
+    given = learner("OneHotEncoder", whole, cats_int64s=[1, 2, 3], zeros=1)
+    assert ours(given, whole)[0].tolist() == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 0, 0]]]
+    names = np.array(["b", "a"], object)
+    assert ours(learner("OneHotEncoder", names, cats_strings=["a", "b"]), names)[0].tolist() == [[0, 1], [1, 0]]
+
+
+def test_columns_are_put_beside_each_other():
+    more = np.int64([[1, 2]] * 20)
+    [found] = ours(learner("FeatureVectorizer", X, more, inputdimensions=[3, 2]), X, more)
+    np.testing.assert_array_equal(found, np.concatenate([X, more.astype(np.float32)], axis=1))
+
+
+def test_maps_are_refused_with_a_reason():
+    with pytest.raises(UnsupportedOperatorError, match="its result is a list of maps, which are no tensors"):
+        load(learner("ZipMap", X, classlabels_int64s=[0, 1, 2]))

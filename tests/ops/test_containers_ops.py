@@ -1,0 +1,140 @@
+"""Operators on sequences and optionals: what they refuse, and what they know before running."""
+
+import numpy as np
+import pytest
+
+from interposer.ops import (
+    Activation,
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
+from interposer.types import DataType, Quantization, TensorInfo
+
+
+def sequence(length, *shape, dtype=DataType.FLOAT32):
+    element = TensorInfo(... if shape == (...,) else shape, dtype)
+    return TensorInfo((length,), DataType.SEQUENCE, element=element)
+
+
+def known(*numbers):
+    return TensorInfo.of(np.array(numbers if len(numbers) != 1 else numbers[0], np.int64))
+
+
+F = TensorInfo((2, 3))
+
+
+def inferred(op, *infos):
+    assert op.violations(*infos) == []
+    return str(op.infer_infos(*infos)[0])
+
+
+def test_what_is_known_of_elements_is_what_is_true_of_all():
+    assert inferred(SequenceConstruct(), F, F) == "sequence[2] of float32[2, 3]"
+    assert inferred(SequenceConstruct(), F, TensorInfo((5, 3))) == "sequence[2] of float32[?, 3]"
+    assert inferred(SequenceConstruct(), F, TensorInfo((3,))) == "sequence[2] of float32[...]"
+
+
+def test_an_empty_sequence_says_nothing_of_elements_to_come():
+    [empty] = SequenceEmpty().infer_infos()
+    assert str(empty) == "sequence[0] of float32[...]"
+    assert inferred(SequenceInsert(), empty, F) == "sequence[1] of float32[2, 3]"
+    assert inferred(SequenceInsert(), sequence(None, ...), F) == "sequence[?] of float32[...]"
+    assert inferred(SequenceInsert(), sequence(1, 2, 3), TensorInfo((4, 3))) == "sequence[2] of float32[?, 3]"
+
+
+def test_lengths_are_constants_where_they_are_known():
+    [found] = SequenceLength().infer_infos(sequence(3, 2))
+    assert found.constant == 3
+    [found] = SequenceLength().infer_infos(sequence(None, 2))
+    assert found.constant is None
+    [found] = OptionalHasElement().infer_infos(OptionalEmpty().infer_infos()[0])
+    assert found.constant == np.array(False)
+    [found] = OptionalHasElement().infer_infos(OptionalConstruct().infer_infos(F)[0])
+    assert found.constant == np.array(True)
+
+
+def test_elements_are_joined_along_old_and_new_axes():
+    assert inferred(ConcatFromSequence(0), sequence(3, 2, 4)) == "float32[6, 4]"
+    assert inferred(ConcatFromSequence(-1), sequence(None, 2, 4)) == "float32[2, ?]"
+    assert inferred(ConcatFromSequence(-1, new_axis=True), sequence(3, 2, 4)) == "float32[2, 4, 3]"
+    assert inferred(ConcatFromSequence(0), sequence(3, ...)) == "float32[...]"
+
+
+@pytest.mark.parametrize(
+    ("op", "split", "wanted"),
+    [
+        (SplitToSequence(), None, "sequence[4] of float32[1, 3]"),
+        (SplitToSequence(1, keepdims=False), None, "sequence[3] of float32[4]"),
+        (SplitToSequence(), known(2), "sequence[2] of float32[2, 3]"),
+        (SplitToSequence(), known(3), "sequence[2] of float32[?, 3]"),
+        (SplitToSequence(), known(1, 3), "sequence[2] of float32[?, 3]"),
+        (SplitToSequence(), TensorInfo((), "int64"), "sequence[?] of float32[?, 3]"),
+        (SplitToSequence(), TensorInfo((5,), "int64"), "sequence[5] of float32[?, 3]"),
+    ],
+    ids=["ones", "flat", "even", "uneven", "given", "unknown", "as many as"],
+)
+def test_pieces_are_as_many_as_their_extents_say(op, split, wanted):
+    assert inferred(op, TensorInfo((4, 3)), split) == wanted
+
+
+PER_AXIS = TensorInfo((2, 3), "int8", Quantization([0.5, 0.25], 0, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("op", "infos", "fault"),
+    [
+        (SequenceAt(), [F, known(0)], "sequence is float32; expected one of sequence"),
+        (SequenceConstruct(), [F, sequence(1, 2)], "inputs[1] is sequence[1] of float32[2]; expected a tensor"),
+        (
+            SequenceConstruct(),
+            [F, TensorInfo((2,), "int8")],
+            "inputs[1] is int8[2]; expected float32[...], as the first one",
+        ),
+        (
+            SequenceConstruct(),
+            [PER_AXIS],
+            "the input is quantized along axis 0, which it would collect; dequantize it first",
+        ),
+        (
+            SequenceInsert(),
+            [sequence(1, 2), TensorInfo((2,), "int8")],
+            "tensor is int8[2]; expected float32[...], as the elements of the sequence",
+        ),
+        (SequenceInsert(), [sequence(2, 2), TensorInfo((2,)), known(3)], "position is 3; expected -2 to 2"),
+        (SequenceErase(), [sequence(2, 2), known(-3)], "position is -3; expected -2 to 1"),
+        (SequenceErase(), [sequence(0, 2)], "there is no element in the sequence"),
+        (SequenceAt(), [sequence(2, 2), known(2)], "position is 2; expected -2 to 1"),
+        (
+            SequenceAt(),
+            [sequence(2, 2), TensorInfo((2,), "int64")],
+            "position has shape [2]; expected one number",
+        ),
+        (SequenceAt(), [sequence(0, 2), known(0)], "there is no element in the sequence"),
+        (ConcatFromSequence(2), [sequence(2, 3, 4)], "axis is 2, but the result has rank 2"),
+        (ConcatFromSequence(0), [sequence(0, 3)], "there is no element in the sequence"),
+        (SplitToSequence(), [F, known(0)], "split is 0; expected 1 or more"),
+        (SplitToSequence(), [F, known(1, 2)], "split is [1, 2], 3 in all, but axis 0 has 2"),
+        (SplitToSequence(2), [F], "axis is 2, but the input has rank 2; expected -2 to 1"),
+        (OptionalGetElement(), [OptionalEmpty().infer_infos()[0]], "the optional holds nothing"),
+        (OptionalConstruct(), [OptionalEmpty().infer_infos()[0]], None),
+    ],
+    ids=lambda value: value.op_name() if hasattr(value, "op_name") else "",
+)
+def test_what_does_not_fit_is_refused(op, infos, fault):
+    [found] = op.violations(*infos)
+    assert fault is None or found == fault
+
+
+def test_a_tensor_operator_takes_no_sequence():
+    [found] = Activation().violations(sequence(2, 3))
+    assert found == "input is sequence[2] of float32[3]; expected a tensor"
