@@ -281,6 +281,11 @@ class ArenaMemoryManager(MemoryManager):
         self._plan = None
 
     @property
+    def lifetimes(self) -> tuple[Lifetime, ...]:
+        """The lives of the tensors, in the order of the plan's offsets."""
+        return tuple(self._lives)
+
+    @property
     def plan(self) -> MemoryPlan:
         """Where the tensors lie."""
         if self._plan is None:

@@ -40,7 +40,7 @@ class Factories:
     def __init__(self, optimized: OptimizedNetwork, layers: Iterable[Layer], first: Factories | None = None) -> None:
         self._optimized = optimized
         self._first = first or self
-        self._managers: dict[str, MemoryManager] = {}
+        self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
         self._constants: dict[tuple[int, TensorInfo, str], TensorHandle] = {}
         self._acquired: set[str] = set()
@@ -53,7 +53,7 @@ class Factories:
         try:
             manager = backend.create_memory_manager()
             if manager is not None:
-                self._managers[backend_id] = checked(manager, MemoryManager, "create_memory_manager", backend_id)
+                self.managers[backend_id] = checked(manager, MemoryManager, "create_memory_manager", backend_id)
             factory = backend.create_workload_factory(manager, options)
             self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
         except Exception as error:
@@ -99,7 +99,13 @@ class Factories:
     @property
     def planned_bytes(self) -> int:
         """The bytes of all arenas, as far as the backends' memory managers tell."""
-        return sum(int(getattr(manager, "planned_bytes", 0)) for manager in self._managers.values())
+        return sum(int(getattr(manager, "planned_bytes", 0)) for manager in self.managers.values())
+
+    @property
+    def constant_bytes(self) -> int:
+        """The bytes of all constants, each array counted once."""
+        arrays = {key[0]: key[1] for key in self._first._constants}
+        return sum(int(info.num_bytes) for info in arrays.values() if info.dtype.bits)
 
     @property
     def acquired(self) -> bool:
@@ -112,7 +118,7 @@ class Factories:
         Raises:
             ExecutionError: one could not.
         """
-        for backend, manager in self._managers.items():
+        for backend, manager in self.managers.items():
             if backend in self._acquired:
                 continue
             try:
@@ -126,7 +132,7 @@ class Factories:
         while self._acquired:
             backend = self._acquired.pop()
             try:
-                self._managers[backend].release()
+                self.managers[backend].release()
             except Exception as error:
                 _log.warning("backend %s could not release its memory: %s", backend, said(error))
 

@@ -6,11 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
+from interposer.backend import ArenaMemoryManager
 from interposer.errors import ExecutionError, InvalidArgumentError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
+from interposer.runtime.memory import MemoryReport
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl
 from interposer.runtime.working import WorkingMemHandle
@@ -56,6 +58,18 @@ class LoadedNetwork:
     def steps(self) -> tuple[tuple[str, str], ...]:
         """The layers that run, in order, each with its backend; without those in regions."""
         return tuple((layer.name, str(layer.backend)) for layer in self._program.running)
+
+    def memory(self) -> MemoryReport:
+        """What memory the network has now; the memory of runs that are under way is not counted."""
+        idle = self.idle_memories
+        managers = idle[0].managers if idle else {}
+        arenas = {backend: one for backend, one in managers.items() if isinstance(one, ArenaMemoryManager)}
+        return MemoryReport(
+            arenas={backend: one.planned_bytes for backend, one in arenas.items()},
+            lower_bounds={backend: one.plan.lower_bound for backend, one in arenas.items()},
+            working_memories=len(idle),
+            constants=self._factories.constant_bytes,
+        )
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
         """Let Debug layers call this instead of printing."""

@@ -21,6 +21,7 @@ from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkErr
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.loaded import LoadedNetwork, said
+from interposer.runtime.memory import MemoryReport
 from interposer.runtime.options import CreationOptions
 from interposer.runtime.runs import PendingRun, RunControl, Workers, run_within
 from interposer.runtime.working import WorkingMemHandle
@@ -267,6 +268,10 @@ class Runtime:
             return self._networks[network_id]
         except (KeyError, TypeError):
             raise UnknownNetworkError(network_id, self.loaded_networks) from None
+
+    def memory(self, network_id: NetworkId) -> MemoryReport:
+        """What memory a loaded network has; `UnknownNetworkError` where it is not loaded."""
+        return self._loaded(network_id).memory()
 
     def bindings(self, network_id: NetworkId) -> Bindings:
         """The inputs and outputs of a loaded network."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from interposer.backend import TensorHandle
+from interposer.backend import MemoryManager, TensorHandle
 from interposer.errors import BindingError, ExecutionError
 from interposer.ir.graph import Layer, Value
 from interposer.kernels.table import empty
@@ -105,6 +105,11 @@ class WorkingMemHandle:
     def acquired(self) -> bool:
         """True while a backend holds memory for the tensors."""
         return self._factories.acquired
+
+    @property
+    def managers(self) -> Mapping[str, MemoryManager]:
+        """The memory managers of the backends that have one."""
+        return self._factories.managers
 
     @property
     def planned_bytes(self) -> int:

@@ -30,7 +30,7 @@ from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
-from interposer.runtime import NetworkId, PendingRun, RunControl, Runtime
+from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime
 from interposer.session.fallback import Choice
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, Key
@@ -185,6 +185,16 @@ class Model:
     def explain(self) -> Explanation:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
         return self.optimized.explain()
+
+    def memory(self) -> MemoryReport:
+        """What memory the variant of the last call has: arenas, constants, and both together.
+
+        Raises:
+            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
+        """
+        with self._lock:
+            self.optimized  # noqa: B018 - it says what is lacking
+            return self.runtime.memory(next(reversed(self._variants.values()))[0])
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], *, deadline: float | None = None) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.

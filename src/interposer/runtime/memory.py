@@ -1,0 +1,40 @@
+"""What memory a loaded network has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["MemoryReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """The memory of one loaded network, in bytes.
+
+    `arenas` are those of one run, by backend, as far as the backends' memory managers tell; `lower_bounds` the least
+    that any plan would need in this order of execution. There are `working_memories` of them, one for each run that
+    went beside others. `constants` are the weights, each counted once. What the caller gives and gets, and what kernels
+    need for themselves, is not counted.
+    """
+
+    arenas: Mapping[str, int]
+    lower_bounds: Mapping[str, int]
+    working_memories: int
+    constants: int
+
+    @property
+    def peak(self) -> int:
+        """All arenas and the constants together."""
+        return self.working_memories * sum(self.arenas.values()) + self.constants
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-compatible data."""
+        return {
+            "arenas": dict(self.arenas),
+            "lower_bounds": dict(self.lower_bounds),
+            "working_memories": self.working_memories,
+            "constants": self.constants,
+            "peak": self.peak,
+        }
