@@ -42,6 +42,7 @@ bench: $(STAMPS)-dev  ## measure side by side with the peers that are installed
 
 docs: $(STAMPS)-dev  ## write the generated reference pages anew
 	$(RUN) tools/generate.py
+	$(RUN) tools/onnx_cases.py
 
 clean:  ## remove the environment and all that was built or cached
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -23,7 +23,7 @@ from interposer.errors import InterposerError, UnsupportedLayerError
 from interposer.ir.network import Network
 from interposer.ops import ActivationFunction
 from interposer.optimizer import optimize
-from interposer.runtime import CreationOptions, Runtime
+from interposer.runtime import Runtime
 from interposer.types import DataLayout, TensorInfo
 
 __all__ = ["main"]
@@ -73,7 +73,7 @@ def run_small_networks(library: Library) -> None:
     known = process_registry()
     registry = BackendRegistry(known, disabled=[backend.id] if backend.id in known else [])
     registry.register(backend.id, lambda: backend)
-    with Runtime(CreationOptions(dynamic_backends_path="")) as runtime:
+    with Runtime() as runtime:
         for network in _networks():
             try:
                 optimized = optimize(network, [backend.id], DeviceSpec(registry))

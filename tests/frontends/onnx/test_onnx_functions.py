@@ -6,8 +6,9 @@ import pytest
 from onnx import helper
 
 import interposer as ip
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.errors import InterposerError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
+from tests.damage import damaged_variants
 from tests.frontends.onnx.models import agree, model, ours
 
 X = np.float32([[-1, 2, -3]])
@@ -247,3 +248,18 @@ def test_an_operator_that_is_not_known_is_replaced_by_the_standards_own_function
     expected = scores / scores.sum(-1, keepdims=True) @ v
     np.testing.assert_allclose(ours(given, q, k, v)[0], expected, rtol=1e-4)
     assert all(name.startswith("flex/") for name in layers(given))
+
+
+def test_damaged_functions_are_taken_or_refused():
+    fourfold = function("Fourfold", ["x"], ["y"], [node("Doubled", ["x"], ["t"]), node("Doubled", ["t"], ["y"])])
+    data = calling([node("Fourfold", ["x"], ["y"], "f")], [fourfold, DOUBLED]).SerializeToString()
+    for name, damaged in damaged_variants(data, 300, 5):
+        try:
+            load(damaged)
+        except InterposerError as error:
+            assert "cannot be converted" not in str(error), name
+
+
+def test_a_name_that_is_no_text_is_shown_as_well_as_it_can_be():
+    data = calling([node("Doubled", ["x"], ["y"])], [DOUBLED], ["y"]).SerializeToString()
+    assert load(data.replace(b"\x12\x04test", b"\x12\x04te\xffs")).name == "te\ufffds"

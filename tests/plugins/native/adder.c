@@ -1,6 +1,7 @@
 /* A backend that adds: Addition of two float32 tensors of one shape. Everything about it can be changed from outside:
  * ID, MAJOR and MINOR, and with AT_<function> a statement that goes first in that function, such as -DAT_INIT='abort();'. */
 
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

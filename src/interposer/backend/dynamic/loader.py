@@ -5,9 +5,11 @@ Nothing that is found can stop the search or this process: a file that does not 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,7 @@ from interposer.backend.dynamic.records import DynamicBackendRecord, State, Step
 from interposer.backend.registry import BackendRegistry
 from interposer.errors import UnknownBackendError
 
-__all__ = ["DynamicBackends", "LoadingOptions", "load_backends"]
+__all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backends"]
 
 _log = logging.getLogger("interposer.backend")
 _verdicts: Final[dict[FileIdentity, Verdict]] = {}
@@ -56,9 +58,13 @@ class DynamicBackends:
     """The dynamic backends of one registry, and the records of all that was seen."""
 
     def __init__(
-        self, registry: BackendRegistry, records: Sequence[DynamicBackendRecord], registered: Sequence[str]
+        self,
+        registry: BackendRegistry,
+        records: Sequence[DynamicBackendRecord],
+        registered: Sequence[str],
+        opened: Sequence[weakref.ref[Backend]],
     ) -> None:
-        self._registry, self._registered = registry, registered
+        self._registry, self._registered, self._opened = registry, registered, opened
         self.records = tuple(records)
 
     def close(self) -> None:
@@ -66,6 +72,8 @@ class DynamicBackends:
         for name in self._registered:
             with suppress(UnknownBackendError):
                 self._registry.deregister(name)
+        if any(backend() is not None for backend in self._opened):
+            gc.collect()  # optimized networks that nobody has any more keep their backends until then
         self.records = tuple(
             replace(one, state=State.CLOSED) if one.state is State.LOADED else one for one in self.records
         )
@@ -84,7 +92,12 @@ def load_backends(
     for folder in folders:
         search.folder(folder, ours=False)
     search.register_absent()
-    return DynamicBackends(registry, search.records, search.registered)
+    return DynamicBackends(registry, search.records, search.registered, search.opened)
+
+
+def forget_verdicts() -> None:
+    """Let files that were tried out in this process be tried again."""
+    _verdicts.clear()
 
 
 class _Search:
@@ -92,6 +105,7 @@ class _Search:
         self.registry, self.options = registry, options
         self.records: list[DynamicBackendRecord] = []
         self.registered: list[str] = []
+        self.opened: list[weakref.ref[Backend]] = []
         self.seen: dict[tuple[int, int], str] = {}
 
     def folder(self, folder: Folder, *, ours: bool) -> None:
@@ -233,6 +247,7 @@ class _File:
             self._note(id=backend.id, version=".".join(map(str, backend.api_version)))
             self._check_id()
             if not self._is_isolated:
+                self.search.opened.append(weakref.ref(backend))
                 return lambda: backend
         digest = self.record.sha256 if self._exactly else ""
         return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)

@@ -74,7 +74,9 @@ class IsolatedBackend(Backend):
         return RemoteFactory(self.supervisor, memory, options)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """The context in the child, if the backend has one."""
+        """The context in the child, if the backend has one; none where it is put aside already."""
+        if self.supervisor.aside is not None:
+            return None
         context = RemoteContext(self.supervisor, options)
         return context if context.made else None
 

@@ -84,7 +84,13 @@ def template(
 
         inputs = dict(Bindings(given).infos(_inputs(graph, {})))
         outputs = {output.name: declared_info(output) for output in graph.output}
-        return Template(graph.name or "network", inputs, outputs, build)
+        return Template(_name(graph), inputs, outputs, build)
+
+
+def _name(graph: Message) -> str:
+    """The graph's name, which protobuf gives as bytes where it is no text."""
+    name = graph.name
+    return (name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)) or "network"
 
 
 class _Read(NamedTuple):
@@ -126,7 +132,7 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - the families fill the table of operators
 
     graph = model.message.graph
-    network = Network(graph.name or "network")
+    network = Network(_name(graph))
     opsets, functions = opsets_of(model.message.opset_import), Functions(model.message, operators)
     importer = Importer(network, opsets, model.files, functions)
     importer.define_constants({name: array for name, array in model.constants.items() if name not in values})
