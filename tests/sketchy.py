@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -115,3 +116,25 @@ class Wavering(Replacing):
         count = len(os.listdir(self.folder))
         Path(self.folder, str(count)).touch()
         return super().optimize_subgraph(view, {"by": "graph" if count else "operator"})
+
+
+class Corrupting(Backend):
+    """Crashes in its run of the number `which`, after it has written wherever it could: to its inputs."""
+
+    id: ClassVar = "Corrupting"
+
+    def __init__(self, folder: str, which: int) -> None:
+        self.folder, self.which = folder, which
+        own = KernelTable()
+        own(Addition, dtypes={DataType.FLOAT32})(self.add)
+        vars(self)["kernels"] = own
+
+    def add(self, op: Addition, a: Array, b: Array) -> Array:
+        count = len(os.listdir(self.folder))
+        Path(self.folder, str(count)).touch()
+        if count == self.which:
+            for array in (a, b):
+                ctypes.memset(array.ctypes.data, 0, array.nbytes)
+            ctypes.string_at(0)
+        found: Array = a + b
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import interposer as ip
 from interposer.backend.isolated import CRASHED, PLACED_ANEW, PUT_ASIDE, RESTARTED
 from interposer.errors import BackendCrashedError, BackendUnavailableError, ExecutionError
 from tests.faulty import PLACES
-from tests.isolating import X, expected, faulty_runtime, needs_linux, process_of, sums_and_relu
+from tests.isolating import X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
+from tests.sketchy import Corrupting
 
 pytestmark = needs_linux
 BACKENDS = ["Faulty", "CpuRef"]
@@ -89,11 +91,28 @@ def test_what_ran_before_in_the_same_inference_is_run_again(tmp_path: Path) -> N
         assert len(os.listdir(tmp_path)) == 4  # first, last that fails, and both again
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_a_failing_process_overwrote_is_made_again(which: int, tmp_path: Path) -> None:
+    network = ip.Network()
+    x = network.add_input_layer(0, ip.TensorInfo((3,)), name="x")
+    sum_ = network.add_addition_layer(x, x, name="sum")
+    relu = network.add_activation_layer(sum_, function=ip.ops.ActivationFunction.RELU, name="relu")
+    network.add_output_layer(0, network.add_addition_layer(sum_, relu, name="last"))
+    with no_trace_left(), ip.Runtime(ip.CreationOptions(isolate="Corrupting")) as runtime:
+        runtime.registry.register("Corrupting", partial(Corrupting, str(tmp_path), which))
+        model = ip.load(network, ["Corrupting", "CpuRef"], runtime=runtime)
+        assert model.run([[1, -2, 3]])[0].tolist() == [4, -4, 12]
+        assert [event.kind for event in runtime.events] == [CRASHED, RESTARTED]
+
+
 @pytest.mark.parametrize(
-    "place", [one for one in PLACES if one not in ("make", "release", "before_unload", "after_unload")]
+    ("how", "place"),
+    [
+        *[("segfault", place) for place in PLACES if place not in ("make", *AT_THE_END)],
+        *[("native_sleep", place) for place in ("query", "optimize", "workload", "execute")],
+    ],
 )
-@pytest.mark.parametrize("how", ["segfault", "native_sleep"])
-def test_wherever_it_fails_once_the_network_runs_on_it(place: str, how: str, tmp_path: Path) -> None:
+def test_wherever_it_fails_once_the_network_runs_on_it(how: str, place: str, tmp_path: Path) -> None:
     faults = {"where": place, "how": how, "folder": str(tmp_path)}
     with faulty_runtime(faults, deadline_seconds=0.5) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)

@@ -72,13 +72,15 @@ class Life:
         self._rest = b""
         here, there = socket.socketpair()
         lifeline, held = os.pipe()
+        self._channel, self._fds = Channel(here), [held, self._output]
         try:
             self._process = self._started(there, lifeline, memory_bytes)
+        except BaseException:
+            _close(self._channel, self._fds)
+            raise
         finally:
             there.close()
             os.close(lifeline)
-        self._channel = Channel(here)
-        self._fds = [held, self._output]
         self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
         self.map(state, seconds)
 
@@ -220,9 +222,7 @@ class Life:
         if self._end.detach() is None:
             return
         self._process.returncode = 0  # it is not ours to wait for
-        self._channel.close()
-        for fd in self._fds:
-            os.close(fd)
+        _close(self._channel, self._fds)
 
     def log_output(self) -> None:
         """Log what the process wrote since the last time."""
@@ -287,5 +287,10 @@ def _end(process: subprocess.Popen[bytes], channel: Channel, fds: Sequence[int])
     channel.close()
     _ends(process)
     _kill(process)
+    _close(channel, fds)
+
+
+def _close(channel: Channel, fds: Sequence[int]) -> None:
+    channel.close()
     for fd in fds:
         os.close(fd)
