@@ -73,7 +73,7 @@ ANY = TensorInfo(...)
         (Addition(), [ANY, ANY], "float32[...]"),
         (Transpose((1, 0)), [ANY], "float32[?, ?]"),
         (Shape(), [ANY], "int32[?]"),
-        (Convolution2d(), [ANY, TensorInfo((8, 3, 3, 4))], "float32[?, ?, ?, 8]"),
+        (Convolution2d(), [ANY, TensorInfo((8, 3, 3, 4))], "float32[?, 8, ?, ?]"),
         (Concat(axis=0), [ANY, ANY, ANY], "float32[...]"),
         (Concat(axis=0), [ANY, TensorInfo((2, 3))], "float32[?, 3]"),
     ],
@@ -84,6 +84,6 @@ def test_operators_say_what_is_true_for_every_rank(op, operands, wanted):
     assert str(op.infer_infos(*operands)[0]) == wanted
 
 
-def test_an_operator_that_no_rank_would_do_for_says_why():
-    [found] = Transpose((1, 1)).violations(ANY)
-    assert found == "permutation is (1, 1); expected each of the axes 0 to 1 once"
+def test_an_operator_that_is_wrong_for_every_rank_is_refused():
+    [fault] = Transpose((1, 1)).violations(ANY)
+    assert fault.startswith("permutation is (1, 1)")

@@ -387,9 +387,11 @@ class TensorInfo:
             yield from self._quantization_faults(self.quantization)
 
     def _element_faults(self, element: TensorInfo | None) -> Iterator[str]:
-        if self.dtype not in COLLECTIONS or not isinstance(element, TensorInfo):
-            wanted = "must be a TensorInfo" if self.dtype in COLLECTIONS else "must be None"
-            yield f"the element of {_with_article(self.dtype)} {wanted}, not {element!r}"
+        if self.dtype not in COLLECTIONS:
+            yield f"a tensor of type {self.dtype} has no element, but {element!r} was given"
+            return
+        if not isinstance(element, TensorInfo):
+            yield f"the element of {_with_article(self.dtype)} must be a TensorInfo, not {element!r}"
             return
         if not self.is_ranked or self.rank != 1:
             yield f"{_with_article(self.dtype)} has rank 1, not the shape {self.shape}"

@@ -34,8 +34,8 @@ def _index(position: Array | None, default: int, low: int, high: int) -> int:
     """A position as a number from the front; those below 0 count from `high`, or from what is behind it for reading."""
     index = default if position is None else int(position.reshape(-1)[0])
     if not low <= index <= high:
-        range_ = f"expected {low} to {high}" if low <= high else "there is no element in the sequence"
-        raise InvalidArgumentError(f"position is {index}; {range_}")
+        allowed = f"expected {low} to {high}" if low <= high else "there is no element in the sequence"
+        raise InvalidArgumentError(f"position is {index}; {allowed}")
     return index - low if index < 0 else index
 
 
@@ -78,6 +78,8 @@ def sequence_length(op: SequenceLength, sequence: Array) -> Array:
 @kernel(ConcatFromSequence)
 def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
     """NumPy's own complaint says which shapes do not fit."""
+    if not len(sequence):
+        raise InvalidArgumentError("there is no element in the sequence")
     try:
         return np.stack(list(sequence), op.axis) if op.new_axis else np.concatenate(list(sequence), op.axis)
     except ValueError as error:

@@ -91,10 +91,14 @@ def _stored(slot: Operand | Result, given: Any) -> Array | None:
     if slot.dtypes == _SEQUENCE:
         return collected(_array(one) for one in _listed(given))
     if slot.dtypes == _OPTIONAL:
-        holds_arrays = isinstance(given, list | tuple) and all(isinstance(one, np.ndarray) for one in given)
-        element = collected(map(_array, given)) if holds_arrays else _array(given)
-        return collected([] if given is None else [element])
+        return collected([] if given is None else [_element(given)])
     return None if given is None else _array(given)
+
+
+def _element(given: Any) -> Array:
+    """What an optional holds: a list of arrays is a sequence, and anything else a tensor."""
+    holds_arrays = isinstance(given, list | tuple) and all(isinstance(one, np.ndarray) for one in given)
+    return collected(map(_array, given)) if holds_arrays else _array(given)
 
 
 def _listed(given: Any) -> Sequence[Any]:

@@ -1,4 +1,7 @@
-"""Operators on what is no tensor: sequences of tensors, and optionals, which hold one element or none."""
+"""Operators on what is no tensor: sequences of tensors, and optionals, which hold one element or none.
+
+That there is an element to be read is only checked while running, as networks ask before they read, in branches.
+"""
 
 from __future__ import annotations
 
@@ -49,21 +52,9 @@ def _joined(first: TensorInfo, second: TensorInfo) -> TensorInfo | None:
         return None
 
 
-def _position(info: TensorInfo | None) -> int | None:
-    """The number in the operand, where that is known."""
-    known = info is not None and info.constant is not None and info.constant.size == 1
-    return int(info.constant.reshape(())) if info is not None and info.constant is not None and known else None
-
-
-def _position_faults(position: TensorInfo | None, low: int, high: int) -> Iterator[str]:
-    """What is wrong with a position, which must be between these two."""
-    if position is None:
-        return
-    if position.is_ranked and differ(position.num_elements, 1):
+def _position_faults(position: TensorInfo | None) -> Iterator[str]:
+    if position is not None and differ(position.num_elements, 1):
         yield f"position has shape {position.shape}; expected one number"
-    found = _position(position)
-    if found is not None and (found < low or found > high):
-        yield f"position is {found}; expected {low} to {high}" if low <= high else "there is no element in the sequence"
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -150,7 +141,7 @@ class SequenceInsert(Op):
         if _joined(_element(sequence).with_shape(...), tensor.with_shape(...)) is None:
             yield f"tensor is {tensor}; expected {_element(sequence).with_shape(...)}, as the elements of the sequence"
         yield from quantized_axis_faults(tensor, range(MAX_RANK), "collect")
-        yield from _position_faults(position, -sequence.shape[0], sequence.shape[0])
+        yield from _position_faults(position)
 
     def infer(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> TensorInfo:
         one = _sequence(1, tensor.with_constant(None))
@@ -179,13 +170,11 @@ class SequenceErase(Op):
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
     def check(self, sequence: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
-        if sequence.shape[0] == 0:
-            yield "there is no element in the sequence"
-        else:
-            yield from _position_faults(position, -sequence.shape[0], sequence.shape[0] - 1)
+        yield from _position_faults(position)
 
     def infer(self, sequence: TensorInfo, position: TensorInfo | None) -> TensorInfo:
-        return _sequence(sequence.shape[0] - 1, _element(sequence))
+        length = sequence.shape[0]
+        return _sequence(length if length == 0 else length - 1, _element(sequence))
 
 
 @op
@@ -210,10 +199,7 @@ class SequenceAt(Op):
     output = result(dynamic=True)
 
     def check(self, sequence: TensorInfo, position: TensorInfo) -> Iterator[str]:
-        if sequence.shape[0] == 0:
-            yield "there is no element in the sequence"
-        else:
-            yield from _position_faults(position, -sequence.shape[0], sequence.shape[0] - 1)
+        yield from _position_faults(position)
 
     def infer(self, sequence: TensorInfo, position: TensorInfo) -> TensorInfo:
         return _element(sequence)
@@ -271,9 +257,7 @@ class ConcatFromSequence(Op):
 
     def check(self, sequence: TensorInfo) -> Iterator[str]:
         element = _element(sequence)
-        if sequence.shape[0] == 0:
-            yield "there is no element in the sequence"
-        elif element.is_ranked:
+        if element.is_ranked:
             rank = element.rank + self.new_axis
             if not -rank <= self.axis < rank:
                 yield f"axis is {self.axis}, but the result has rank {rank}"
@@ -456,10 +440,6 @@ class OptionalGetElement(Op):
 
     input = operand(dtypes=_OPTIONAL)
     output = result(dtypes=ANY_TYPE | {DataType.SEQUENCE}, dynamic=True)
-
-    def check(self, input: TensorInfo) -> Iterator[str]:
-        if input.shape[0] == 0:
-            yield "the optional holds nothing"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return _element(input)
