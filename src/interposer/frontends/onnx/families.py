@@ -30,5 +30,6 @@ from interposer.frontends.onnx import (  # noqa: F401
     sequence,
     spectral,
     strings,
+    training,
     trees,
 )
