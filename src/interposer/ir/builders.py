@@ -234,6 +234,7 @@ class Builders(ABC):
         right_window_size: int = -1,
         present: bool = False,
         scores: AttentionScores = AttentionScores.NONE,
+        softmax_precision: DataType | None = None,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
@@ -248,6 +249,7 @@ class Builders(ABC):
             right_window_size=right_window_size,
             present=present,
             scores=scores,
+            softmax_precision=softmax_precision,
         )
         return self.add_layer(
             op, query, key, value, mask, past_key, past_value, valid_lengths, name=name, outputs=outputs

@@ -46,7 +46,8 @@ def attention(
     scaled = _by_groups(q32 * scale, k32.swapaxes(2, 3))
     capped = op.softcap * np.tanh(scaled / op.softcap) if op.softcap else scaled
     masked = _masked(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
-    probabilities = _softmax(masked)
+    probabilities = _softmax(masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy))
+    probabilities = probabilities.astype(masked.dtype, copy=False)
     output = _joined(_by_groups(probabilities, v32), query.ndim)
     scores = {
         AttentionScores.SCALED: scaled,

@@ -83,7 +83,7 @@ class Attention(Op):
         [[[[3.0], [3.0]]]]
 
     Source:
-        ONNX Attention-25, which computes the softmax in ``softmax_precision`` (here in float32 or better).
+        ONNX Attention-25.
     """
 
     query = operand(rank=(3, 4), dtypes=_FLOATS)
@@ -109,6 +109,9 @@ class Attention(Op):
     right_window_size: int = attribute(default=-1, ge=-1, doc="How many keys behind its own a query sees; -1 is all.")
     present: bool = attribute(default=False, doc="Give present_key and present_value too.")
     scores: AttentionScores = attribute(default=AttentionScores.NONE, doc="Which scores to give as well.")
+    softmax_precision: DataType | None = attribute(
+        default=None, choices=(None, *_FLOATS), doc="The type to compute the softmax in; None for float32 or better."
+    )
 
     def num_results(self) -> int:
         if self.scores is not AttentionScores.NONE:

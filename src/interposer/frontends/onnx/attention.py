@@ -9,6 +9,7 @@ from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import final_reshape, reshaped
+from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
@@ -34,7 +35,8 @@ _RULES: Final = {"linear": (False, False), "gated": (True, False), "delta": (Fal
 
 @operator("Attention", since=23)
 def attention(node: Node) -> Sequence[Value]:
-    """The softmax is computed with 32 bits or more, whatever precision is asked for."""
+    """The softmax is computed with 32 bits or more unless another precision is asked for."""
+    precision = node.integer("softmax_precision", 0)
     flat = node.info(0).rank == 3
     op = Attention(
         scale=node.number("scale") if node.has_attribute("scale") else None,
@@ -46,6 +48,7 @@ def attention(node: Node) -> Sequence[Value]:
         right_window_size=node.integer("right_window_size", -1),
         present=node.wants(1) or node.wants(2),
         scores=_scores(node) if node.wants(3) else AttentionScores.NONE,
+        softmax_precision=data_type(precision) if precision else None,
     )
     others = (node.optional(i) for i in (4, 5, 6))
     return node.add_many(op, node.value(0), node.value(1), node.value(2), _mask(node), *others)

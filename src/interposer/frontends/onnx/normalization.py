@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
+from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     Addition,
@@ -30,6 +33,7 @@ from interposer.ops.normalization import (
 )
 from interposer.ops.quantization import Cast
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
+from interposer.schema import Op
 from interposer.types import DataType
 
 __all__: list[str] = []
@@ -73,12 +77,13 @@ def instance_normalization(node: Node) -> Value:
 
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> Sequence[Value]:
-    """The mean and the inverse deviation, where somebody asks for them, are computed beside it, with 32 bits."""
+    """The mean and the inverse deviation, where somebody asks for them, are computed beside it, in the stash type."""
     x, axis, eps = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
-    result = node.add(LayerNormalization(axis, eps), x, node.value(1), node.optional(2))
+    result = _stashed(node, LayerNormalization(axis, eps), node.value(1), node.optional(2))
     if not (node.wants(1) or node.wants(2)):
         return [result]
-    wide = x if x.known.dtype.bits >= 32 else node.step(Cast(DataType.FLOAT32), x)
+    stash = _stash_type(node)
+    wide = x if x.known.dtype is stash else node.step(Cast(stash), x)
     reduce = Mean(tuple(range(checked_axis(axis, x.known.rank), x.known.rank)), keep_dims=True)
     mean = node.step(reduce, wide)
     squares = node.step(ElementwiseBinary(BinaryOperation.SQ_DIFF), wide, mean)
@@ -86,11 +91,40 @@ def layer_normalization(node: Node) -> Sequence[Value]:
     return [result, mean, node.step(ElementwiseUnary(UnaryOperation.RSQRT), variance)]
 
 
+def _stash_type(node: Node) -> DataType:
+    return data_type(node.integer("stash_type", 1))
+
+
+def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
+    """Brought to a common scale in the stash type, then multiplied and moved in the input's own."""
+    x, stash = node.value(0), _stash_type(node)
+    own = x.known.dtype
+    if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # kernels compute so by themselves
+        return node.add(op, x, scale, *bias)
+    factors = [_filled(node, 1, scale, stash), *(one and _filled(node, 0, one, stash) for one in bias)]
+    found = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
+    scaled = node.step(Multiplication(), found, _by_channel(node, op, scale))
+    for one in filter(None, bias):
+        scaled = node.step(Addition(), scaled, _by_channel(node, op, one))
+    return scaled
+
+
+def _filled(node: Node, number: float, like: Value, dtype: DataType) -> Value:
+    return node.constant(np.full(node.concrete(like.known.shape, "scale"), number, dtype.numpy))
+
+
+def _by_channel(node: Node, op: Op, numbers: Value) -> Value:
+    """Numbers for the channels of a group normalization, so that they broadcast."""
+    if not isinstance(op, GroupNormalization):
+        return numbers
+    return reshaped(node, numbers, [-1, *[1] * (node.info(0).rank - 2)])
+
+
 @operator("RMSNormalization", since=23)
 def rms_normalization(node: Node) -> Value:
-    """Computed with 32 bits or more, whatever `stash_type` says."""
+    """By the root of the mean square."""
     op = RmsNormalization(node.integer("axis", -1), node.number("epsilon", 1e-5))
-    return node.add(op, node.value(0), node.value(1))
+    return _stashed(node, op, node.value(1))
 
 
 @operator("GroupNormalization", since=18)
@@ -106,7 +140,7 @@ def group_normalization_by_groups(node: Node) -> Value:
 def group_normalization(node: Node) -> Value:
     """One factor for each channel."""
     op = GroupNormalization(_groups(node), node.number("epsilon", 1e-5))
-    return node.add(op, node.value(0), node.value(1), node.value(2))
+    return _stashed(node, op, node.value(1), node.value(2))
 
 
 def _groups(node: Node) -> int:

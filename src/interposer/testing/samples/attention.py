@@ -71,6 +71,13 @@ def scores() -> Iterator[Sample]:
 
 
 @samples(Attention)
+def precisions() -> Iterator[Sample]:
+    """The softmax in every type."""
+    for dtype in FLOATS:
+        yield Sample(Attention(softmax_precision=dtype), _heads(DataType.FLOAT16), name=f"softmax-in-{dtype}")
+
+
+@samples(Attention)
 def worked() -> Iterator[Sample]:
     """Equal scores give means of what is seen, and nothing gives zeros."""
     query, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])

@@ -45,6 +45,7 @@ def attention(draft: Draft, op: Attention) -> list[Tensor]:
         q_num_heads=op.q_num_heads or None,
         kv_num_heads=op.kv_num_heads or None,
         qk_matmul_output_mode=_MODES[op.scores],
+        softmax_precision=op.softmax_precision,
         **_given(window),
     )
 

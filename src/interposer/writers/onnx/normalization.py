@@ -73,7 +73,7 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     x = _channels_first(draft, draft.operand(0), channels)
     gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
     if draft.opset >= 21 and draft.rank > 2:
-        made = draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, epsilon=op.eps)
+        made = draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, **_numbers(x, op.eps))
         return _layout_of(draft, made, channels)
     shape = list(draft.shape(0))
     first = [shape[0], shape[channels], *(n for i, n in enumerate(shape) if i not in (0, channels))]
@@ -83,6 +83,11 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     whole, spread = draft.reshape(rows, first), [-1, *[1] * (draft.rank - 2)]
     scaled = draft.node("Mul", whole, draft.reshape(gamma, spread))
     return _layout_of(draft, draft.node("Add", scaled, draft.reshape(beta, spread)), channels)
+
+
+def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
+    """What is added, and the type to compute in, which would be float32 even for float64."""
+    return {"epsilon": eps, "stash_type": DataType.FLOAT64 if x.dtype is DataType.FLOAT64 else None}
 
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
@@ -103,7 +108,7 @@ def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
     axis = normal_axis(op.axis, draft.rank)
     if draft.opset >= 17 and _fit(draft, axis, (1, 2)):
         scale = gamma or draft.constant(np.ones(draft.shape(0)[axis:]), x.dtype, "ones")
-        return draft.node("LayerNormalization", x, scale, beta, axis=op.axis, epsilon=op.eps)
+        return draft.node("LayerNormalization", x, scale, beta, axis=op.axis, **_numbers(x, op.eps))
     return _scaled(draft, _standardized(draft, x, range(axis, draft.rank), op.eps), gamma, beta)
 
 
@@ -127,7 +132,7 @@ def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
     axis = normal_axis(op.axis, draft.rank)
     if draft.opset >= 23 and _fit(draft, axis, (1,)):
         scale = gamma or draft.constant(np.ones(draft.shape(0)[axis:]), x.dtype, "ones")
-        return draft.node("RMSNormalization", x, scale, axis=op.axis, epsilon=op.eps)
+        return draft.node("RMSNormalization", x, scale, axis=op.axis, **_numbers(x, op.eps))
     mean = draft.reduce("ReduceMean", draft.node("Mul", x, x), range(axis, draft.rank))
     root = draft.node("Sqrt", draft.node("Add", mean, draft.like(op.eps, x)))
     return _scaled(draft, draft.node("Div", x, root), gamma)
