@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "frontends": GRAPH | {"kernels"},
     "backend": GRAPH | {"kernels", "profiling"},
     "backends": set(),
-    "backends.*": {"types", "errors", "ops", "ir", "kernels", "writers", "backend", "profiling"},  # as any plug-in
+    "backends.*": {"types", "errors", "collected", "ops", "ir", "kernels", "writers", "backend", "profiling"},  # as any plug-in
     "optimizer": ENGINE_ROOM,
     "runtime": ENGINE_ROOM | {"profiling"},
     "session": EVERYTHING - {"session"},
