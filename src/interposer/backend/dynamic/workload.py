@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.guards import GuardedRun
 from interposer.backend.dynamic.reading import read_integers
 from interposer.backend.dynamic.tensors import TensorTable
-from interposer.backend.memory import ArrayHandle, TensorHandle
+from interposer.backend.memory import TensorHandle
 from interposer.backend.workload import Workload
 from interposer.errors import BackendContractError
 from interposer.types import Array, TensorInfo
@@ -46,18 +45,30 @@ class DynamicWorkload(Workload):
             run = self._free.pop()
         except IndexError:
             run = _Run(self.executable, self._input_infos, self._output_infos)
-        with ExitStack() as stack:
-            read = [_array(inputs[operand], stack) for operand in self._operands]
+        mapped: list[TensorHandle] = []
+        try:
+            read = [_map(inputs[operand], mapped) for operand in self._operands]
             if run.open:
-                run.execute_open(read, outputs)
+                run.execute_open(read, outputs, mapped)
             else:
-                run.execute(read, [_array(handle, stack) for handle in outputs])
+                run.execute(read, [_map(handle, mapped) for handle in outputs])
+        finally:
+            for handle in mapped:
+                handle.unmap()
         self._free.append(run)
 
 
-def _array(handle: TensorHandle | None, stack: ExitStack) -> Array:
+def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
     assert handle is not None
-    return handle.map() if type(handle) is ArrayHandle else stack.enter_context(handle.mapped())
+    array = handle.map()
+    mapped.append(handle)
+    if type(handle) is not ArrayHandle and not _fits(array, handle.info):
+        raise BackendContractError(f"the handle of {handle.info} maps to something else")
+    return array
+
+
+def _fits(array: object, info: TensorInfo) -> bool:
+    return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (tuple(info.shape), info.dtype.numpy)
 
 
 class _Run:
@@ -82,6 +93,8 @@ class _Run:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
         self._handles: Sequence[TensorHandle] = ()
+        self._mapped: list[TensorHandle] = []
+        self._written: dict[int, Array] = {}
         self._fault: Exception | None = None
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
@@ -100,15 +113,15 @@ class _Run:
         self._executable.run(self._address)
         self._outputs.finish(written)
 
-    def execute_open(self, read: Sequence[Array], handles: Sequence[TensorHandle]) -> None:
-        """Run where the shapes of some outputs are only found by running."""
+    def execute_open(self, read: Sequence[Array], handles: Sequence[TensorHandle], mapped: list[TensorHandle]) -> None:
+        """Run where the shapes of some outputs are only found by running; adds to `mapped` what is to be unmapped."""
         self._outputs.reset()
         for index, array in enumerate(read):
             self._inputs.bind(index, array)
-        for index, handle in enumerate(handles):
-            if handle.info.is_concrete:
-                self._outputs.bind(index, handle.map())
-        self._handles, self._fault = handles, None
+        self._handles, self._mapped, self._fault = handles, mapped, None
+        self._written = {index: _map(one, mapped) for index, one in enumerate(handles) if one.info.is_concrete}
+        for index, array in self._written.items():
+            self._outputs.bind(index, array)
         try:
             self._executable.run(self._address)
         except CallError:
@@ -117,16 +130,10 @@ class _Run:
             raise
         finally:
             self._handles = ()
-        self._finish_open(handles)
-
-    def _finish_open(self, handles: Sequence[TensorHandle]) -> None:
         for index, handle in enumerate(handles):
-            if not handle.info.is_concrete:
+            if index not in self._written:
                 raise BackendContractError(f"execute gave output {index}, {handle.info}, no shape by `resize`")
-        arrays = [handle.map() for handle in handles]
-        self._outputs.finish(arrays)
-        for handle in handles:
-            handle.unmap()
+        self._outputs.finish(self._written)
 
     def _resized(self, _: Any, output: int, shape: int | None, rank: int) -> int:
         """The host's ``resize``. What goes wrong is kept until `execute` comes back, as nothing may be raised here."""
@@ -146,6 +153,11 @@ class _Run:
         found = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
         if min(found, default=0) < 0:
             raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(found)}")
+        if output in self._written:
+            raise BackendContractError(
+                f"resize was called for output {output}, which has the shape {handle.info.shape}"
+            )
         handle.resize(found)
+        self._written[output] = array = _map(handle, self._mapped)
         self._outputs.reshape(output, found)
-        self._outputs.bind(output, handle.map())
+        self._outputs.bind(output, array)

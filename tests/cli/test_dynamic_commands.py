@@ -1,0 +1,141 @@
+"""Shared objects on the command line: ``interposer backends`` and ``interposer check-backend PATH``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interposer.cli.main import main
+from tests.native import children
+
+ADDITIONS = ["--family", "elementwise", "--only", "*/Addition-float32*"]
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")
+
+
+@pytest.fixture
+def plugin(natives, tmp_path):
+    """Puts an adder, with statements in its functions, into a folder of its own."""
+
+    def plugin(name="Tests_Adder_backend.so", **statements):
+        flags = [f"-D{key}={value}" for key, value in statements.items()]
+        return natives.install(tmp_path / "plugins", name, Path("adder.c"), *flags)
+
+    return plugin
+
+
+@pytest.fixture
+def check(capsys):
+    """Checks a file and gives the exit status and what is printed."""
+
+    def check(path, *words):
+        before = children()
+        status = main(["check-backend", str(path), *ADDITIONS, *words])
+        assert children() <= before
+        found = capsys.readouterr()
+        return status, found.out, found.err
+
+    return check
+
+
+# --- check-backend ----------------------------------------------------------------------------------------------------
+
+
+def test_a_shared_object_that_conforms_passes(plugin, check):
+    status, out, err = check(plugin())
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert "pass" in lines[0].split()
+    assert lines[-1].startswith("Adder conforms: ")
+
+
+def test_wrong_results_are_failures(plugin, check):
+    path = plugin(AT_EXECUTE="memset(ipr_output_at(run, 0)->data, 0, ipr_output_at(run, 0)->size); return IPR_OK;")
+    status, out, _ = check(path)
+    assert status == 1
+    assert "\nfail: results/Addition-float32" in out
+
+
+def test_a_crash_fails_the_case_and_the_next_goes_on_in_a_new_process(plugin, check):
+    status, out, err = check(plugin(AT_COMPILE="CRASH"), "--only", "*/Addition-float32")
+    assert (status, err) == (1, "")
+    assert "fail: results/Addition-float32\n  the backend crashed with SIGSEGV" in out
+    assert out.splitlines()[-1].startswith("Adder does not conform: ")
+
+
+def test_a_hang_fails_the_case_when_its_time_is_over(plugin, check):
+    status, out, _ = check(plugin(AT_EXECUTE="HANG"), "--only", "results/Addition-float32", "--timeout", "1.5")
+    assert status == 1
+    assert "the backend hangs: nothing happened for 1.5 seconds" in out
+
+
+def test_after_ten_crashes_the_rest_is_not_tried(plugin, check):
+    status, out, _ = check(plugin(AT_SUPPORT="CRASH"), "--only", "support/Addition-*", "--json")
+    report = json.loads(out)
+    assert (status, report["counts"]["fail"]) == (1, 10)
+    assert report["results"][-1]["text"] == "not tried: the backend has crashed or hung 10 times"
+
+
+@pytest.mark.parametrize(
+    ("statements", "text"),
+    [
+        ({"AT_LOAD": "CRASH"}, "(probe): the backend crashed with SIGSEGV while it is loaded"),
+        ({"MAJOR": "9"}, "(version): it needs version 9.0 of the backend interface; this is 1.0"),
+        ({"AT_FACTORY": "return NULL;"}, "(factory): BackendFactory gave NULL"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_one_message(statements, text, plugin, check):
+    path = plugin(**statements)
+    status, out, err = check(path)
+    assert (status, out) == (1, "")
+    assert err == f"interposer: {path} cannot be used as a backend {text}\n"
+
+
+def test_a_file_that_is_none_or_is_called_otherwise_is_one_message(plugin, check, tmp_path):
+    path = plugin("adder.so")
+    assert check(path)[2].startswith(f"interposer: {path} cannot be used as a backend (name): the file name ")
+    text = tmp_path / "A_B_backend.so"
+    assert "(file): it cannot be opened: No such file or directory" in check(text)[2]
+    text.write_text("hello")
+    assert check(text)[2] == f"interposer: {text} cannot be used as a backend (file): it is not an ELF file\n"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
+def test_a_time_that_cannot_be_meant_is_refused(seconds, plugin, check):
+    assert check(plugin(), f"--timeout={seconds}")[2].startswith("interposer: --timeout must be a positive number of")
+
+
+# --- backends ---------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_listed_with_what_became_of_them(plugin):
+    good = plugin()
+    bad = plugin("B_Bad_backend.so", ID='"Bad"', MAJOR="7")
+    environment = os.environ | {"INTERPOSER_BACKEND_PATH": f"{good.parent}:/nothing"}
+
+    def listed(*words):
+        words = [sys.executable, "-m", "interposer", "backends", *words]
+        return subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+
+    found = {one.get("file", one["id"]): one for one in json.loads(listed("--json").stdout)}
+    assert found["Tests_Adder_backend.so"].items() >= {
+        "id": "Adder", "available": True, "state": "loaded", "step": "register", "version": "1.2.3",
+        "interface": "1.0", "path": str(good), "source": f"shared object {good}",
+    }.items()  # fmt: skip
+    assert found["B_Bad_backend.so"].items() >= {
+        "available": False, "state": "refused", "step": "version", "path": str(bad),
+        "reason": "it needs version 7.0 of the backend interface; this is 1.0",
+    }.items()  # fmt: skip
+    assert found["nothing"].items() >= {"available": False, "step": "folder", "source": "folder /nothing"}.items()
+    table = listed()
+    [line] = [line for line in table.stdout.splitlines() if "B_Bad_backend.so" in line]
+    assert line.split()[:2] == ["-", "no"]
+    assert table.stderr.splitlines() == [
+        f"interposer: {bad} is refused: it needs version 7.0 of the backend interface; this is 1.0",
+        "interposer: /nothing is refused: the folder does not exist",
+    ]
