@@ -82,7 +82,7 @@ def template(
             with _told_of(path):
                 return _network(model, {**given, **shapes}, values, own)
 
-        inputs = dict(Bindings(given).infos(_inputs(graph, {})))
+        inputs = dict(_infos(model, given, {}))
         outputs = {output.name: declared_info(output) for output in graph.output}
         return Template(_name(graph), inputs, outputs, build)
 
@@ -99,6 +99,10 @@ class _Read(NamedTuple):
     message: Message
     constants: Mapping[str, Array]
     files: ExternalFiles
+
+    def arrays(self, values: Values) -> dict[str, Array]:
+        """The initializers, but for those that are given other values."""
+        return {name: array for name, array in self.constants.items() if name not in values}
 
 
 def _read(document: Document) -> _Read:
@@ -135,10 +139,10 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     network = Network(_name(graph))
     opsets, functions = opsets_of(model.message.opset_import), Functions(model.message, operators)
     importer = Importer(network, opsets, model.files, functions)
-    importer.define_constants({name: array for name, array in model.constants.items() if name not in values})
+    importer.define_constants(model.arrays(values))
     importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})
-    _add_inputs(importer, graph, shapes, values)
+    _add_inputs(importer, model, shapes, values)
     importer.convert(in_running_order(graph.node, [output.name for output in graph.output]))
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.annotated(output.name), name=output.name)
@@ -146,16 +150,20 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     return network
 
 
-def _add_inputs(importer: Importer, graph: Message, shapes: Shapes, values: Values) -> None:
-    """Define the inputs: as constants those that are bound to values."""
-    check_names(values, [value.name for value in graph.input])
-    notes = annotated_quantizations(graph, importer.arrays)
-    importer.annotate(notes)
-    claims = claimed_quantizations(graph.node, importer.arrays) | notes
-    number = 0
+def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
+    """What is known of every input, those that are bound to values included; quantized as nodes claim it is."""
+    graph, arrays = model.message.graph, model.arrays(values)
+    claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
     settled = {name: given.shape for name, given in values.items() if isinstance(given, np.ndarray)}
-    for name, plain in Bindings({**shapes, **settled}).infos(_inputs(graph, values)):
-        info = _quantized(plain, claims.get(name))
+    for name, info in Bindings({**shapes, **settled}).infos(_inputs(graph, values)):
+        yield name, _quantized(info, claims.get(name))
+
+
+def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values) -> None:
+    """Define the inputs: as constants those that are bound to values."""
+    check_names(values, [value.name for value in model.message.graph.input])
+    number = 0
+    for name, info in _infos(model, shapes, values):
         if name in values:
             array = value_of(name, info, values[name])
             importer.define(name, importer.constant(array, name, f"input {name!r}", info.quantization))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -219,7 +220,12 @@ class Importer:
             raise UnsupportedOperatorError(unknown)
 
     def _input_names(self) -> list[str]:
-        names = [self.subgraph.tensors[index].name or f"input_{i}" for i, index in enumerate(self.subgraph.inputs)]
+        """One for each input, with a number behind it where the file has the same one twice."""
+        names = list[str]()
+        for number, index in enumerate(self.subgraph.inputs):
+            wanted = self.subgraph.tensors[index].name or f"input_{number}"
+            candidates = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(1)))
+            names.append(next(name for name in candidates if name not in names))
         for name in self._shapes.keys() - set(names):
             raise InvalidArgumentError(
                 f"the model has no input {name!r}{did_you_mean(name, names)} (inputs: {', '.join(names) or 'none'})"
