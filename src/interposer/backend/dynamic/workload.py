@@ -16,7 +16,7 @@ from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.guards import GuardedRun
 from interposer.backend.dynamic.reading import read_integers
 from interposer.backend.dynamic.tensors import TensorTable
-from interposer.backend.memory import TensorHandle
+from interposer.backend.memory import ArrayHandle, TensorHandle
 from interposer.backend.workload import Workload
 from interposer.errors import BackendContractError
 from interposer.types import Array, TensorInfo
@@ -154,9 +154,7 @@ class _Run:
         if min(found, default=0) < 0:
             raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(found)}")
         if output in self._written:
-            raise BackendContractError(
-                f"resize was called for output {output}, which has the shape {handle.info.shape}"
-            )
+            raise BackendContractError(f"resize was called for output {output}, which is {handle.info} already")
         handle.resize(found)
         self._written[output] = array = _map(handle, self._mapped)
         self._outputs.reshape(output, found)
