@@ -310,3 +310,28 @@ def test_what_fails_inside_is_said_with_its_place():
     chosen = node("If", "c", "y", then_branch=then, else_branch=then)
     found = refusal(graph([chosen], [info("x", [3, 4]), info("c", [], BOOL)], [info("y")]))
     assert found.startswith("node 'broken' (MatMul): ")
+
+
+# --- what is computed from data ---------------------------------------------------------------------------------------
+
+
+def test_bounds_and_shapes_that_an_iteration_computes_are_operands_of_layers():
+    nodes = [
+        node("Unsqueeze", "i zero", "n"),
+        node("Slice", "v zero n", "part"),
+        node("Concat", "one n", "two", axis=0),
+        node("Expand", "total two", "spread"),
+        node("Reshape", "spread minus", "flat"),
+        node("Tile", "flat one", "again"),
+        node("ReduceSum", "again", "sum", keepdims=0),
+        node("ReduceSum", "part", "total", keepdims=0),
+        node("Add", "v sum", "u"),
+    ]
+    arrays = {"zero": np.int64([0]), "one": np.int64([1]), "minus": np.int64([-1])}
+    found = loaded(
+        counted([nodes[0], nodes[1], nodes[7], *nodes[2:7], nodes[8]], [info("u", [3])], given=True, **arrays)
+    )
+    last = X
+    for i in range(4):
+        last = last + last[:i].sum() * i
+    assert found.run([np.int64(4), X])[0].tolist() == last.tolist()

@@ -11,6 +11,7 @@ from interposer.frontends.onnx.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
+from interposer.ops.dynamic import DynamicTopK
 from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
 from interposer.ops.regions import RoiAlign, RoiAlignMode
@@ -31,6 +32,9 @@ def top_k_by_attribute(node: Node) -> Sequence[Value]:
 @operator("TopK", since=10)
 def top_k(node: Node) -> Sequence[Value]:
     """Best first, whether that is asked for or not."""
+    if node.is_computed(1):
+        op = DynamicTopK(node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
+        return node.add_many(op, node.value(0), node.value(1))
     return _top_k(node, int(node.array_scalar(1, "k")))
 
 

@@ -24,7 +24,9 @@ from interposer.frontends.onnx.subgraphs import (
     spent,
 )
 from interposer.ir.graph import Value
+from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
+from interposer.ops.containers import OptionalConstruct, OptionalGetElement
 from interposer.ops.control_flow import If, Loop, Scan, joined_carried
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import Stack
@@ -93,11 +95,28 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
         found = region(node.importer, body, [*head, *carried, *tail], arrays)
         if found is None:
             return None
+        found = _held(found, carried, skip)
         after = found.given[skip : skip + len(carried)]
         wider = joined_carried(carried, after)
         if wider == carried:
             return found
         carried = wider
+
+
+def _held(found: Region, carried: Infos, skip: int) -> Region:
+    """The region, where an optional value that it leaves as what that held is an optional one again."""
+    given, held = list(found.given), list[int]()
+    for index, info in enumerate(carried):
+        output = found.graph.outputs[skip + index]
+        if info.dtype is not DataType.OPTIONAL or given[skip + index].dtype is DataType.OPTIONAL:
+            continue
+        made = found.graph.add(OptionalConstruct(), output.values)
+        for fault in infer_layer(made):
+            raise ParseError(fault)
+        found.graph.set_input(output, 0, made.output)
+        given[skip + index] = made.output.known
+        held.append(index)
+    return found._replace(given=tuple(given), held=tuple(held))
 
 
 @operator("Loop")
@@ -114,7 +133,8 @@ def loop(node: Node) -> Sequence[Value]:
     if found is None:
         return node.give_up()
     op = Loop(len(initial), len(body.output) - 1 - len(initial))
-    return node.control(op, [trip_count, condition, *initial, *found.captured], [found.graph])
+    made = node.control(op, [trip_count, condition, *initial, *found.captured], [found.graph])
+    return [node.step(OptionalGetElement(), one) if k in found.held else one for k, one in enumerate(made)]
 
 
 def _unrolled_loop(

@@ -111,6 +111,19 @@ class Node(Attributes):
             self._importer.ask_for(value, title)
         return value.constant
 
+    def is_computed(self, *indices: int) -> bool:
+        """True where one of these inputs is only known while running, whatever is known of the model's inputs.
+
+        All that are there must be lists of a known length then, as the operators are that take them as operands.
+        """
+        given = [value for value in map(self.optional, indices) if value is not None]
+        lists = all(one.known.is_ranked and one.known.rank == 1 and one.known.is_concrete for one in given)
+        return lists and any(map(self._is_computed, given))
+
+    def _is_computed(self, value: Value) -> bool:
+        known = value.constant is not None or self._importer.extents(value) is not None
+        return not known and self._importer.needs(value) is None
+
     def array_integers(self, index: int, title: str) -> tuple[int, ...]:
         """The integers of an input that must be a constant of rank 0 or 1."""
         array = self.array(index, title)

@@ -13,6 +13,7 @@ from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import checked_axes, checked_axis
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
+from interposer.ops.dynamic import DynamicSlice
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, StridedSlice, Transpose
 from interposer.types import DataLayout
@@ -80,6 +81,10 @@ def slice_by_attributes(node: Node) -> Value:
 @operator("Slice", since=10)
 def slice_by_operands(node: Node) -> Value:
     """Starts, ends, axes and steps are operands."""
+    if node.is_computed(1, 2, 4):
+        count = node.info(1).shape[0]
+        cut = node.array_integers(3, "axes") if node.has(3) else range(count)
+        return node.add(DynamicSlice(tuple(cut)), node.value(0), node.value(1), node.value(2), node.optional(4))
     starts, ends = node.array_integers(1, "starts"), node.array_integers(2, "ends")
     axes = node.array_integers(3, "axes") if node.has(3) else range(len(starts))
     steps = node.array_integers(4, "steps") if node.has(4) else [1] * len(starts)

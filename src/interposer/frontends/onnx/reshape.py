@@ -13,6 +13,7 @@ from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import axes_of, checked_axes, final_reshape
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes
+from interposer.ops.dynamic import DynamicBroadcastTo, DynamicReshape, DynamicTile
 from interposer.ops.rearrange import Slice, Tile
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Fill, Shape
@@ -31,7 +32,10 @@ def reshape_by_attribute(node: Node) -> Value:
 @operator("Reshape", since=5)
 def reshape(node: Node) -> Value:
     """The shape may hold extents of the input that are known by name only."""
-    return _reshaped(node, node.extents(1, "shape"), node.version >= 14 and node.flag("allowzero"))
+    allow_zero = node.version >= 14 and node.flag("allowzero")
+    if node.is_computed(1):
+        return node.add(DynamicReshape(copy_zeros=not allow_zero), node.value(0), node.value(1))
+    return _reshaped(node, node.extents(1, "shape"), allow_zero)
 
 
 def _reshaped(node: Node, wanted: Sequence[int], allow_zero: bool = False) -> Value:
@@ -117,6 +121,8 @@ def identity(node: Node) -> Value:
 @operator("Expand", since=8)
 def expand(node: Node) -> Value:
     """Extents of the input that are unknown are taken for greater than 1, unless the shape has the same."""
+    if node.is_computed(1):
+        return node.add(DynamicBroadcastTo(), node.value(0), node.value(1))
     shape, wanted = node.info(0).shape, node.extents(1, "shape")
     if any(dim < 0 for dim in wanted) or len(wanted) > MAX_RANK:
         raise ParseError(f"its shape is {list(wanted)}; expected up to {MAX_RANK} extents of 0 or more")
@@ -131,6 +137,8 @@ def expand(node: Node) -> Value:
 @operator("Tile", since=6)
 def tile(node: Node) -> Value:
     """How often for each axis."""
+    if node.is_computed(1):
+        return node.add(DynamicTile(), node.value(0), node.value(1))
     return node.add(Tile(node.array_integers(1, "repeats")), node.value(0))
 
 

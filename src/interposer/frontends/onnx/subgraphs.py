@@ -81,11 +81,15 @@ class Scope(Importer):
 
 
 class Region(NamedTuple):
-    """A graph as a region: what it takes from outside behind its own inputs, and the infos of what it gives."""
+    """A graph as a region: what it takes from outside behind its own inputs, and the infos of what it gives.
+
+    `held` are the numbers of carried values that its nodes give without the optional around them.
+    """
 
     graph: Graph
     captured: tuple[Value, ...]
     given: tuple[TensorInfo, ...]
+    held: tuple[int, ...] = ()
 
 
 def initializers(outer: Importer, graph: Message) -> Arrays:
