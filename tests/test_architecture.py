@@ -46,7 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "frontends": GRAPH | {"kernels"},
     "backend": GRAPH | {"kernels", "profiling"},
     "backends": set(),
-    "backends.*": {"types", "errors", "collected", "ops", "ir", "kernels", "writers", "backend", "profiling"},  # as any plug-in
+    # as any plug-in
+    "backends.*": {"types", "errors", "collected", "ops", "ir", "kernels", "writers", "backend", "profiling"},
     "optimizer": ENGINE_ROOM,
     "runtime": ENGINE_ROOM | {"profiling"},
     "session": EVERYTHING - {"session"},
