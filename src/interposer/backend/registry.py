@@ -229,6 +229,11 @@ class BackendRegistry:
         above = self._parent.isolation(backend_id) if self._parent is not None else None
         return self._isolate.get(backend_id, above)
 
+    @property
+    def isolates_any(self) -> bool:
+        """Whether there are backends that run in processes of their own."""
+        return bool(self._isolate) or (self._parent is not None and self._parent.isolates_any)
+
     def _placed(self, backend_id: str, entry: _Entry) -> _Entry:
         how = self.isolation(backend_id)
         if how is None or entry.recipe is None:

@@ -197,7 +197,10 @@ class _File:
         return self.options.allowed is not None and not self.ours
 
     def _check_probe(self, descriptor: int) -> None:
-        if self.ours or not self.options.probe_seconds:
+        wanted = self.options.probe_seconds and not self.ours
+        if (
+            not wanted and not self.search.registry.isolates_any
+        ):  # which is by ids, and this process must not ask for one
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
@@ -214,7 +217,8 @@ class _File:
 
     def _probed(self, descriptor: int) -> Verdict:
         opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
-        options, seconds = self.options.backend_options, self.options.probe_seconds
+        options = self.options.backend_options
+        seconds = self.options.probe_seconds or LoadingOptions.probe_seconds
         verdict = probe(self.record.library, opened_as, descriptor, seconds, options)
         keep_verdict(self.record.sha256, verdict)
         return verdict
