@@ -1,7 +1,7 @@
 """Loads and runs damaged variants of one model, one line of JSON for each: what became of it.
 
-Started by `test_damaged_models.py` as ``python child.py MODEL SEED FIRST LAST``, in a process of its own, so that a
-crash, a hang or hunger for memory is seen from outside.
+Started by `test_damaged_models.py` as ``python child.py MODEL SEED FIRST LAST bytes|fields``, in a process of its own,
+so that a crash, a hang or hunger for memory is seen from outside.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import interposer as ip
 from tests.damage import damaged_variants
+from tests.fuzz.damaged_protos import damaged_protos
 
 PATIENCE = 60
 LIMITS = ip.Limits(max_bytes=200 << 20, max_operations=10**9)
@@ -40,10 +41,13 @@ def _zeros(info: ip.TensorInfo) -> Any:
     return np.zeros(shape, info.dtype.numpy)
 
 
-def main(path: Path, seed: int, first: int, last: int) -> None:
+KINDS = {"bytes": damaged_variants, "fields": damaged_protos}
+
+
+def main(path: Path, seed: int, first: int, last: int, kind: str) -> None:
     """Go through the variants numbered `first` to `last`, `last` left out."""
     format = path.suffix.lstrip(".")
-    variants = damaged_variants(path.read_bytes(), last, seed)
+    variants = KINDS[kind](path.read_bytes(), last, seed)
     for name, data in itertools.islice(variants, first, last):
         print(json.dumps({"starting": name}), flush=True)
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
@@ -54,4 +58,4 @@ def main(path: Path, seed: int, first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]), sys.argv[5])

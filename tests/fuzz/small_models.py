@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.frontends.tflite.build import code, convolution_model, encode, operator, tensor
+from tests.fuzz import onnx_models
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -80,6 +81,9 @@ def _written(folder: Path, model: dict[str, Any]) -> Path:
     return path
 
 
-MODELS: dict[str, Callable[[Path], Path]] = {
-    one.__name__: one for one in (digits, quantized_convolution, float_classifier, keyword_spotting)
+ONNX_MODELS: dict[str, Callable[[Path], Path]] = {
+    one.__name__: one for one in (digits, onnx_models.control_flow, onnx_models.functions, onnx_models.quantized)
+}
+MODELS: dict[str, Callable[[Path], Path]] = ONNX_MODELS | {
+    one.__name__: one for one in (quantized_convolution, float_classifier, keyword_spotting)
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.small_models import MODELS
+from tests.fuzz.small_models import MODELS, ONNX_MODELS
 
 CHILD = Path(__file__).parent / "child.py"
 SEED = 20260
@@ -18,8 +18,8 @@ ALL, SLICE, BATCH = 500, 40, 100
 MOST_BYTES = 1 << 30
 
 
-def go_through(path: Path, first: int, last: int) -> Counter[str]:
-    command = [sys.executable, str(CHILD), str(path), str(SEED), str(first), str(last)]
+def go_through(path: Path, first: int, last: int, kind: str = "bytes") -> Counter[str]:
+    command = [sys.executable, str(CHILD), str(path), str(SEED), str(first), str(last), kind]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     ended = [line for line in lines if "ended" in line]
@@ -41,3 +41,17 @@ def test_damaged_models_are_run_or_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_all_damaged_models_are_run_or_refused(name: str, first: int, tmp_path: Path) -> None:
     assert sum(go_through(MODELS[name](tmp_path), first, first + BATCH).values()) == BATCH
+
+
+@pytest.mark.parametrize("name", ONNX_MODELS)
+def test_models_that_say_wrong_things_are_run_or_refused(name: str, tmp_path: Path) -> None:
+    found = go_through(ONNX_MODELS[name](tmp_path), 0, SLICE, "fields")
+    assert sum(found.values()) == SLICE
+    assert len(found) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, ALL, BATCH))
+@pytest.mark.parametrize("name", ONNX_MODELS)
+def test_all_models_that_say_wrong_things_are_run_or_refused(name: str, first: int, tmp_path: Path) -> None:
+    assert sum(go_through(ONNX_MODELS[name](tmp_path), first, first + BATCH, "fields").values()) == BATCH
