@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +52,7 @@ class TensorTable:
             np.copyto(copy, array)
         return address_of(copy)
 
-    def finish(self, arrays: Sequence[Array]) -> None:
+    def finish(self, arrays: Sequence[Array] | Mapping[int, Array]) -> None:
         """After a run: what was written to copies goes to the arrays that were bound."""
         for index, copy in self._copies.items():
             if self._places[index] == address_of(copy):
