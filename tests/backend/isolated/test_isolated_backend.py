@@ -196,6 +196,12 @@ def test_a_class_of_the_main_program_makes_the_backend_unavailable() -> None:
     assert said.startswith("'Mine' is defined in the main program, which a child process does not run; put it into a")
 
 
+def test_where_no_process_can_be_started_the_backend_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with no_trace_left(), pytest.raises(BackendUnavailableError, match="cannot be started"):
+        isolated_backend("Sums", Sums)
+
+
 def test_one_that_calls_itself_otherwise_is_not_available() -> None:
     with pytest.raises(BackendUnavailableError, match="it calls itself 'Sums'"):
         isolated_backend("Other", Sums)

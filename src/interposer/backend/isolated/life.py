@@ -101,9 +101,9 @@ class Life:
                 start_new_session=True,
             )
         except OSError as error:
-            raise BackendCrashedError(
-                f"the child process of backend {self.backend!r} cannot be started: {error}", backend=self.backend
-            ) from error
+            reason = f"cannot be started ({error})"
+            text = f"the child process of backend {self.backend!r} {reason}"
+            raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
 
     @property
     def pid(self) -> int:

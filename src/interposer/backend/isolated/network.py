@@ -12,11 +12,10 @@ from interposer.backend.isolated.compilation import packer_for
 from interposer.backend.isolated.life import Life
 from interposer.backend.isolated.steps import Step, Steps
 from interposer.backend.isolated.supervisor import Lasting, Supervisor
-from interposer.backend.isolated.tensors import ConstantHandle, SharedMemory
+from interposer.backend.isolated.tensors import ConstantHandle, SharedMemory, steps_of
 from interposer.backend.isolated.wire import Packer, Plain, Replica
 from interposer.backend.memory import TensorHandle
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
-from interposer.errors import BackendError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.types import Array, TensorInfo
@@ -24,7 +23,6 @@ from interposer.types import Array, TensorInfo
 __all__ = ["RemoteFactory", "RemoteWorkload"]
 
 _numbers: Final = itertools.count(1)
-FIRST_CONSTANT: Final = -2
 
 
 class RemoteFactory(WorkloadFactory):
@@ -43,10 +41,7 @@ class RemoteFactory(WorkloadFactory):
         self._constants: list[ConstantHandle] = []
         self._life: Life | None = None
         self._described = 0
-        here = weakref.ref(self.steps)
-        self.memory.before_host = lambda handle, writing: _still(here).before_host(handle, writing)
-        self.memory.on_acquire = lambda: _still(here).acquire()
-        self.memory.on_release = lambda: _still(here).release()
+        self.memory.attach(self.steps)
         supervisor.forget(self, "network", self.number)
         supervisor.call(self.ensure)
 
@@ -62,7 +57,7 @@ class RemoteFactory(WorkloadFactory):
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
         """The constant, which the child finds in shared memory."""
-        handle = ConstantHandle(info, array, FIRST_CONSTANT - len(self._constants))
+        handle = ConstantHandle(info, array, self.supervisor)
         self._constants.append(handle)
         return handle
 
@@ -101,15 +96,10 @@ class RemoteFactory(WorkloadFactory):
         self._described = count
 
 
-def _still(reference: weakref.ref[Steps]) -> Steps:
-    found = reference()
-    if found is None:
-        raise BackendError("the tensors of a network are used that is gone")
-    return found
-
-
 class RemoteWorkload(Workload):
-    """A layer that runs in the child."""
+    """A layer that runs in the child. Several runs may execute it, each on tensors of its own."""
+
+    concurrent = True
 
     def __init__(self, factory: RemoteFactory, layer: Layer, info: WorkloadInfo) -> None:
         self.factory, self.title = factory, str(layer)
@@ -165,8 +155,15 @@ class RemoteWorkload(Workload):
         """Run soon: at the latest when the host looks at a tensor of the network."""
         step = self._step
         if step is None or step.inputs is not inputs or step.outputs is not outputs:
-            step = self._step = self.factory.steps.step(self, inputs, outputs)
+            step = self._step_on(inputs, outputs)
         if step is None:
             self.factory.steps.run_late(self, inputs, outputs)
         else:
-            self.factory.steps.add(step)
+            step.owner.add(step)
+
+    def _step_on(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Step | None:
+        """The step on these tensors, which belong to one of the runs; None where not all of them do."""
+        owner = steps_of(outputs) or steps_of(inputs)
+        step = None if owner is None else owner.step(self, inputs, outputs)
+        self._step = step
+        return step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["Served"]
 
+ABSENT: Final = -1
+
 
 class Served:
     """Answers one question after the other; methods called ``do_...`` take what the host told and give the answer."""
@@ -39,6 +41,7 @@ class Served:
         self.workloads: dict[int, Workload] = {}
         self.contexts: dict[int, BackendContext] = {}
         self.compiled: dict[int, list[Op]] = {}
+        self.constants: dict[int, TensorHandle] = {}
         self.results: list[Array] = []
 
     def map(self, number: int, fd: int, size: int, writable: bool) -> None:
@@ -171,7 +174,7 @@ class Served:
         network = self.networks[told["network"]]
         network.describe(_infos(reader, told["infos"]), told["lifetimes"])
         for slot, info in told["constants"]:
-            network.add_constant(slot, reader.info(info))
+            self.constants[slot] = network.constant(reader.info(info))
         return {}
 
     def do_acquire(self, told: Plain) -> Plain:
@@ -226,6 +229,7 @@ class Served:
             "workload": self.workloads,
             "context": self.contexts,
             "compilation": self.compiled,
+            "constant": self.constants,
         }
         for kind, number in told["gone"]:
             kept[kind].pop(number, None)
@@ -288,13 +292,13 @@ class ServedNetwork:
         self.factory = checked(made, WorkloadFactory, "create_workload_factory", backend.id)
         self.own_memory = type(self.factory).create_tensor_handle is not WorkloadFactory.create_tensor_handle
         self.plans: dict[int, list[Any]] = {0: []}
-        self._handles: dict[int, TensorHandle | None] = {-1: None}
+        self._handles: dict[int, TensorHandle | None] = {ABSENT: None}
         self._shared: dict[int, Array] = {}
         self._acquired = False
 
     def handle(self, slot: int) -> TensorHandle | None:
-        """The handle of a tensor; None for an input that is absent."""
-        return self._handles[slot]
+        """The handle of a tensor; None for an input that is absent. Constants have numbers below that one's."""
+        return self._handles[slot] if slot >= ABSENT else self._served.constants[slot]
 
     def describe(self, infos: Sequence[TensorInfo], lifetimes: Sequence[Sequence[int]]) -> None:
         """Make a handle for each tensor, and let them live and die in this order."""
@@ -305,11 +309,13 @@ class ServedNetwork:
             if handle is not None:
                 (handle.allocate if ended else handle.manage)()
 
-    def add_constant(self, slot: int, info: TensorInfo | None) -> None:
-        """Make the handle of a constant."""
+    def constant(self, info: TensorInfo | None) -> TensorHandle:
+        """The handle of a constant."""
         assert info is not None
         assert info.constant is not None
-        self._handles[slot] = self.factory.create_constant_handle(info, info.constant)
+        return checked(
+            self.factory.create_constant_handle(info, info.constant), TensorHandle, "create_constant_handle", ""
+        )
 
     def acquire(self, places: Sequence[Sequence[int]]) -> None:
         """Get the memory; where a tensor lies in shared memory may be told again."""

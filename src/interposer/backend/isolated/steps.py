@@ -40,10 +40,12 @@ ABSENT: Final = -1
 class Step:
     """One run of one workload on certain tensors, named by their slots."""
 
-    __slots__ = ("inputs", "number", "outputs", "reads", "workload", "writes")
+    __slots__ = ("inputs", "number", "outputs", "owner", "reads", "workload", "writes")
 
-    def __init__(self, number: int, workload: RemoteWorkload, reads: tuple[int, ...], writes: tuple[int, ...]) -> None:
-        self.number, self.workload = number, workload
+    def __init__(
+        self, owner: Steps, number: int, workload: RemoteWorkload, reads: tuple[int, ...], writes: tuple[int, ...]
+    ) -> None:
+        self.owner, self.number, self.workload = owner, number, workload
         self.reads, self.writes = reads, writes
         self.inputs: Sequence[TensorHandle | None] = ()
         self.outputs: Sequence[TensorHandle] = ()
@@ -107,14 +109,15 @@ class Steps:
                 self._memory.sort(one, GIVEN)
         key = (workload.number, reads, writes)
         if key not in self._known:
-            self._known[key] = Step(len(self._known), workload, reads, writes)
+            self._known[key] = Step(self, len(self._known), workload, reads, writes)
         step = self._known[key]
         step.inputs, step.outputs = inputs, outputs
         return step
 
     def _is_own(self, handle: TensorHandle | None) -> bool:
-        own = isinstance(handle, SharedHandle) and handle.memory is self._memory
-        return handle is None or own or isinstance(handle, ConstantHandle)
+        if isinstance(handle, ConstantHandle):
+            return handle.supervisor is self._factory.supervisor
+        return handle is None or (isinstance(handle, SharedHandle) and handle.memory is self._memory)
 
     def _slot(self, handle: TensorHandle | None) -> int:
         return handle.slot if isinstance(handle, SharedHandle | ConstantHandle) else ABSENT
@@ -200,6 +203,8 @@ class Steps:
     def _execute(self, life: Life, plan: Plan) -> None:
         seconds = self._factory.supervisor.how.deadline_seconds
         if plan.number not in self._sent:
+            for factory in {step.workload.factory for step in plan.steps}:
+                factory.configure(life)
             told = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
             life.ask(told | {"alone": not self._sent}, "the run", seconds)
             self._sent.add(plan.number)
@@ -273,7 +278,7 @@ class Steps:
             if isinstance(one, SharedHandle) and self._is_own(one) and one.mode != MADE:
                 self._memory.sort(one, MADE)
         self._catch_up(life)
-        workload.configure(life)
+        workload.factory.configure(life)
         seconds, what = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
         brought = self._bring_in(life, [one for one in inputs if one is not None and not self._is_own(one)])
         told: Plain = {

@@ -16,7 +16,7 @@ import numpy as np
 from interposer.backend.isolated.life import Life
 from interposer.backend.isolated.options import CRASHED, PUT_ASIDE, RESTARTED, BackendEvent, Isolation
 from interposer.backend.isolated.regions import Place, Region, aligned, array_bytes
-from interposer.errors import BackendCrashedError, BackendUnavailableError
+from interposer.errors import BackendCrashedError, BackendError, BackendUnavailableError
 from interposer.types import Array
 
 __all__ = ["Lasting", "Supervisor"]
@@ -115,9 +115,7 @@ class Supervisor:
             self.restarts += 1
         self._life, self._dropped = None, []
         try:
-            self._life, _ = self.started()
-            for one in tuple(self.first):
-                one.ensure(self._life)
+            self._life = self._again()
         except BackendCrashedError as error:
             self._note_crash(error)
             raise
@@ -125,6 +123,19 @@ class Supervisor:
             self._faulty = False
             self._note(RESTARTED, f"its child process runs again (restart {self.restarts})")
         return self._life
+
+    def _again(self) -> Life:
+        try:
+            life, _ = self.started()
+            for one in tuple(self.first):
+                one.ensure(life)
+        except BackendCrashedError:
+            raise
+        except BackendError as error:
+            reason = f"could not start again ({error})"
+            text = f"the child process of backend {self.backend!r} {reason}"
+            raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
+        return life
 
     def started(self) -> tuple[Life, dict[str, Any]]:
         """A new process with the backend in it, and how the backend describes itself."""
@@ -160,9 +171,10 @@ class Supervisor:
 
     def forget(self, owner: object, kind: str, number: int) -> None:
         """Let the process drop something when its owner on this side is gone."""
-        weakref.finalize(owner, self._dropped_later, kind, number).atexit = False
+        weakref.finalize(owner, _drop_later, weakref.ref(self), kind, number).atexit = False
 
-    def _dropped_later(self, kind: str, number: int) -> None:
+    def drop_later(self, kind: str, number: int) -> None:
+        """Tell the process with the next call that it may drop something."""
         self._dropped.append((kind, number))
 
     def _drop(self, life: Life) -> None:
@@ -239,6 +251,12 @@ class Constants:
         self._regions.pop(key, None)
 
 
+def _drop_later(reference: weakref.ref[Supervisor], kind: str, number: int) -> None:
+    supervisor = reference()
+    if supervisor is not None:
+        supervisor.drop_later(kind, number)
+
+
 def _forget(reference: weakref.ref[Constants], key: int) -> None:
     constants = reference()
     if constants is not None:
@@ -246,20 +264,21 @@ def _forget(reference: weakref.ref[Constants], key: int) -> None:
 
 
 def _pickled(backend: str, factory: Callable[[], object]) -> str:
-    if getattr(factory, "__module__", None) == "__main__":
-        raise BackendUnavailableError(
-            backend,
-            f"{getattr(factory, '__qualname__', factory)!r} is defined in the main program, which a child process does "
-            "not run; put it into a module, or do not isolate the backend",
-        )
     try:
-        return base64.b64encode(pickle.dumps(factory)).decode("ascii")
+        made = pickle.dumps(factory)
     except Exception as error:
         raise BackendUnavailableError(
             backend,
             f"what makes it, {factory!r}, cannot be handed to a child process ({error}); "
             "register a class or a function of a module, or do not isolate the backend",
         ) from error
+    if b"__main__" in made:
+        raise BackendUnavailableError(
+            backend,
+            f"{getattr(factory, '__qualname__', factory)!r} is defined in the main program, which a child process does "
+            "not run; put it into a module, or do not isolate the backend",
+        )
+    return base64.b64encode(made).decode("ascii")
 
 
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()

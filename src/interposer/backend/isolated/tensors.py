@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from interposer.backend.isolated.regions import ALIGNMENT, Region, aligned, array_at, info_bytes
 from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
 from interposer.backend.planner import Lifetime, plan
+from interposer.errors import BackendError
 from interposer.types import Array, TensorInfo
 
-__all__ = ["GIVEN", "MADE", "ConstantHandle", "SharedHandle", "SharedMemory"]
+if TYPE_CHECKING:
+    from interposer.backend.isolated.steps import Steps
+    from interposer.backend.isolated.supervisor import Supervisor
+
+__all__ = ["GIVEN", "MADE", "ConstantHandle", "SharedHandle", "SharedMemory", "steps_of"]
 
 OPEN: Final = 0
 GIVEN: Final = 1
 MADE: Final = 2
+FIRST_CONSTANT: Final = -2
+"""Slots below the one that stands for an absent input are those of constants; they are unique in a process."""
 
 
 class SharedMemory(MemoryManager):
@@ -33,11 +41,21 @@ class SharedMemory(MemoryManager):
         self.version = 0
         self.given: Region | None = None
         self.made: Region | None = None
-        self.on_acquire: Callable[[], None] = _nothing
-        self.on_release: Callable[[], None] = _nothing
-        self.before_host: Callable[[SharedHandle, bool], None] = _no_notice
+        self._steps: weakref.ref[Steps] | None = None
         self._stale = False
         _memories.add(self)
+
+    def attach(self, steps: Steps) -> None:
+        """Let these steps know what the host does with the tensors."""
+        self._steps = weakref.ref(steps)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps that run on these tensors."""
+        found = None if self._steps is None else self._steps()
+        if found is None:
+            raise BackendError("the tensors of a network are used that is gone")
+        return found
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
         """The handle of a tensor of this network."""
@@ -58,7 +76,7 @@ class SharedMemory(MemoryManager):
         self.made = Region(made.size, writable=True)
         for handle in self.handles:
             self.sort(handle, handle.mode)
-        self.on_acquire()
+        self.steps.acquire()
 
     def _lifetimes(self) -> list[Lifetime]:
         last = len(self.moments)
@@ -70,7 +88,7 @@ class SharedMemory(MemoryManager):
 
     def release(self) -> None:
         """Forget the arenas; they are freed when nobody holds a piece of them."""
-        self.on_release()
+        self.steps.release()
         self.given = self.made = None
         for handle in self.handles:
             handle.bind(None)
@@ -148,24 +166,24 @@ class SharedHandle(ArrayHandle):
             memory.renew()
         if self.mode == OPEN:
             memory.sort(self, GIVEN)
-        memory.before_host(self, writing)
+        memory.steps.before_host(self, writing)
 
 
 class ConstantHandle(ArrayHandle):
-    """A constant: the host has its array, and the child the same in shared memory."""
+    """A constant: the host has its array, and the child the same in shared memory. All runs of a network use it."""
 
-    def __init__(self, info: TensorInfo, array: Array, slot: int) -> None:
+    _numbers: Final = itertools.count(FIRST_CONSTANT, -1)
+
+    def __init__(self, info: TensorInfo, array: Array, supervisor: Supervisor) -> None:
         super().__init__(info, array)
-        self.slot = slot
-        self.array = array
+        self.array, self.supervisor = array, supervisor
+        self.slot = next(self._numbers)
+        supervisor.forget(self, "constant", self.slot)
 
 
-def _nothing() -> None:
-    return None
-
-
-def _no_notice(handle: SharedHandle, writing: bool) -> None:
-    return None
+def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
+    """The steps of the first shared tensor among these."""
+    return next((one.memory.steps for one in handles if isinstance(one, SharedHandle)), None)
 
 
 _memories: weakref.WeakSet[SharedMemory] = weakref.WeakSet()
