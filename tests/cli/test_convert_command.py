@@ -12,7 +12,7 @@ from interposer.cli import convert
 from interposer.cli.main import main
 from interposer.frontends.onnx import load
 from interposer.ir.network import Network
-from interposer.ops.activation import Softmax
+from interposer.ops.activation import Activation
 from interposer.types import DataType
 from interposer.writers.onnx import newest_opset, save
 from tests.cli.networks import doubler
@@ -44,10 +44,10 @@ def test_a_newer_opset_is_taken_where_the_network_needs_it(tmp_path, capsys):
 def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_path, capsys):
     network = Network("quantized")
     x = network.add_input_layer(0, TensorInfo((1, 4), DataType.INT8, Quantization(0.5)), name="x")
-    network.add_output_layer(0, network.add_layer(Softmax(), x, name="layer"), name="y")
+    network.add_output_layer(0, network.add_layer(Activation(), x, name="layer"), name="y")
     args = type("Args", (), {"network": network, "output": str(tmp_path / "y.onnx"), "format": None, "shape": [],
                              "opset": None, "inexact": False, "external_data": False})  # fmt: skip
-    with pytest.raises(Exception, match=r"layer 'layer' \(Softmax\): .*--inexact writes it"):
+    with pytest.raises(Exception, match=r"layer 'layer' \(Activation\): .*--inexact writes it"):
         convert.execute(args)
     assert not (tmp_path / "y.onnx").exists()
 

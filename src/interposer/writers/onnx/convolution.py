@@ -22,14 +22,19 @@ def convolution(draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convo
 
 
 def convolved(
-    draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d, kind: str, *others: Tensor | None
+    draft: Draft,
+    op: Convolution2d | DepthwiseConvolution2d | Convolution3d,
+    kind: str,
+    *others: Tensor | None,
+    layout: bool = True,
 ) -> Tensor:
-    """The result of Conv or one of its kin, in the layer's own layout."""
+    """The result of Conv or one of its kin: in the layer's own layout, or with the channels first."""
     rank, last = draft.rank, op.data_layout.channels_last
     x, weights, extents, groups = prepared(draft, op)
     windows: Sequence[Window] = op.windows(*(draft.known(one, "window's size") for one in extents))
     attributes = kernel_attributes(windows) | {"group": groups if groups != 1 else None}
-    return draft.from_channels_first(draft.node(kind, x, weights, *others, **attributes), rank, last)
+    found = draft.node(kind, x, weights, *others, **attributes)
+    return draft.from_channels_first(found, rank, last) if layout else found
 
 
 def prepared(

@@ -79,7 +79,7 @@ def _keeps_scales(draft: Draft) -> bool:
 
 
 def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
-    if entry.exact is not None:
+    if entry.exact is not None and (draft.exact or not entry.computes):
         try:
             return _called(entry.exact, draft)
         except RefusedError as error:

@@ -8,7 +8,7 @@ from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["rows_of"]
+__all__ = ["rows_of", "turned"]
 
 
 @writer(FullyConnected)
@@ -36,12 +36,13 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     """Matrices are transposed first."""
     if op.adjoint_x or op.adjoint_y:
         refuse("ONNX has no adjugates of matrices")
-    a = _turned(draft, 0, turn=op.transpose_x)
-    b = _turned(draft, 1, turn=op.transpose_y)
+    a = turned(draft, 0, turn=op.transpose_x)
+    b = turned(draft, 1, turn=op.transpose_y)
     return draft.node("MatMul", a, draft.cast(b, a.dtype) if a.dtype is DataType.FLOAT32 else b)
 
 
-def _turned(draft: Draft, index: int, *, turn: bool) -> Tensor:
+def turned(draft: Draft, index: int, *, turn: bool) -> Tensor:
+    """An operand, its matrices transposed where that is asked for."""
     rank = draft.info(index).rank
     if not turn or rank < 2:
         return draft.operand(index)

@@ -159,7 +159,8 @@ def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:
     q = info.quantization
     assert q is not None
     shape = [] if q.axis is None else [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]
-    yield "SCALE_TENSOR", np.asarray(q.scales, np.float32).reshape(shape)
+    scales = np.asarray(q.scales, np.float32)
+    yield "SCALE_TENSOR", (scales if scales.tolist() == list(q.scales) else np.asarray(q.scales)).reshape(shape)
     yield "ZERO_POINT_TENSOR", np.asarray(q.zero_points).astype(info.dtype.numpy).reshape(shape)
 
 

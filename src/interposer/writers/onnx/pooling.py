@@ -14,6 +14,7 @@ from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.window import Window
 from interposer.types import Array, DataType, Dim
 from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.fixedpoint import offset, rescaled, scale32, single
 from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.onnx.windows import kernel_attributes
@@ -21,6 +22,7 @@ from interposer.writers.onnx.windows import kernel_attributes
 __all__ = ["comparable"]
 
 MAX, AVERAGE, L2 = PoolingAlgorithm.MAX, PoolingAlgorithm.AVERAGE, PoolingAlgorithm.L2
+_MOST_CELLS: Final = 1024
 _GLOBAL: Final = {MAX: "GlobalMaxPool", AVERAGE: "GlobalAveragePool"}
 
 
@@ -72,8 +74,9 @@ def _is_global(op: Pooling2d | Pooling3d) -> bool:
 def _of_all(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor) -> Tensor:
     if op.pool_type is L2:
         return _L2(draft, x, _GLOBAL[AVERAGE], {})
-    wide = comparable(draft, x) if op.pool_type is MAX else x
-    return draft.cast(draft.node(_GLOBAL[op.pool_type], wide), x.dtype)
+    if x.dtype.is_integer:
+        return draft.reduce("ReduceMax", x, range(2, draft.rank))
+    return draft.node(_GLOBAL[op.pool_type], x)
 
 
 def _L2(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> Tensor:  # noqa: N802 - as it is called
@@ -176,16 +179,45 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
     return draft.cast(draft.node("Sqrt", found) if op.pool_type is L2 else found, x.dtype)
 
 
-@writer(Pooling2d, Pooling3d, quantized=True)
+@writer(Pooling2d, Pooling3d, quantized=True, computes=True)
 def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
-    """The largest stored integer stands for the largest number."""
+    """The largest stored integer stands for the largest number; a mean of integers is rounded away from zero."""
     source, target = draft.info(0).quantization, draft.results[0].quantization
-    if op.pool_type is not MAX or source != target:
-        refuse("its mean is rounded in integers")
     shape = draft.info(0).shape
     extents = shape[1:-1] if op.data_layout.channels_last else shape[2:]
-    if draft.info(0).zero_point and not (
-        _is_global(op) or any(isinstance(n, Dim) for n in extents) or _places(draft, op, extents).is_plain
+    known = not any(isinstance(n, Dim) for n in extents)
+    plain = _is_global(op) or (known and _places(draft, op, extents).is_plain)
+    if op.pool_type is MAX and source == target and (plain or (not known and not draft.info(0).zero_point)):
+        return pooling(draft, op)
+    if (
+        isinstance(op, Pooling3d)
+        or op.pool_type is not AVERAGE
+        or not plain
+        or not known
+        or source is None
+        or target is None
     ):
-        refuse("some of its windows see nothing but padding, and its zero point is not 0")
-    return pooling(draft, op)
+        refuse("ONNX rounds a quantized pool otherwise")
+    return _mean_of_codes(draft, op, extents)
+
+
+def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, extents: Sequence[int]) -> Tensor:
+    """The mean of stored integers as a real number, which lies at least half a part of the count from a wrong one."""
+    single(draft.info(0))
+    single(draft.results[0])
+    places = _places(draft, op, extents)
+    count = max(1, int(places.product(places.counted).max(initial=1)))
+    included = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
+    if included or count > _MOST_CELLS:
+        refuse("ONNX rounds a quantized pool otherwise")
+    last = op.data_layout.channels_last
+    real = draft.to_channels_first(draft.cast(draft.operand(0), DataType.FLOAT32), draft.rank, last)
+    mean = draft.node(_GLOBAL[AVERAGE], real) if _is_global(op) else _mean(draft, op, real, places)
+    above = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
+    whole = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", above))
+    codes, source, target = draft.cast(whole, DataType.INT64), draft.info(0), draft.results[0]
+    if source.quantization == target.quantization:
+        found = draft.cast(codes, target.dtype)
+    else:
+        found = rescaled(draft, offset(draft, codes, source), float(scale32(source)) / float(scale32(target)), target)
+    return draft.from_channels_first(found, draft.rank, last)

@@ -18,12 +18,13 @@ from interposer.ops.quantization import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import DataType, Quantization, integer_range
+from interposer.types import Array, DataType, Quantization, integer_range
 from interposer.writers.onnx.draft import NARROW, Draft
+from interposer.writers.onnx.fixedpoint import factor_of, rounded_away, times
 from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["rounded_away"]
+__all__: list[str] = []
 
 _LINEAR: Final = frozenset(
     {DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16, DataType.INT4, DataType.UINT4}
@@ -31,19 +32,15 @@ _LINEAR: Final = frozenset(
 _BITCAST_SINCE: Final = 26
 
 
-def rounded_away(draft: Draft, x: Tensor) -> Tensor:
-    """The nearest whole numbers, ties away from zero; exact, as what lies below a half is cut off first."""
-    cut = draft.node("Floor", draft.node("Abs", x))
-    rest = draft.node("Sub", draft.node("Abs", x), cut)
-    up = draft.cast(draft.node("GreaterOrEqual", rest, draft.like(0.5, x)), x.dtype)
-    return draft.node("Mul", draft.node("Sign", x), draft.node("Add", cut, up))
-
-
 def _along(draft: Draft, q: Quantization, rank: int, dtype: DataType) -> tuple[Tensor, Tensor]:
     """Scales and zero points as numbers that broadcast with a tensor of this rank."""
+    scales, points = _numbers(q, rank)
+    return draft.constant(scales, dtype, "scale"), draft.constant(points, dtype, "zero_point")
+
+
+def _numbers(q: Quantization, rank: int) -> tuple[Array, Array]:
     shape = [-1 if axis == q.axis else 1 for axis in range(rank)] if q.per_axis else []
-    scales = np.asarray(q.scales, np.float32).reshape(shape)
-    return draft.constant(scales, dtype, "scale"), draft.constant(np.reshape(q.zero_points, shape), dtype, "zero_point")
+    return np.asarray(q.scales, np.float32).reshape(shape), np.reshape(q.zero_points, shape)
 
 
 @writer(Quantize)
@@ -59,7 +56,7 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
     if q is None:
         refuse("its output has no scale")
     if draft.info(0).is_quantized:
-        refuse("it scales stored integers in fixed-point arithmetic")
+        return _requantized(draft, op, q)
     x = draft.cast(x, DataType.FLOAT32)
     even = op.rounding is RoundingMethod.HALF_TO_EVEN
     if (even or not draft.exact) and op.dtype in _LINEAR and _is_known(draft, op.dtype):
@@ -73,6 +70,19 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
     if op.dtype.bits == 64:
         refuse("its integers of 64 bits cannot be clamped as real numbers")
     return _of_whole(draft, draft.clip(shifted, low, high), op.dtype)
+
+
+def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
+    """Scaled in fixed-point arithmetic, unless the scales are the same."""
+    source, x = draft.info(0).quantization, draft.cast(draft.operand(0), DataType.INT64)
+    if source is None or DataType.UINT64 in (draft.operand(0).dtype, op.dtype):
+        refuse("its integers of 64 bits cannot be computed with")
+    if source != q:
+        (old, point), (new, target) = (_numbers(one, draft.rank) for one in (source, q))
+        steps = draft.node("Sub", x, draft.constant(point, DataType.INT64, "zero_point"))
+        scaled = times(draft, steps, factor_of(old.astype(np.float64) / new.astype(np.float64)))
+        x = draft.node("Add", scaled, draft.constant(target, DataType.INT64, "zero_point"))
+    return draft.cast(draft.clip(x, *integer_range(op.dtype)), op.dtype)
 
 
 def _of_whole(draft: Draft, x: Tensor, dtype: DataType) -> Tensor:

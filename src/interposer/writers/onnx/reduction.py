@@ -7,10 +7,10 @@ from typing import Final
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
 from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.registry import writer
 from interposer.writers.onnx.tensor import Tensor
 
-__all__: list[str] = []
+__all__ = ["reduction"]
 
 _KINDS: Final = {
     ReduceOperation.SUM: "ReduceSum",
@@ -46,16 +46,6 @@ def _of_scalar(draft: Draft, x: Tensor, operation: ReduceOperation) -> Tensor:
     if operation is ReduceOperation.SUM_SQUARE:
         return draft.node("Mul", x, x)
     return draft.node("Log", x) if operation is ReduceOperation.LOG_SUM else x
-
-
-@writer(Mean, Reduce, quantized=True)
-def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
-    """The greatest stored integer stands for the greatest number."""
-    operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
-    chosen = operation in (ReduceOperation.MAX, ReduceOperation.MIN)
-    if not chosen or draft.info(0).quantization != draft.results[0].quantization:
-        refuse("it computes in fixed-point arithmetic")
-    return reduction(draft, op)
 
 
 @writer(ArgMinMax)

@@ -23,23 +23,28 @@ class RefusedError(InterposerError):
 
 
 class Entry(NamedTuple):
-    """How an operator is written: on real numbers, or on whatever the elements are; and on stored integers."""
+    """How an operator is written: on real numbers, or on whatever the elements are; and on stored integers.
+
+    `computes` says that the latter computes with integers, which nobody needs who does not ask for exact results.
+    """
 
     write: Writer | None
     moves: bool
     exact: Writer | None
+    computes: bool = False
 
 
 _TABLE: Final[dict[type[Op], Entry]] = {}
 
 
-def writer(*ops: type[Op], moves: bool = False, quantized: bool = False) -> Callable[[_W], _W]:
+def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, computes: bool = False) -> Callable[[_W], _W]:
     """Register the decorated function for operators. It gets a `Draft` and the operator, and returns the results.
 
     Args:
         ops: the operators.
         moves: it only moves, compares or picks elements, so that integers keep their scale.
-        quantized: it computes with the integers of quantized tensors, exactly as the operator prescribes.
+        quantized: it is for quantized tensors, whose integers it takes.
+        computes: and computes with them, exactly as the operator prescribes.
 
     Raises:
         InvalidArgumentError: a second function for the same.
@@ -50,7 +55,10 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False) -> Call
             known = _TABLE.get(op, Entry(None, False, None))
             if (known.exact if quantized else known.write) is not None:
                 raise InvalidArgumentError(f"{op.op_name()} has two functions in the ONNX writer")
-            _TABLE[op] = known._replace(exact=function) if quantized else Entry(function, moves, known.exact)
+            if quantized:
+                _TABLE[op] = known._replace(exact=function, computes=computes)
+            else:
+                _TABLE[op] = known._replace(write=function, moves=moves)
         return function
 
     return register

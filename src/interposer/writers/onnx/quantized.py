@@ -1,0 +1,306 @@
+"""Quantized layers in integers, rounded as the reference kernels round them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.ops.activation import Activation, ActivationFunction
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Division,
+    ElementwiseBinary,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Prelu,
+    Subtraction,
+)
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.rearrange import Concat, Stack
+from interposer.ops.reduction import Mean, Reduce, ReduceOperation, reduced_axes
+from interposer.types import DataType, Quantization, TensorInfo, integer_range
+from interposer.writers.onnx.convolution import convolved
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.fixedpoint import (
+    Factor,
+    code_of,
+    factor_of,
+    offset,
+    rescaled,
+    rounded_away,
+    scale32,
+    single,
+    stored,
+    times,
+)
+from interposer.writers.onnx.matmul import rows_of, turned
+from interposer.writers.onnx.reduction import reduction
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+_BYTES: Final = (DataType.INT8, DataType.UINT8)
+
+# --- sums of products -------------------------------------------------------------------------------------------------
+
+
+def _ratio(draft: Draft, weights: TensorInfo, *, in_single: bool) -> NDArray[np.float64]:
+    """How many steps of the result one step of the sums is, for each channel or for all."""
+    q = weights.quantization or Quantization(1.0)
+    scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
+    products = np.multiply(scales, scale32(draft.info(0)), dtype=np.float32 if in_single else np.float64)
+    return products.astype(np.float64) / float(scale32(draft.results[0]))
+
+
+def _check_bytes(draft: Draft) -> None:
+    single(draft.info(0), *_BYTES)
+    single(draft.results[0], *_BYTES)
+    if draft.info(1).dtype not in _BYTES or draft.info(1).quantization is None:
+        refuse("ONNX multiplies stored integers of 8 bits only")
+
+
+def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
+    """Those of input and weights; one for each channel only where they differ."""
+    x, q = draft.info(0), draft.info(1).quantization
+    points = set(q.zero_points) if q else {0}
+    weights = q and any(points) and draft.constant(
+        q.zero_point if len(points) == 1 else q.zero_points, draft.info(1).dtype, "weights/zero_point"
+    )  # fmt: skip
+    return draft.constant(x.zero_point, x.dtype, "zero_point"), weights or None
+
+
+@writer(Convolution2d, DepthwiseConvolution2d, quantized=True, computes=True)
+def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2d) -> Tensor:
+    """ConvInteger, then the factor of each channel."""
+    _check_bytes(draft)
+    ratio = _ratio(draft, draft.info(1), in_single=draft.info(1).dtype is DataType.UINT8)
+    last, result = op.data_layout.channels_last, draft.results[0]
+    first = convolved(draft, op, "ConvInteger", *_zero_points(draft), layout=False)
+    sums = first if draft.optional(2) is None else draft.node("Add", first, draft.reshape(draft.operand(2), [-1, 1, 1]))
+    factors = ratio.reshape(-1, 1, 1) if ratio.ndim else ratio
+    return draft.from_channels_first(rescaled(draft, draft.cast(sums, DataType.INT64), factors, result), 4, last)
+
+
+@writer(FullyConnected, quantized=True, computes=True)
+def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
+    """MatMulInteger, then a factor of 64 bits, as a real number."""
+    _check_bytes(draft)
+    weights = draft.operand(1) if not op.transpose_weight_matrix else draft.transpose(draft.operand(1), (1, 0))
+    rows = draft.operand(0) if op.keep_dims else rows_of(draft, op)
+    sums = draft.node("MatMulInteger", rows, weights, *_zero_points(draft))
+    if draft.optional(2) is not None:
+        sums = draft.node("Add", sums, draft.operand(2))
+    wide = draft.cast(sums, DataType.FLOAT64)
+    scaled = draft.node("Mul", wide, draft.constant(_ratio(draft, draft.info(1), in_single=False), DataType.FLOAT64))
+    return stored(draft, draft.cast(rounded_away(draft, scaled), DataType.INT64), draft.results[0])
+
+
+@writer(BatchMatMul, quantized=True, computes=True)
+def batch_matmul_of_codes(draft: Draft, op: BatchMatMul) -> Tensor:
+    """MatMulInteger, then a factor."""
+    _check_bytes(draft)
+    single(draft.info(1), *_BYTES)
+    if op.adjoint_x or op.adjoint_y:
+        refuse("ONNX has no adjugates of matrices")
+    a, b = turned(draft, 0, turn=op.transpose_x), turned(draft, 1, turn=op.transpose_y)
+    sums = draft.node("MatMulInteger", a, b, *_zero_points(draft))
+    ratio = _ratio(draft, draft.info(1), in_single=True)
+    return rescaled(draft, draft.cast(sums, DataType.INT64), ratio, draft.results[0])
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+
+B, F = BinaryOperation, ActivationFunction
+Rule: TypeAlias = Callable[[Draft, Tensor, Tensor], Tensor]
+
+
+def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 1) -> tuple[Tensor, Tensor, float]:
+    """Both operands in steps of one scale, twice the larger of theirs, divided by ``2**left``; and that scale."""
+    scales = [float(scale32(draft.info(index))) for index in (0, 1)]
+    common = 2 * max(scales)
+    moved = [
+        draft.node("Mul", offset(draft, one, draft.info(index)), draft.ints(1 << left))
+        for index, one in enumerate((a, b))
+    ]
+    factors = [factor_of(scale / common) for scale in scales]
+    factors[1] = Factor(factors[1].multiplier * sign, factors[1].shift)
+    first, second = (times(draft, one, factor) for one, factor in zip(moved, factors, strict=True))
+    return first, second, common
+
+
+def _add(draft: Draft, a: Tensor, b: Tensor, sign: int = 1) -> Tensor:
+    left = 15 if draft.info(0).dtype is DataType.INT16 else 20
+    first, second, common = _on_common_scale(draft, a, b, left, sign)
+    factor = common / (2.0**left * float(scale32(draft.results[0])))
+    return rescaled(draft, draft.node("Add", first, second), factor, draft.results[0])
+
+
+def _sub(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    return _add(draft, a, b, sign=-1)
+
+
+def _mul(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    factor = scale32(draft.info(0)) * scale32(draft.info(1)) / scale32(draft.results[0])
+    product = draft.node("Mul", offset(draft, a, draft.info(0)), offset(draft, b, draft.info(1)))
+    return rescaled(draft, product, factor, draft.results[0])
+
+
+def _sq_diff(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+    if draft.info(0).dtype is DataType.INT16:
+        refuse("ONNX rounds quantized results otherwise")
+    first, second, common = _on_common_scale(draft, a, b, 7)
+    difference = draft.node("Sub", first, second)
+    factor = common**2 / (2.0**14 * float(scale32(draft.results[0])))
+    return rescaled(draft, draft.node("Mul", difference, difference), factor, draft.results[0])
+
+
+def _chosen(kind: str) -> Rule:
+    def choose(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
+        if len({info.quantization for info in (draft.info(0), draft.info(1), draft.results[0])}) > 1:
+            refuse("the scales of its tensors differ")
+        return draft.node(kind, a, b)
+
+    return choose
+
+
+_BINARY: Final[dict[BinaryOperation, Rule]] = {
+    B.ADD: _add,
+    B.SUB: _sub,
+    B.MUL: _mul,
+    B.SQ_DIFF: _sq_diff,
+    B.MAXIMUM: _chosen("Max"),
+    B.MINIMUM: _chosen("Min"),
+}
+
+
+@writer(
+    ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction, quantized=True, computes=True
+)
+def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
+    """In steps of a common scale, where that is the rule."""
+    rule = _BINARY.get(op.operation)
+    for info in (draft.info(0), draft.info(1), draft.results[0]):
+        single(info)
+    if rule is None:
+        refuse(f"ONNX rounds a quantized {op.operation.name} otherwise")
+    return rule(draft, draft.operand(0), draft.operand(1))
+
+
+@writer(Prelu, quantized=True, computes=True)
+def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
+    """One factor for what is positive, and one for products."""
+    x, slope, result = draft.info(0), draft.info(1), draft.results[0]
+    for info in (x, slope, result):
+        single(info)
+    value = offset(draft, draft.operand(0), x)
+    product = draft.node("Mul", value, offset(draft, draft.operand(1), slope))
+    positive = times(draft, value, factor_of(scale32(x) / scale32(result)))
+    negative = times(draft, product, factor_of(scale32(x) * scale32(slope) / scale32(result)))
+    above = draft.node("GreaterOrEqual", value, draft.ints(0))
+    return stored(draft, draft.node("Where", above, positive, negative), result)
+
+
+@writer(Activation, quantized=True, computes=True)
+def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
+    """Clamps, and functions that are linear in parts."""
+    x, result = draft.info(0), draft.results[0]
+    if op.function in (F.RELU, F.BOUNDED_RELU):
+        return _clamped(draft, op)
+    single(x)
+    single(result)
+    ratio = scale32(x) / scale32(result)
+    if op.function is F.ABS:
+        return rescaled(draft, draft.node("Abs", offset(draft, draft.operand(0), x)), ratio, result)
+    if op.function is F.LEAKY_RELU and op.a > 0:
+        value = offset(draft, draft.operand(0), x)
+        below = times(draft, value, factor_of(scale32(x) * np.float32(op.a) / scale32(result)))
+        above = draft.node("GreaterOrEqual", value, draft.ints(0))
+        return stored(draft, draft.node("Where", above, times(draft, value, factor_of(ratio)), below), result)
+    return refuse(f"ONNX rounds a quantized {op.function.name} otherwise")
+
+
+def _clamped(draft: Draft, op: Activation) -> Tensor:
+    """Bounds become stored integers; where the scales differ, the tensor is rescaled first."""
+    x, result = draft.info(0), draft.results[0]
+    low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
+    if result.quantization is None or result.quantization.per_axis or result.dtype.bits < 8:
+        refuse("ONNX rounds quantized results otherwise")
+    least, greatest = integer_range(result.dtype)
+    bounds = code_of(low, result, least), code_of(high, result, greatest)
+    if x.quantization == result.quantization and x.dtype is result.dtype:
+        return draft.clip(draft.operand(0), *bounds)
+    single(x)
+    single(result)
+    steps = times(draft, offset(draft, draft.operand(0), x), factor_of(scale32(x) / scale32(result)))
+    return stored(draft, steps, result, bounds)
+
+
+# --- elements together ------------------------------------------------------------------------------------------------
+
+
+@writer(Mean, Reduce, quantized=True, computes=True)
+def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
+    """Sums of steps times a factor, which a mean divides by the count; the greatest integer is the greatest number."""
+    operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
+    x, result = draft.info(0), draft.results[0]
+    if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == result.quantization:
+        return reduction(draft, op)
+    single(x)
+    single(result)
+    axes = reduced_axes(op.axis, draft.rank)
+    if operation not in (ReduceOperation.MEAN, ReduceOperation.SUM) or not axes:
+        refuse(f"ONNX rounds a quantized {operation.name} otherwise")
+    count = math.prod(draft.known(x.shape[axis], f"extent of axis {axis}") for axis in axes)
+    factor = factor_of(float(scale32(x)) / float(scale32(result)))
+    if count == 0:
+        refuse("there is nothing to reduce")
+    if operation is ReduceOperation.MEAN:
+        factor = _divided(factor, count)
+    sums = draft.reduce("ReduceSum", offset(draft, draft.operand(0), x), axes, keep=op.keep_dims)
+    return stored(draft, times(draft, sums, factor), result)
+
+
+def _divided(factor: Factor, count: int) -> Factor:
+    """The factor divided by a count, moved up first by as many bits as there is room for."""
+    bits = min(count.bit_length() - 1, 31 + int(factor.shift))
+    return Factor(np.asarray((int(factor.multiplier) << bits) // count), np.asarray(factor.shift - bits))
+
+
+@writer(Concat, Stack, quantized=True, computes=True)
+def joined_codes(draft: Draft, op: Concat | Stack) -> Tensor:
+    """What has another scale than the result is brought to it in real numbers of 32 bits."""
+    result = draft.results[0]
+    parts = [_brought(draft, one, draft.info(index), result) for index, one in enumerate(draft.tensors())]
+    if isinstance(op, Concat):
+        return draft.node("Concat", *parts, axis=op.axis)
+    axis = op.axis % (draft.rank + 1)
+    return draft.concat([draft.unsqueeze(one, [axis]) for one in parts], axis)
+
+
+def _brought(draft: Draft, x: Tensor, source: TensorInfo, target: TensorInfo) -> Tensor:
+    if source.quantization == target.quantization:
+        return x
+    old, new = _one_scale([source, target])
+    if target.dtype.bits > 32:
+        refuse("ONNX rounds quantized results otherwise")
+    scale = np.float32(old.scale) * (np.float32(1) / np.float32(new.scale))
+    bias = -np.float32(old.zero_point) * scale
+    real = draft.cast(x, DataType.FLOAT32)
+    moved = draft.node("Add", draft.node("Mul", real, draft.like(float(scale), real)), draft.like(float(bias), real))
+    whole = rounded_away(draft, draft.cast(moved, DataType.FLOAT64))
+    return stored(draft, draft.cast(whole, DataType.INT64), target)
+
+
+def _one_scale(infos: Sequence[TensorInfo]) -> list[Quantization]:
+    found: list[Any] = [info.quantization for info in infos]
+    if any(q is None or q.per_axis for q in found):
+        refuse("ONNX rounds quantized results otherwise")
+    return found

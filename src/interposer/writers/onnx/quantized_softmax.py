@@ -1,0 +1,161 @@
+"""Softmax of 8-bit integers in integers: a table of exponentials, and the reciprocal of their sum.
+
+All numbers are fixed-point ones, 32-bit integers in tensors of 64 bits; "Q12" has 12 integer bits and 19 fractional
+ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.ops.activation import Softmax
+from interposer.types import DataType, TensorInfo, integer_range
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.fixedpoint import Factor, factor_of, single
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+Ints = NDArray[np.int64]
+_ONE: Final = 2**31 - 1
+_UNIT: Final = 1 << 31
+_POSITIVE: Final = 1 << 62
+_TOTAL_BITS: Final = 12
+_INPUT_BITS: Final = 5
+
+
+def _code(real: float, integer_bits: int = 0) -> int:
+    return round(float(real) * 2.0 ** (31 - integer_bits))
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _product(a: Ints, b: Ints | int) -> Ints:
+    """Of two numbers in Q0, ties upwards."""
+    found: Ints = np.minimum((a * b + (1 << 30)) >> 31, _ONE)
+    return found
+
+
+def _divided(x: Ints, exponent: int) -> Ints:
+    """By a power of two, ties away from zero."""
+    half = (1 << exponent) >> 1
+    return (x + half - ((x < 0) & (exponent > 0))) >> exponent
+
+
+def _exp_near_eighth(x: Ints) -> Ints:
+    """exp(x) for -1/4 <= x < 0, all in Q0, by the series around -1/8 up to the fourth power."""
+    x = x + _code(1 / 8)
+    square = _product(x, x)
+    fourth = _divided(_product(square, square), 2)
+    third = _product(_product(square, x) + fourth, _code(1 / 3))
+    scale = _code(np.exp(-1 / 8))
+    return scale + _product(x + _divided(third + square, 1), scale)
+
+
+def _exp_of_negative(x: Ints) -> Ints:
+    """exp(x) in Q0 for x <= 0: a series for the part within a quarter, a factor for every bit above it."""
+    quarter = _code(0.25, _INPUT_BITS)
+    within = (x & (quarter - 1)) - quarter
+    result = _exp_near_eighth(np.clip(within << _INPUT_BITS, -_UNIT, _ONE))
+    above = within - x
+    for exponent in range(-2, _INPUT_BITS):
+        bit = 1 << (31 - _INPUT_BITS + exponent)
+        result = np.where(above & bit, _product(result, _code(np.exp(-(2.0**exponent)))), result)
+    return np.where(x == 0, _ONE, result)
+
+
+def _times(x: Ints, factor: Factor) -> Ints:
+    moved = (x << np.maximum(factor.shift, 0)).astype(np.int32).astype(np.int64)
+    scaled = (moved * factor.multiplier + (1 << 30)) >> 31
+    return _divided(scaled, int(np.maximum(-factor.shift, 0)))
+
+
+def _exponentials(info: TensorInfo, beta: float) -> Ints:
+    """Those of all differences from the greatest integer, 0 to -255."""
+    factor = factor_of(min(beta * info.scale * 2**26, 2.0**31 - 1))
+    least = -int(31 * 2**26 // 2 ** int(factor.shift))
+    difference = -np.arange(256, dtype=np.int64)
+    return np.where(difference >= least, _exp_of_negative(_times(difference, factor)), 0)
+
+
+# --- the nodes --------------------------------------------------------------------------------------------------------
+
+
+class _Rows:
+    """Arithmetic on tensors of fixed-point numbers."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def add(self, a: Tensor, b: Tensor | int) -> Tensor:
+        return self._draft.node("Add", a, self._one(b))
+
+    def minus(self, a: Tensor | int, b: Tensor | int) -> Tensor:
+        return self._draft.node("Sub", self._one(a), self._one(b))
+
+    def divided(self, a: Tensor, b: Tensor | int) -> Tensor:
+        """Of numbers that are not negative, cut off."""
+        return self._draft.node("Div", a, self._one(b))
+
+    def product(self, a: Tensor, b: Tensor | int) -> Tensor:
+        """Of two numbers in Q0, ties upwards; made positive, as ONNX divides truncating."""
+        raised = self.add(self._draft.node("Mul", a, self._one(b)), (1 << 30) + _POSITIVE)
+        return self.minus(self.divided(raised, _UNIT), _POSITIVE // _UNIT)
+
+    def moved_up(self, x: Tensor, bits: int) -> Tensor:
+        """Times a power of two, saturated."""
+        return self._draft.clip(self._draft.node("Mul", x, self._one(1 << bits)), -_UNIT, _ONE)
+
+    def power(self, exponent: Tensor) -> Tensor:
+        """Two to the power of numbers below 40."""
+        table = self._draft.ints([1 << bits for bits in range(40)], "powers")
+        return self._draft.node("Gather", table, exponent)
+
+    def leading_zeros(self, x: Tensor) -> Tensor:
+        """Of 32 bits: as many as there are powers of two that are greater."""
+        powers = self._draft.ints([1 << bits for bits in range(32)], "powers")
+        greater = self._draft.node("Less", self._draft.unsqueeze(x, [-1]), powers)
+        count = self._draft.cast(greater, DataType.INT64)
+        return self._draft.reduce("ReduceSum", count, [-1], keep=False)
+
+    def one_over_one_plus(self, x: Tensor) -> Tensor:
+        """1 / (1 + x) for 0 <= x < 1, all in Q0, by three steps of Newton's iteration in Q2."""
+        half = self.divided(self.add(x, _UNIT), 2)
+        found = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
+        for _ in range(3):
+            error = self.minus(_code(1, 2), self.product(half, found))
+            found = self.add(found, self.moved_up(self.product(found, error), 2))
+        return self.moved_up(found, 1)
+
+    def _one(self, x: Tensor | int) -> Tensor:
+        return self._draft.ints(x) if isinstance(x, int) else x
+
+
+@writer(Softmax, quantized=True, computes=True)
+def softmax_of_codes(draft: Draft, op: Softmax) -> Tensor:
+    """For the scale of the result for which there is a rule in integers."""
+    x, result = draft.info(0), draft.results[0]
+    single(x, DataType.INT8, DataType.UINT8)
+    if op.infer(x).quantization != result.quantization:
+        refuse("ONNX rounds quantized results otherwise")
+    if draft.known(x.shape[op.axis], "number of scores") >= 1 << _TOTAL_BITS:
+        refuse("it has too many scores to be added up in 32 bits")
+    rows = _Rows(draft)
+    wide = draft.cast(draft.operand(0), DataType.INT64)
+    below = rows.minus(draft.reduce("ReduceMax", wide, [op.axis]), wide)
+    table = _exponentials(x, op.beta)
+    exps = draft.node("Gather", draft.ints(table.tolist(), "exponentials"), below)
+    parts = draft.node("Gather", draft.ints(_divided(table, _TOTAL_BITS).tolist(), "parts"), below)
+    total = draft.reduce("ReduceSum", parts, [op.axis])
+    zeros = rows.leading_zeros(total)
+    mantissa = rows.minus(draft.node("Mul", total, rows.power(zeros)), _UNIT)
+    scaled = rows.product(exps, rows.one_over_one_plus(mantissa))
+    shift = rows.minus(_TOTAL_BITS + 31 - 8, zeros)
+    rounded = rows.divided(rows.add(scaled, rows.power(rows.minus(shift, 1))), rows.power(shift))
+    low, high = integer_range(result.dtype)
+    return draft.cast(draft.clip(rows.add(rounded, low), low, high), result.dtype)
