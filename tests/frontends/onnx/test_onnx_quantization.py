@@ -289,3 +289,17 @@ def test_four_bit_weights_are_unpacked():
     given.graph.node[0].CopyFrom(node)
     given.graph.initializer.extend([numpy_helper.from_array(codes, "w"), numpy_helper.from_array(np.float32(0.5), "s")])
     assert ours(given, np.float32([1.0]))[0].tolist() == [[0.5, -4, 3.5], [0, -0.5, 1.5]]
+
+
+def test_many_weights_of_few_bits_stay_stored():
+    import ml_dtypes
+
+    shape = (3, 1 << 22)
+    node = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["real"], axis=1, block_size=1 << 20),
+        helper.make_node("Add", ["real", "x"], ["y"]),
+    ]
+    constants = {"w": np.zeros(shape, ml_dtypes.int4), "s": np.ones((3, 4), np.float32)}
+    network = load(model(node, {"x": np.zeros(1, np.float32)}, constants=constants))
+    held = sum(layer.op.value.nbytes for layer in network if layer.kind == "Constant" and layer.output.uses)
+    assert held < 3 * (1 << 22) * 5

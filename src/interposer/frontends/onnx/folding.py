@@ -31,6 +31,8 @@ _FAMILIES: Final = frozenset(
 _SIZED_BY_DATA: Final = frozenset({"containers", "strings"})
 _SMALL: Final = 1 << 16
 _ALLOWANCE: Final = 64 << 20
+_FEW_BITS: Final = 16
+_MANY: Final = 32 << 20
 
 
 class Folder:
@@ -38,6 +40,7 @@ class Folder:
 
     Families that cost more than they touch (convolutions ...) are left to run time, and so are results that add up to
     more than the allowance: 64 MiB and four times what the file's own tensors take. What is small is always folded.
+    Many weights of few bits are not, as they would take several times the memory of the file.
     """
 
     def __init__(self, file_bytes: int) -> None:
@@ -67,6 +70,8 @@ class Folder:
         if op.violations(*infos):
             return None
         outputs = [info for info in op.infer_infos(*infos) if info is not None]
+        if isinstance(op, Cast) and _unpacks_much(infos[0], outputs[0]):
+            return None
         return self._evaluated(op, arrays, infos, outputs) if self._affordable(op, arrays, outputs) else None
 
     def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
@@ -109,6 +114,12 @@ def _bytes(array: Array) -> int:
 
 def _bytes_of_result(info: TensorInfo) -> int:
     return math.prod(max(dim, 1) for dim in info.shape) * info.dtype.itemsize
+
+
+def _unpacks_much(source: TensorInfo | None, result: TensorInfo) -> bool:
+    """True for numbers of few bits that would take much memory as wider ones."""
+    few = source is not None and source.dtype.bits < _FEW_BITS
+    return few and result.is_concrete and result.num_bytes > _MANY
 
 
 def _elementwise(op: Any, a: Array, b: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.errors import ParseError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.registry import operator
-from interposer.frontends.onnx.shaping import checked_axis, reshaped
+from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction
@@ -30,7 +30,8 @@ from interposer.ops.elementwise import (
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.types import FLOATS, QUANTIZABLE, Array, DataType, Quantization, integer_range
+from interposer.schema import Op
+from interposer.types import FLOATS, MAX_RANK, QUANTIZABLE, Array, DataType, Quantization, integer_range
 
 __all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
 
@@ -148,11 +149,11 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
         zero = zero and _as(node, zero, DataType.FLOAT32)
     codes = codes if zero is None else node.step(Addition(), codes, zero)
     if dtype in _SATURATING:
-        return node.add(Cast(dtype), _clamped(node, codes, dtype) if node.flag("saturate", True) else codes)
-    if dtype in QUANTIZABLE:
+        codes = _clamped(node, codes, dtype) if node.flag("saturate", True) else codes
+    elif dtype in QUANTIZABLE:
         low, high = map(float, integer_range(dtype))
         codes = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), codes)
-    return node.add(Cast(dtype), codes)
+    return _joined(node, Cast(dtype), codes)
 
 
 def _division_type(node: Node) -> DataType:
@@ -165,14 +166,37 @@ def _division_type(node: Node) -> DataType:
 
 def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     x, scale, zero = _number_operands(node, dtype)
-    return node.add(Multiplication(), x if zero is None else node.step(Subtraction(), x, zero), scale)
+    return _joined(node, Multiplication(), x if zero is None else node.step(Subtraction(), x, zero), scale)
 
 
 def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
     """Tensor, scale and zero point as real numbers of one type, the last two so that they broadcast."""
     x, scale = (_as(node, node.plain(node.value(i)), dtype) for i in (0, 1))
     zero = _as(node, node.value(2), dtype) if node.has(2) else None
-    return x, _spread(node, scale), zero and _spread(node, zero)
+    axis = _axis_of_blocks(node)
+    if axis is None:
+        return x, _spread(node, scale), zero and _spread(node, zero)
+    blocks, ones = list(scale.known.shape), list(scale.known.shape)
+    blocks.insert(axis + 1, node.integer("block_size"))
+    ones.insert(axis + 1, 1)
+    return reshaped(node, x, blocks), reshaped(node, scale, ones), zero and reshaped(node, zero, ones)
+
+
+def _axis_of_blocks(node: Node) -> int | None:
+    """The axis that whole blocks divide, so that they can be an axis of their own; None where there is none such."""
+    shape, scale, size = node.info(0).shape, node.info(1).shape, node.integer("block_size", 0)
+    if size < 1 or len(scale) != len(shape) or len(shape) == MAX_RANK:
+        return None
+    axis = checked_axis(node.integer("axis", 1), len(shape))
+    wanted = [extent * size if i == axis else extent for i, extent in enumerate(scale)]
+    return axis if shape.is_concrete and tuple(wanted) == tuple(shape) else None
+
+
+def _joined(node: Node, op: Op, *operands: Value) -> Value:
+    """The result of the last operator, its blocks no axis of their own any more."""
+    if operands[0].known.rank == node.info(0).rank:
+        return node.add(op, *operands)
+    return final_reshape(node, node.step(op, *operands), node.info(0).shape)
 
 
 def _as(node: Node, value: Value, dtype: DataType) -> Value:
