@@ -250,6 +250,20 @@ def test_an_operator_that_is_not_known_is_replaced_by_the_standards_own_function
     assert all(name.startswith("flex/") for name in layers(given))
 
 
+@pytest.mark.needs_cpuref
+def test_a_graph_of_a_node_that_the_standard_replaces_sees_what_is_around_the_node():
+    one, b = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 3]) for name in ("one", "b"))
+    body = helper.make_graph([std("Mul", ["one", "w"], ["b"])], "body", [one], [b])
+    nodes = [
+        std("Exp", ["x"], ["w"]),
+        std("SequenceConstruct", ["x", "x"], ["s"]),
+        std("SequenceMap", ["s"], ["m"], "map", body=body),
+        std("ConcatFromSequence", ["m"], ["y"], axis=0),
+    ]
+    [y] = ip.load(model(nodes, {"x": X}), ["CpuRef"]).run([X])
+    np.testing.assert_allclose(y, np.concatenate([X * np.exp(X)] * 2), rtol=1e-6)
+
+
 def test_damaged_functions_are_taken_or_refused():
     fourfold = function("Fourfold", ["x"], ["y"], [node("Doubled", ["x"], ["t"]), node("Doubled", ["t"], ["y"])])
     data = calling([node("Fourfold", ["x"], ["y"], "f")], [fourfold, DOUBLED]).SerializeToString()

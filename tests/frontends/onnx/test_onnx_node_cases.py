@@ -28,7 +28,7 @@ def of_group(*groups):
 
 def test_some_cases_of_nodes_pass():
     counts = checked([onnx_cases.outcome(*one) for one in of_group("node")[::EVERY]])
-    assert counts["passed"] >= 0.93 * counts.total(), counts
+    assert counts["passed"] >= 0.98 * counts.total(), counts
 
 
 def test_models_that_pytorch_exported_pass():
@@ -38,7 +38,7 @@ def test_models_that_pytorch_exported_pass():
 
 def test_simple_models_pass_unless_they_are_for_training():
     found = [onnx_cases.outcome(*one) for one in of_group("simple")]
-    assert checked(found)["passed"] >= 15
+    assert checked(found)["passed"] == 21
     assert {one.status for one in found if "gradient" in one.name} == {"refused"}
 
 
@@ -47,7 +47,7 @@ def test_all_cases_of_nodes_pass_or_are_refused_and_the_page_tells():
     found = onnx_cases.outcomes()
     counts = checked([one for one in found if one.group == "node"])
     assert counts.total() == 1884
-    assert counts["passed"] >= 1800, counts
+    assert counts["passed"] >= 1870, counts
     page = (onnx_cases.ROOT / onnx_cases.PAGE).read_text(encoding="utf-8")
     assert page == onnx_cases.page(found), "run: python tools/onnx_cases.py"
 

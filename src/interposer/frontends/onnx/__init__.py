@@ -1,8 +1,8 @@
 """The ONNX front end: `load` turns a model into a `Network`, `template` into what gives one for its inputs' values.
 
 Operators are functions in family files (convolution, elementwise ...), registered with the opset version since which
-they hold; a node gets the function for the version that the model imports. A new operator is one more function, and
-users add their own with the decorator that is public here::
+they hold; a node gets the function for the version that the model imports. A new operator is one more function, under
+the decorator of `registry`; users have `operator` for their own::
 
     @operator("LeakyRelu", since=6)
     def leaky_relu(node: Node) -> Value:

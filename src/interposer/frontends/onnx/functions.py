@@ -107,11 +107,15 @@ class Functions:
     def body(self, function: Message, node: Message, name: str) -> Body:
         """The nodes that a call stands for; `name` is the call's own, and comes before those of the nodes.
 
+        A function that is none of the model's may hold graphs of the node, and what these take from around the node.
+
         Raises:
             ParseError: a function that uses what it does not define, or that takes other inputs and outputs.
         """
         names = _Names(function, node, self._prefix(function, name))
-        nodes = _needed(function, node)
+        if self.find(node) is not function:
+            names.take_from_outside(_undefined(function))
+        nodes = _needed(function, node, names)
         given = _attributes(function, node)
         numbers: Counter[str] = Counter()
         made = []
@@ -144,7 +148,7 @@ class _Names:
             counts = f"{len(node.input)} inputs and {len(node.output)} outputs"
             takes = f"{len(function.input)} and {len(function.output)}"
             raise ParseError(f"it has {counts}, but the function {title} has {takes}")
-        self._prefix = prefix
+        self._prefix, self._outside = prefix, set[str]()
         inputs = [*node.input, *[""] * (len(function.input) - len(node.input))]
         self._actual = dict(zip(function.input, inputs, strict=True))
         self._outputs = {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
@@ -153,6 +157,15 @@ class _Names:
 
     def __call__(self, name: str) -> str:
         return str(self._actual.get(name, f"{self._prefix}{name}")) if name else ""
+
+    def take_from_outside(self, names: Iterable[str]) -> None:
+        """Let these names mean what they mean to the caller."""
+        self._outside = set(names)
+        self._actual.update((name, name) for name in self._outside)
+
+    def from_outside(self, name: str) -> bool:
+        """True for a name that means what it means to the caller."""
+        return name in self._outside
 
     def actual_output(self, name: str) -> str:
         """What the caller calls an output."""
@@ -173,18 +186,23 @@ def _numbered(kind: str, numbers: Counter[str]) -> str:
     return f"{kind}_{numbers[kind] - 1}"
 
 
-def _needed(function: Message, node: Message) -> list[Message]:
+def _undefined(function: Message) -> set[str]:
+    """The names that nodes of a function take and that it does not define."""
+    results = {name for inner in function.node for name in inner.output}
+    return {name for inner in function.node for name in names_in(inner)} - results - {*function.input}
+
+
+def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
     """The nodes of the body that the outputs in use depend on, producers first."""
     title = _title(_key(function, function.name))
     wanted = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
-    for fault in _faults(function, wanted):
+    for fault in _faults(function, wanted, names):
         raise ParseError(f"the function {title}: {fault}")
     return in_running_order(function.node, wanted)
 
 
-def _faults(function: Message, wanted: Sequence[str]) -> Iterator[str]:
+def _faults(function: Message, wanted: Sequence[str], names: _Names) -> Iterator[str]:
     results = [name for inner in function.node for name in inner.output if name]
-    defined = {*function.input, *results}
     seen = set(function.input)
     if len(seen) < len(function.input):
         yield "two inputs have one name"
@@ -192,12 +210,12 @@ def _faults(function: Message, wanted: Sequence[str]) -> Iterator[str]:
         if name in seen:
             yield f"the value {name!r} is defined twice"
         seen.add(name)
+    missing = {name for name in _undefined(function) if not names.from_outside(name)}
     for inner in function.node:
-        for name in names_in(inner):
-            if name not in defined:
-                yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
+        for name in missing.intersection(names_in(inner)):
+            yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
     for name in wanted:
-        if name not in defined:
+        if name not in seen:
             yield f"the output {name!r} is not defined"
 
 
