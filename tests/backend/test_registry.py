@@ -213,6 +213,31 @@ def test_threads_that_use_the_package_first_at_the_same_time_share_one_registry(
     assert (done.stdout, done.stderr) == ("[1, 1, 1]\n", "")
 
 
+def test_a_disabled_id_of_a_backend_above_is_free_for_another(registry: BackendRegistry) -> None:
+    class Another(Plain):
+        version: ClassVar = "3"
+
+    scope = BackendRegistry(registry, ["Plain"])
+    assert scope.taken_by("Plain") is None
+    scope.register("Plain", Another)
+    assert scope.get("Plain").version == "3"
+    assert scope.ids == ("Plain", "Missing")
+    assert scope.taken_by("Plain") == "registered by code"
+    scope.deregister("Plain")
+    assert scope.reason_absent("Plain") == "it is disabled"
+    assert registry.get("Plain").version == "2.1"
+
+
+def test_an_id_can_be_known_without_a_backend(registry: BackendRegistry) -> None:
+    registry.register_absent("Broken", "its file is damaged", source="a file")
+    assert (
+        registry.reason_absent("Broken") == BackendRegistry(registry).reason_absent("Broken") == "its file is damaged"
+    )
+    assert registry.records()[-1] == BackendRecord("Broken", False, "a file", "its file is damaged")
+    with pytest.raises(DuplicateBackendError):
+        registry.register_absent("Plain", "", source="")
+
+
 def test_a_device_spec_shows_what_is_available(registry: BackendRegistry) -> None:
     registry.register("Sums", Sums)
     assert str(DeviceSpec(registry)) == "DeviceSpec(supported_backends=[Plain, Sums])"

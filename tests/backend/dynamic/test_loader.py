@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -589,3 +590,90 @@ def test_who_asks_without_a_runtime_sees_the_backends_of_the_list(install, monke
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", "")
     with pytest.raises(UnknownBackendError):
         DeviceSpec.default().registry.get("Adder")
+
+
+# --- the package's own folder -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads backends with a folder in the place of the package's own one, and closes them at the end."""
+    from interposer.backend import BackendRegistry
+    from interposer.backend.dynamic.loader import LoadingOptions, load_backends
+    from interposer.backend.dynamic.paths import folders_to_search
+
+    made = []
+
+    def load(override=None, **options):
+        registry = BackendRegistry()
+        folders = folders_to_search(override)
+        made.append(load_backends(registry, folders, LoadingOptions(**options), own_folder=str(tmp_path / "own")))
+        return registry, made[-1].records
+
+    yield load
+    for one in made:
+        one.close()
+
+
+def test_the_packages_own_folder_comes_first_and_nothing_hides_it(install, load, tmp_path, monkeypatch):
+    install("Z_Own_backend.so", ID='"Own"', folder=tmp_path / "own")
+    install("A_Users_backend.so", ID='"Users"', folder=tmp_path / "users")
+    monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(tmp_path / "users"))
+    assert load()[0].ids == ("Own", "Users")
+    assert load(override="/nothing")[0].ids == ("Own",)
+    monkeypatch.setenv("INTERPOSER_BACKEND_PATH", "")
+    assert load()[0].ids == ("Own",)
+
+
+def test_the_packages_own_files_need_no_probe_and_no_leave(install, load, tmp_path, user_cache):
+    install("A_Own_backend.so", folder=tmp_path / "own")
+    registry, [record] = load(allowed=frozenset())
+    assert (record.state, registry.ids) == (State.LOADED, ("Adder",))
+    assert not (user_cache / "probed").exists()
+
+
+def test_a_fault_of_the_packages_own_file_is_a_record_too(install, load, tmp_path):
+    install("A_Own_backend.so", MAJOR="9", folder=tmp_path / "own")
+    assert [one.step for one in load()[1]] == [Step.VERSION]
+
+
+# --- with others ------------------------------------------------------------------------------------------------------
+
+
+def test_a_backend_that_crashes_when_it_is_tried_is_there_for_who_isolates_it(install, runtime_of):
+    path = install(AT_EXECUTE="if (run->run_id % 2 == 0) CRASH")
+    [refused] = runtime_of().dynamic_backends()
+    assert refused.step is Step.PROBE
+    runtime = runtime_of(isolate={"Adder"})
+    [record] = runtime.dynamic_backends()
+    assert (record.state, record.id) == (State.LOADED, "Adder")
+    assert str(path) not in mapped_files()
+
+
+def test_threads_that_load_at_the_same_time_share_one_backend(install, tmp_path):
+    path, events = events_of(install, tmp_path)
+    together, found = threading.Barrier(6), []
+
+    def use():
+        together.wait()
+        with Runtime(CreationOptions(dynamic_backends_path=path.parent, probe_seconds=0)) as runtime:
+            found.append(runtime.registry.get("Adder").id)
+            together.wait()
+
+    threads = [threading.Thread(target=use) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert found == ["Adder"] * 6
+    assert events() == ["load", "init", "shutdown"]
+
+
+def test_a_process_that_ends_with_open_backends_shuts_them_down(install, tmp_path):
+    path, events = events_of(install, tmp_path)
+    options = f"ip.CreationOptions(dynamic_backends_path={str(path.parent)!r}, probe_seconds=0)"
+    code = f"import interposer as ip; runtime = ip.Runtime({options})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert events() == ["load", "init", "shutdown", "unload"]

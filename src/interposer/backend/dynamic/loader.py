@@ -200,7 +200,7 @@ class _File:
         wanted = self.options.probe_seconds and not self.ours
         if (
             not wanted and not self.search.registry.isolates_any
-        ):  # which is by ids, and this process must not ask for one
+        ):  # by ids, which this process must not ask for
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
