@@ -17,7 +17,7 @@ from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, wanted_isolations
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends, thread_budget
-from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, expect
+from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, did_you_mean, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.loaded import LoadedNetwork, said
@@ -46,7 +46,8 @@ class Runtime:
         self.options = CreationOptions() if options is None else options
         expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
-        self.registry = BackendRegistry(process_registry(), disabled, wanted_isolations(self.options.isolate))
+        isolated = wanted_isolations(self.options.isolate)
+        self.registry = BackendRegistry(process_registry(), disabled, isolated)
         self._dynamic = load_dynamic_backends(
             self.registry,
             path=self.options.dynamic_backends_path,
@@ -56,6 +57,10 @@ class Runtime:
             disabled=disabled,
             backend_options=self.options.backend_options,
         )
+        for name in isolated:
+            if name not in self.registry:
+                near = did_you_mean(name, self.registry.ids)
+                _log.warning("backend %r is to be isolated, but nobody knows it yet%s", name, near)
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._told: dict[NetworkId, dict[str, BackendContext]] = {}
