@@ -48,7 +48,7 @@ def test_an_info_says_what_is_known_of_every_element():
     assert eval(repr(info).replace("?", "None"), {"TensorInfo": TensorInfo, "DataType": DataType}) == info
     assert info.with_shape((None,)).element == info.with_constant(None).element == F32
     assert info != TensorInfo((3,), "sequence", element=TensorInfo((2, 2)))
-    assert TensorInfo((3,), "sequence", element=TensorInfo((2, 2))).num_bytes == 3 * 16
+    assert TensorInfo((3,), "sequence", element=TensorInfo((2, 2))).num_bytes == 3 * (128 + 16)
 
 
 @pytest.mark.parametrize(

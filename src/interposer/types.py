@@ -335,6 +335,10 @@ def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axi
             yield f"a scale must be positive and finite, not {scale!r}"
 
 
+_HEAD: Final = 128
+"""About the bytes that an array takes without its elements."""
+
+
 class TensorInfo:
     """What is known of a tensor without its data: shape, type, quantization and, where it is constant, the value.
 
@@ -449,8 +453,8 @@ class TensorInfo:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the NumPy array, or of all that a collection holds; `UNKNOWN` where an extent is."""
-        return self.num_elements * (self.dtype.itemsize if self.element is None else self.element.num_bytes)
+        """Bytes of the NumPy array, or of all arrays that a collection holds; `UNKNOWN` where an extent is."""
+        return self.num_elements * (self.dtype.itemsize if self.element is None else _HEAD + self.element.num_bytes)
 
     @property
     def is_concrete(self) -> bool:

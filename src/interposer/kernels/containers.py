@@ -25,7 +25,7 @@ from interposer.ops.containers import (
     SequenceLength,
     SplitToSequence,
 )
-from interposer.types import Array, TensorInfo
+from interposer.types import Array
 
 __all__: list[str] = []
 
@@ -89,8 +89,7 @@ def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
 @kernel(SplitToSequence)
 def split_to_sequence(op: SplitToSequence, x: Array, split: Array | None) -> Array:
     axis = normal_axis(op.axis, x.ndim)
-    extents = op.extents(x.shape[axis], None if split is None else TensorInfo.of(split))
-    assert extents is not None
+    extents = op.extents(x.shape[axis], split)
     pieces = np.split(x, np.cumsum(extents)[:-1], axis) if extents else []
     if split is None and not op.keepdims:
         pieces = [piece.squeeze(axis) for piece in pieces]

@@ -14,7 +14,7 @@ import numpy as np
 from interposer.errors import InvalidArgumentError
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
 from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, DataType, Dim, TensorInfo, differ
+from interposer.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, Array, DataType, Dim, TensorInfo, differ
 
 __all__ = [
     "ConcatFromSequence",
@@ -302,26 +302,43 @@ class SplitToSequence(Op):
     axis: int = attribute(default=0, doc="The axis that is cut; negative ones count from the end.")
     keepdims: bool = attribute(default=True, doc="Keep the axis where there is no ``split``.")
 
-    def extents(self, extent: int, split: TensorInfo | None) -> list[int] | None:
-        """The extents of the pieces along the axis; None where it is not known how many there are.
+    def extents(self, extent: int, split: Array | None) -> list[int]:
+        """The extents of the pieces along an axis of this extent.
 
         Raises:
-            InvalidArgumentError: the extent cannot be split so.
+            InvalidArgumentError: it cannot be split so.
         """
-        if split is None:
-            return None if isinstance(extent, Dim) else [1] * extent
-        if split.constant is None:
-            return [UNKNOWN] * split.shape[0] if split.rank and not isinstance(split.shape[0], Dim) else None
-        sizes = split.constant.reshape(-1).tolist()
-        if not split.rank and sizes[0] < 1:
+        if split is not None and split.ndim:
+            return self._checked(split, extent)
+        size = 1 if split is None else self._checked(split, extent)[0]
+        return [min(size, extent - at) for at in range(0, extent, size)]
+
+    def _checked(self, split: Array, extent: int) -> list[int]:
+        sizes: list[int] = split.reshape(-1).tolist()
+        if not split.ndim and sizes[0] < 1:
             raise InvalidArgumentError(f"split is {sizes[0]}; expected 1 or more")
         if min(sizes, default=0) < 0:
             raise InvalidArgumentError(f"split is {sizes}; an extent must not be negative")
-        if split.rank and differ(sum(sizes), extent):
+        if split.ndim and differ(sum(sizes), extent):
             raise InvalidArgumentError(f"split is {sizes}, {sum(sizes)} in all, but axis {self.axis} has {extent}")
+        return sizes
+
+    def pieces(self, extent: int, split: TensorInfo | None) -> tuple[int, int]:
+        """How many pieces there are, and the extent that all have, each unknown where it is not the same or not known.
+
+        Raises:
+            InvalidArgumentError: an axis of this extent cannot be split so.
+        """
+        if split is None:
+            return extent, 1
+        if split.constant is None:
+            return (split.shape[0] if split.rank else UNKNOWN), UNKNOWN
+        sizes = self._checked(split.constant, extent)
         if split.rank:
-            return list(sizes)
-        return None if isinstance(extent, Dim) else [min(sizes[0], extent - at) for at in range(0, extent, sizes[0])]
+            return len(sizes), sizes[0] if len(set(sizes)) == 1 else UNKNOWN
+        if isinstance(extent, Dim):
+            return UNKNOWN, UNKNOWN
+        return -(-extent // sizes[0]), min(sizes[0], extent) if extent % sizes[0] in (0, extent) else UNKNOWN
 
     def check(self, input: TensorInfo, split: TensorInfo | None) -> Iterator[str]:
         yield from axes_faults((self.axis,), input.rank)
@@ -329,19 +346,15 @@ class SplitToSequence(Op):
             return
         yield from quantized_axis_faults(input, range(MAX_RANK), "cut")
         try:
-            self.extents(input.shape[self.axis], split)
+            self.pieces(input.shape[self.axis], split)
         except InvalidArgumentError as error:
             yield str(error)
 
     def infer(self, input: TensorInfo, split: TensorInfo | None) -> TensorInfo:
         axis = normal_axis(self.axis, input.rank)
-        extents = self.extents(input.shape[axis], split)
-        before, after = input.shape[:axis], input.shape[axis + 1 :]
-        if split is None:
-            piece = (*before, 1, *after) if self.keepdims else (*before, *after)
-        else:
-            piece = (*before, extents[0] if extents and len(set(extents)) == 1 else UNKNOWN, *after)
-        return _sequence(UNKNOWN if extents is None else len(extents), input.with_shape(piece))
+        count, extent = self.pieces(input.shape[axis], split)
+        kept = () if split is None and not self.keepdims else (extent,)
+        return _sequence(count, input.with_shape((*input.shape[:axis], *kept, *input.shape[axis + 1 :])))
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def split_to_sequence(node: Node) -> Value:
     op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
     x, split = node.value(0), node.optional(1)
     extents = _extents(op, x, split)
-    if not extents or len(extents) > _TRACED:
+    if not extents:
         return node.add(op, x, split)
     if split is not None or op.keepdims:
         return node.step(SequenceConstruct(), *node.add_many(Splitter(op.axis, tuple(extents)), x))
@@ -144,14 +144,16 @@ def split_to_sequence(node: Node) -> Value:
 
 
 def _extents(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
-    """The extents of the pieces, where all are known."""
+    """The extents of the pieces, where all are known and they are not too many."""
     if not x.known.is_ranked or (split is not None and split.constant is None):
         return None
     info = None if split is None else split.known
     for fault in op.violations(x.known, info):
         raise ParseError(fault)
-    found = op.extents(x.known.shape[op.axis], info)
-    return None if found is None or any(isinstance(extent, Dim) for extent in found) else found
+    extent = x.known.shape[op.axis]
+    count, _ = op.pieces(extent, info)
+    few = not isinstance(extent, Dim) and count <= _TRACED
+    return op.extents(extent, None if split is None else split.constant) if few else None
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------
