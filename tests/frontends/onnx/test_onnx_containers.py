@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import interposer
-from interposer.errors import ExecutionError, ParseError, UnsupportedOperatorError
+from interposer.errors import ExecutionError, InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import info, model, single, theirs
 
@@ -206,6 +206,13 @@ def test_a_map_as_an_input_is_refused():
         load(typed([node("Identity", ["x"], ["y"])], {"x": kind}))
     with pytest.raises(ParseError, match="^input 'x': it is a map"):
         load(typed([node("Identity", ["x"], ["y"])], {"x": helper.make_sequence_type_proto(kind)}))
+
+
+def test_a_sequence_cannot_be_bound_to_a_value_but_its_length_can():
+    given = typed([node("SequenceLength", ["x"], ["y"])], {"x": SEQUENCE})
+    with pytest.raises(InvalidArgumentError, match="only tensors can be given values$"):
+        load(given, values={"x": ROWS})
+    assert run(given, ROWS, shapes={"x": (2,)})[0] == 2
 
 
 @pytest.mark.parametrize(
