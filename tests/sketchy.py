@@ -20,9 +20,10 @@ from interposer.backend import (
     Substitution,
 )
 from interposer.ir.graph import Graph
-from interposer.ops import Addition, Input, Multiplication, Output
+from interposer.ops import Activation, Addition, Input, Multiplication, Output
 from interposer.schema import Op, op, operand, result
 from interposer.types import Array, DataType
+from tests.devices import Device
 
 table = KernelTable()
 """Additions, and what becomes of them."""
@@ -137,4 +138,25 @@ class Corrupting(Backend):
                 ctypes.memset(array.ctypes.data, 0, array.nbytes)
             ctypes.string_at(0)
         found: Array = a + b
+        return found
+
+
+class Falling(Device):
+    """A device with a heap of its own, which crashes in its run of the number `which`."""
+
+    id: ClassVar = "Falling"
+
+    def __init__(self, folder: str, which: int) -> None:
+        super().__init__()
+        own = KernelTable()
+        own(Activation, dtypes={DataType.FLOAT32})(self.relu)
+        vars(self)["kernels"] = own
+        self.folder, self.which = folder, which
+
+    def relu(self, op: Activation, x: Array) -> Array:
+        count = len(os.listdir(self.folder))
+        Path(self.folder, str(count)).touch()
+        if count == self.which:
+            ctypes.string_at(0)
+        found: Array = np.maximum(x, 0)
         return found

@@ -60,7 +60,8 @@ class Runtime:
         for name in isolated:
             if name not in self.registry:
                 near = did_you_mean(name, self.registry.ids)
-                _log.warning("backend %r is to be isolated, but nobody knows it yet%s", name, near)
+                level = logging.WARNING if near else logging.INFO  # it may be registered later
+                _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", name, near)
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._told: dict[NetworkId, dict[str, BackendContext]] = {}

@@ -16,7 +16,7 @@ from interposer.backend.isolated import CRASHED, PLACED_ANEW, PUT_ASIDE, RESTART
 from interposer.errors import BackendCrashedError, BackendUnavailableError, ExecutionError
 from tests.faulty import PLACES
 from tests.isolating import X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
-from tests.sketchy import Corrupting
+from tests.sketchy import Corrupting, Falling
 
 pytestmark = needs_linux
 BACKENDS = ["Faulty", "CpuRef"]
@@ -102,6 +102,23 @@ def test_what_a_failing_process_overwrote_is_made_again(which: int, tmp_path: Pa
         runtime.registry.register("Corrupting", partial(Corrupting, str(tmp_path), which))
         model = ip.load(network, ["Corrupting", "CpuRef"], runtime=runtime)
         assert model.run([[1, -2, 3]])[0].tolist() == [4, -4, 12]
+        assert [event.kind for event in runtime.events] == [CRASHED, RESTARTED]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_what_only_a_failing_process_had_is_made_again(which: int, tmp_path: Path) -> None:
+    network = ip.Network()
+    function = ip.ops.ActivationFunction.RELU
+    x = network.add_input_layer(0, ip.TensorInfo((3,)), name="x")
+    first = network.add_activation_layer(x, function=function, name="first")
+    less = network.add_subtraction_layer(first, network.add_constant_layer(np.float32([2, 2, 2])), name="less")
+    last = network.add_activation_layer(less, function=function, name="last")
+    network.add_output_layer(0, last)
+    with no_trace_left(), ip.Runtime(ip.CreationOptions(isolate="Falling")) as runtime:
+        runtime.registry.register("Falling", partial(Falling, str(tmp_path), which))
+        model = ip.load(network, ["Falling", "CpuRef"], runtime=runtime)
+        for _ in range(2):
+            assert model.run([[1, -2, 3]])[0].tolist() == [0, 0, 1]
         assert [event.kind for event in runtime.events] == [CRASHED, RESTARTED]
 
 

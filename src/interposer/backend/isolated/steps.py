@@ -230,8 +230,7 @@ class Steps:
 
         def action(life: Life) -> None:
             self._catch_up(life)
-            if self._there.get(slot) is not life:
-                self._to_bring(life, {slot})
+            self._to_bring(life, {slot})  # it is there, or lost
             body = _body(self._factory.number, 0, (), (slot,))
             life.run(body, lambda index: "", self._factory.supervisor.how.deadline_seconds)
 
@@ -248,6 +247,8 @@ class Steps:
         """Let the child release its memory, where it is still there; nothing is run any more."""
         self._queue.clear()
         self._forget_log()
+        self._there.clear()
+        self._host_lacks.clear()
         life, self._life = self._life, None
         supervisor, told = self._factory.supervisor, {"do": "release", "network": self._factory.number}
         if life is not None and not life.ended:
@@ -291,12 +292,18 @@ class Steps:
         own = {one.slot for one in inputs if isinstance(one, SharedHandle) and self._is_own(one)}
         told["bring"] = self._to_bring(life, own)
         answer = life.ask(told, what, seconds)
-        if any(map(self._is_own, outputs)):
-            self._forget_log()
+        self._note_late([one.slot for one in outputs if isinstance(one, SharedHandle) and self._is_own(one)])
         open_ones = [one for one in outputs if not self._is_own(one)]
         with reading(f"the answer of layer {workload.title}"):
             infos = [_found_info(one.info, shape) for one, shape in zip(open_ones, answer["shapes"], strict=True)]
         return list(zip(open_ones, self._collect(life, infos), strict=True))
+
+    def _note_late(self, written: Sequence[int]) -> None:
+        """The host has what was written; what ran before could not be run again without changing it."""
+        for slot in written:
+            self._forget_log()
+            self._host_lacks.discard(slot)
+            self._there.pop(slot, None)
 
     def _late_output(self, handle: TensorHandle) -> Any:
         if not self._is_own(handle):
