@@ -104,6 +104,5 @@ class DynamicWorkloadFactory(WorkloadFactory):
         flat = FlatGraph(
             [layer], entering, layer.outputs, minor=self.library.identity.minor,
             alignment=self.library.info.alignment, infos=infos,
-            hashes=abi.Cap.WANTS_HASHES in self.library.info.capabilities,
         )  # fmt: skip
         return DynamicWorkload(compile_part(self.library, flat, self._options), list(inputs.items()), info.outputs)

@@ -99,7 +99,9 @@ class Blobs:
         out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
         table, flat = self._options(options), None
         if view is not None:
-            flat = flat_view(self._library, view, compiling=True)
+            flat = flat_view(self._library, view)
+            if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
+                flat.hash_constants()
         with self._library.serialized():
             arguments = (*_bytes(blob), flat and flat.address, table.address, ctypes.addressof(out))
             if flat is None:

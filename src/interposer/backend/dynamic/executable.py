@@ -6,8 +6,8 @@ import ctypes
 import threading
 import weakref
 import zlib
-from contextlib import nullcontext
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -45,7 +45,8 @@ class Executable:
         self.workspace_size, self.workspace_alignment = _workspace(out, library.id)
         self.seconds, self.memory = out.seconds, out.memory
         self._sums = [_sum(array) for array in self.constants] if library.checking else []
-        self._turn: Any = nullcontext() if self.concurrent else threading.Lock()
+        self._turn = None if self.concurrent else threading.Lock()
+        self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
 
     def run(self, run_address: int) -> None:
         """Call ``execute`` with an ``ipr_run``; where the plug-in does not allow it at the same time, one by one.
@@ -54,9 +55,11 @@ class Executable:
             CallError: it failed.
             BackendUnavailableError: the plug-in was shut down.
         """
-        library = self.library
+        if self._turn is None:
+            self._call(run_address)
+            return
         with self._turn:
-            library.call("execute", library.functions["execute"], library.self, self.handle, run_address)
+            self._call(run_address)
 
     def check_constants(self) -> None:
         """Raise `BackendContractError` where a constant is not what it was; only in checking mode."""
@@ -75,6 +78,8 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable) -> Exe
     Raises:
         CallError: it cannot; what it names as faulty is one of `flat`.
     """
+    if abi.Cap.WANTS_HASHES in library.info.capabilities:
+        flat.hash_constants()
     out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
     function, arguments = library.functions["compile"], (library.self, flat.address, options.address)
     with library.serialized(), located(flat):

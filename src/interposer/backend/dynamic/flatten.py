@@ -93,7 +93,6 @@ class FlatGraph:
         name: str = "",
         minor: int = 0,
         alignment: int = 1,
-        hashes: bool = False,
         infos: Mapping[Value, TensorInfo] | None = None,
     ) -> None:
         """Make the tables.
@@ -105,7 +104,6 @@ class FlatGraph:
             name: of the network.
             minor: the version of the interface that the plug-in was written to.
             alignment: bytes to which the data of constants is aligned, by a copy where need be.
-            hashes: whether constants get their SHA-256.
             infos: what is known of values, instead of what the graph says.
         """
         self.layers = tuple(layers)
@@ -114,7 +112,7 @@ class FlatGraph:
         self._number(layers)
         self._known = list(map(_info, self.values)) if infos is None else [infos.get(v, v.info) for v in self.values]
         self._write_texts(name)
-        self._write_constants(alignment, hashes)
+        self._write_constants(alignment)
         self._write_tensors()
         self._write_layers(minor)
         self._write_graph(inputs, outputs)
@@ -169,29 +167,32 @@ class FlatGraph:
         self._sizes = np.array(sizes, np.uint64)
         self._places = np.cumsum(self._sizes + 1) - (self._sizes + 1) + start
 
-    def _write_constants(self, alignment: int, hashes: bool) -> None:
+    def _write_constants(self, alignment: int) -> None:
         numbers = [-1] * len(self.values)
-        rows: list[tuple[int, int, int]] = []
+        rows: list[tuple[int, int]] = []
         for position in self._entering:
             op = self.values[position].producer.op
             if isinstance(op, Constant):
                 numbers[position] = len(rows)
-                rows.append(self._constant(op.value, alignment, hashes))
+                rows.append(self._constant(op.value, alignment))
         self._constant_numbers = numbers
         table = np.zeros(len(rows), _CONSTANT)
-        for name, column in zip(("data", "size", "sha256"), zip(*rows, strict=True), strict=False):
+        for name, column in zip(("data", "size"), zip(*rows, strict=True), strict=False):
             table[name] = column
         table["fd"] = -1
         self._constant_table = table
 
-    def _constant(self, array: Array, alignment: int, hashes: bool) -> tuple[int, int, int]:
+    def _constant(self, array: Array, alignment: int) -> tuple[int, int]:
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
             array = suitable(array, alignment)
             place = address_of(array)
         self.constants.append(array)
-        digest = self._keep(_digest(array)) if hashes else 0
-        return place, array.nbytes, digest
+        return place, array.nbytes
+
+    def hash_constants(self) -> None:
+        """Give constants their SHA-256, which ``compile`` and ``restore`` may want."""
+        self._constant_table["sha256"] = [self._keep(_digest(array)) for array in self.constants]
 
     def _write_tensors(self) -> None:
         infos, count = self._known, len(self.values)

@@ -40,13 +40,17 @@ class HostSettings:
 
 
 class LogRing:
-    """Lines that a plug-in has logged, from any thread, and that wait to be read here. Reading is thread safe."""
+    """Lines that a plug-in has logged, from any thread, and that wait to be read here. Reading is thread safe.
+
+    There is something to read where ``head.head`` is not `lines_read`.
+    """
 
     def __init__(self, level: int = abi.LOG_INFO) -> None:
         self._memory = ctypes.create_string_buffer(SLOTS * SLOT_BYTES + 64)
         self._start = -ctypes.addressof(self._memory) % 64
         self._reading = threading.Lock()
         self._told = 0
+        self.lines_read = 0
         self.head = abi.LogRing(
             struct_size=ctypes.sizeof(abi.LogRing), slot_count=SLOTS, slot_stride=SLOT_BYTES,
             slots=ctypes.addressof(self._memory) + self._start, level=level,
@@ -54,8 +58,6 @@ class LogRing:
 
     def drain(self, logger: logging.Logger) -> None:
         """Pass on all lines that are complete."""
-        if self.head.head == self.head.tail and self.head.lost == self._told:
-            return
         with self._reading:
             for level, text in self._lines():
                 logger.log(level, "%s", text)
@@ -73,15 +75,14 @@ class LogRing:
             size = min(slot.length, SLOT_BYTES - _HEAD)
             raw = ctypes.string_at(ctypes.addressof(self._memory) + offset + _HEAD, size)
             level = min(max(slot.level, logging.DEBUG), logging.ERROR)
-            self.head.tail = number + 1
+            self.head.tail = self.lines_read = number + 1
             yield level, raw.decode("utf-8", "replace")
 
 
 class HostServices:
     """An ``ipr_host`` with everything that it points to."""
 
-    def __init__(self, path: str, settings: HostSettings, checking: bool) -> None:
-        self.log = LogRing()
+    def __init__(self, path: str, settings: HostSettings, checking: bool, log: LogRing) -> None:
         self._kept: list[Any] = []
         libc = ctypes.CDLL(None)
         words = max(settings.cpus, default=-1) // 64 + 1
@@ -92,7 +93,7 @@ class HostServices:
         self.struct = abi.Host(
             struct_size=ctypes.sizeof(abi.Host), api_major=abi.API_VERSION[0], api_minor=abi.API_VERSION[1],
             name=self._text("interposer"), version=self._text(__version__), library_path=self._text(path),
-            cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(self.log.head),
+            cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(log.head),
             aligned_alloc=_address(libc.aligned_alloc), free=_address(libc.free),
             thread_count=max(1, settings.threads), flags=abi.HOST_CHECKING if checking else 0,
             cpu_mask_words=words, cpu_mask=ctypes.addressof(mask),

@@ -23,7 +23,7 @@ from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.calls import CallError, ErrorBuffers, announce
 from interposer.backend.dynamic.flatten import Withholding
-from interposer.backend.dynamic.host import HostServices, HostSettings
+from interposer.backend.dynamic.host import HostServices, HostSettings, LogRing
 from interposer.backend.dynamic.information import LibraryInfo, read_info
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.reading import code_fault, read, read_versioned
@@ -44,6 +44,7 @@ PATIENCE: Final = 10.0
 _UNWRITTEN: Final = 0xFFFFFFFF
 _LONGEST_ID: Final = 256
 _open: set[Library] = set()
+_getpid = os.getpid
 
 
 class Identity(NamedTuple):
@@ -214,6 +215,7 @@ class Library:
         self.self = table.self
         self._errors = ErrorBuffers(identity.id)
         self._host: HostServices | None = None
+        self._ring = LogRing()
         self._compiling = threading.Lock()
         self._closing = threading.Lock()
         self.withholding = Withholding(identity.minor)
@@ -233,12 +235,12 @@ class Library:
     def _start(self, settings: HostSettings, options: Options) -> None:
         self.info = self._ask_info()
         given = OptionTable(checked_options(self.id, options, self.info.options, abi.SCOPE_INIT))
-        host = HostServices(self.path, settings, self.checking)
+        host = HostServices(self.path, settings, self.checking, self._ring)
         self._host = host
         try:
             self._errors.call("init", self.functions["init"], self.self, ctypes.addressof(host.struct), given.address)
         except CallError as error:
-            host.log.drain(self.log)
+            self._pass_on_log()
             if error.status == abi.UNAVAILABLE:
                 raise BackendUnavailableError(self.id, error.said or error.reason) from error
             raise PluginError(self.path, "init", f"init: {error.reason}") from error
@@ -251,7 +253,7 @@ class Library:
         except BaseException:
             self.close()
             raise
-        host.log.drain(self.log)
+        self._pass_on_log()
 
     def _ask_info(self) -> LibraryInfo:
         out = abi.Info(struct_size=ctypes.sizeof(abi.Info))
@@ -308,14 +310,19 @@ class Library:
         """
         self._inside.append(None)
         try:
-            if self._why_closed:
-                raise BackendUnavailableError(self.id, self._why_closed)
-            if os.getpid() != self._pid and not self._usable_here():
-                raise BackendUnavailableError(self.id, "it was opened before this process was forked")
+            if self._why_closed or _getpid() != self._pid:
+                self._refuse()
             self._errors.call(name, function, *arguments)
         finally:
             self._inside.pop()
-            self._pass_on_log()
+            if self._ring.head.head != self._ring.lines_read:
+                self._pass_on_log()
+
+    def _refuse(self) -> None:
+        if self._why_closed:
+            raise BackendUnavailableError(self.id, self._why_closed)
+        if not self._usable_here():
+            raise BackendUnavailableError(self.id, "it was opened before this process was forked")
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
@@ -408,8 +415,7 @@ class Library:
             self._pass_on_log()
 
     def _pass_on_log(self) -> None:
-        if self._host is not None:
-            self._host.log.drain(self.log)
+        self._ring.drain(self.log)
 
 
 @atexit.register

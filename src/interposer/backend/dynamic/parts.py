@@ -22,10 +22,9 @@ from interposer.ops.control import Output, PreCompiled
 __all__ = ["Optimizer", "flat_view"]
 
 
-def flat_view(library: Library, view: SubgraphView, *, compiling: bool) -> FlatGraph:
-    """The tables of a view for a plug-in; `compiling` adds what only ``compile`` and ``restore`` are given."""
-    hashes = compiling and abi.Cap.WANTS_HASHES in library.info.capabilities
-    return FlatGraph.of(view, minor=library.identity.minor, alignment=library.info.alignment, hashes=hashes)
+def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
+    """The tables of a view for a plug-in."""
+    return FlatGraph.of(view, minor=library.identity.minor, alignment=library.info.alignment)
 
 
 class Optimizer:
@@ -46,23 +45,23 @@ class Optimizer:
         waiting = [self._view]
         while waiting:
             part = waiting.pop()
-            refused = self._refused(part)
-            if refused:
+            refused = self._library.withholding.faults(part)
+            flat = None if refused else flat_view(self._library, part)
+            if flat is not None:
+                refused = self._refused(flat)
+            if refused or flat is None:
                 self._give_back(part, refused)
                 waiting += self._divided(layer for layer in part if layer not in refused)
             elif "optimize" in self._library.functions:
-                waiting += self._asked(part)
+                waiting += self._asked(part, flat)
             else:
-                waiting += self._compiled(part)
+                waiting += self._compiled(part, flat)
         return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
 
-    def _refused(self, part: SubgraphView) -> dict[Layer, str]:
+    def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
         """The layers that the plug-in does not take in this company, as their groups are torn apart for example."""
-        withheld = self._library.withholding.faults(part)
-        if withheld:
-            return withheld
-        verdicts = ask(self._library, flat_view(self._library, part, compiling=False), self._options)
-        return {layer: "; ".join(one.reasons) for layer, one in zip(part, verdicts, strict=True) if not one}
+        verdicts = ask(self._library, flat, self._options)
+        return {layer: "; ".join(one.reasons) for layer, one in zip(flat.layers, verdicts, strict=True) if not one}
 
     def _give_back(self, part: SubgraphView, refused: dict[Layer, str]) -> None:
         for reason in dict.fromkeys(refused.values()):
@@ -74,9 +73,8 @@ class Optimizer:
         left = {layer.guid for layer in layers}
         return select(self._view.graph, lambda layer: True if layer.guid in left else None) if left else []
 
-    def _compiled(self, part: SubgraphView) -> list[SubgraphView]:
+    def _compiled(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
         """Make one unit of a part; gives what is to be tried again without a layer that could not be compiled."""
-        flat = flat_view(self._library, part, compiling=True)
         try:
             executable = compile_part(self._library, flat, self._options)
         except CallError as error:
@@ -88,8 +86,7 @@ class Optimizer:
         self._substitutions.append(Substitution(part, unit))
         return []
 
-    def _asked(self, part: SubgraphView) -> list[SubgraphView]:
-        flat = flat_view(self._library, part, compiling=False)
+    def _asked(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
         answer = optimized(self._library, flat, self._options)
         named = [*answer.units, *(layers for layers, _ in answer.replaced)]
         if not quotient_is_acyclic(part, named):
@@ -99,7 +96,8 @@ class Optimizer:
         self._failed += [Failure(part.part(layers), reason) for layers, reason in answer.failed]
         for layers, replacement in answer.replaced:
             self._substitutions.append(self._substitution(part.part(layers), replacement))
-        return [again for layers in answer.units for again in self._compiled(part.part(layers))]
+        units = [part.part(layers) for layers in answer.units]
+        return [again for unit in units for again in self._compiled(unit, flat_view(self._library, unit))]
 
     def _substitution(self, part: SubgraphView, replacement: Replacement) -> Substitution:
         if set(replacement.outputs) != set(part.outputs):
