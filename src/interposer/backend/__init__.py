@@ -2,6 +2,7 @@
 
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
+from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, Isolation
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.registry import BackendRecord, BackendRegistry, DeviceSpec, process_registry
@@ -30,6 +31,7 @@ __all__ = [
     "Capabilities",
     "Capability",
     "DeviceSpec",
+    "DynamicBackendRecord",
     "Failure",
     "Isolation",
     "KernelInfo",

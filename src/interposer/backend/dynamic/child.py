@@ -67,7 +67,13 @@ class Child:
 
     def __init__(self, module: str, arguments: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
         self._reports, theirs = os.pipe()
-        told = {"path": sys.path, "module": module, "report": theirs, "parent": os.getpid(), "arguments": arguments}
+        told = {
+            "path": [*map(str, sys.path)],
+            "module": module,
+            "report": theirs,
+            "parent": os.getpid(),
+            "arguments": arguments,
+        }
         try:
             self._process = subprocess.Popen(
                 [sys.executable or "python3", "-I", "-c", _START, json.dumps(told)],

@@ -30,8 +30,10 @@ from interposer.errors import UnknownBackendError
 
 __all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backends"]
 
+DISABLED: Final = "it is disabled"
 _log = logging.getLogger("interposer.backend")
-_verdicts: Final[dict[FileIdentity, Verdict]] = {}
+_verdicts: Final[dict[tuple[FileIdentity, float], tuple[str, Verdict]]] = {}
+"""For files that were tried for so many seconds, their SHA-256 and what came of it."""
 _probing = threading.Lock()
 
 
@@ -118,7 +120,7 @@ class _Search:
             self._record(DynamicBackendRecord(folder.path, error.state, error.step, error.reason))
             return
         for name in names:
-            self._record(_File(self, os.path.join(folder.path, name), ours=ours).load())
+            self._record(_File(self, os.path.join(folder.path, name), ours=ours).load(), ours=ours)
 
     def register_absent(self) -> None:
         """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
@@ -127,11 +129,11 @@ class _Search:
                 self.registry.register_absent(record.id, record.reason, source=record.source)
                 self.registered.append(record.id)
 
-    def _record(self, record: DynamicBackendRecord) -> None:
+    def _record(self, record: DynamicBackendRecord, *, ours: bool = False) -> None:
         self.records.append(record)
-        meant = record.state is State.REFUSED or record.step is Step.REGISTER
-        level = logging.WARNING if meant and record.state is not State.LOADED else logging.INFO
-        _log.log(level, "%s", record)
+        taken = record.state is State.SKIPPED and record.step is Step.REGISTER and record.reason != DISABLED
+        wrong = record.state is State.REFUSED or (taken and not ours)
+        _log.log(logging.WARNING if wrong else logging.INFO, "%s", record)
 
 
 def _entries(folder: str) -> list[str]:
@@ -198,9 +200,7 @@ class _File:
 
     def _check_probe(self, descriptor: int) -> None:
         wanted = self.options.probe_seconds and not self.ours
-        if (
-            not wanted and not self.search.registry.isolates_any
-        ):  # by ids, which this process must not ask for
+        if not wanted and not self.search.registry.isolates_any:  # by ids, which this process must not ask for
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
@@ -208,19 +208,20 @@ class _File:
             raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
 
     def _verdict(self, descriptor: int) -> Verdict:
-        identity = FileIdentity.of(descriptor)
-        with _probing:
-            if identity not in _verdicts:
-                self._note(sha256=self.record.sha256 or sha256_of(descriptor))
-                _verdicts[identity] = kept_verdict(self.record.sha256) or self._probed(descriptor)
-            return _verdicts[identity]
-
-    def _probed(self, descriptor: int) -> Verdict:
-        opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
-        options = self.options.backend_options
         seconds = self.options.probe_seconds or LoadingOptions.probe_seconds
-        verdict = probe(self.record.library, opened_as, descriptor, seconds, options)
-        keep_verdict(self.record.sha256, verdict)
+        key = FileIdentity.of(descriptor), seconds
+        with _probing:
+            if key not in _verdicts:
+                digest = self.record.sha256 or sha256_of(descriptor)
+                _verdicts[key] = digest, kept_verdict(digest) or self._probed(descriptor, digest, seconds)
+            digest, verdict = _verdicts[key]
+        self._note(sha256=digest)
+        return verdict
+
+    def _probed(self, descriptor: int, digest: str, seconds: float) -> Verdict:
+        opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
+        verdict = probe(self.record.library, opened_as, descriptor, seconds, self.options.backend_options)
+        keep_verdict(digest, verdict)
         return verdict
 
     def _check_id(self) -> None:
@@ -229,7 +230,7 @@ class _File:
         if source is not None:
             raise StepError(Step.REGISTER, f"the id {name!r} is registered already ({source})", State.SKIPPED)
         if name in self.options.disabled and name not in self.search.registry:
-            raise StepError(Step.REGISTER, "it is disabled", State.SKIPPED)
+            raise StepError(Step.REGISTER, DISABLED, State.SKIPPED)
 
     @property
     def _is_isolated(self) -> bool:
