@@ -12,7 +12,15 @@ from interposer.cli.tables import Table, say, show, without_empty_columns, write
 from interposer.kernels.table import Kernel, KernelTable
 from interposer.schema import Op, Operand, Result, op_class, registered_ops
 from interposer.session import default_runtime
-from interposer.types import ANY_TYPE, FLOATS, INTEGERS, SIGNED_INTEGERS, UNSIGNED_INTEGERS, DataType
+from interposer.types import (
+    ANY_TYPE,
+    FLOATS,
+    INTEGERS,
+    SIGNED_INTEGERS,
+    STORED_FLOATS,
+    UNSIGNED_INTEGERS,
+    DataType,
+)
 
 __all__ = ["configure", "execute"]
 
@@ -209,6 +217,7 @@ _GROUPS: Final[dict[str, frozenset[DataType]]] = {
     "any": ANY_TYPE,
     "numbers": FLOATS | INTEGERS,
     "floats": FLOATS,
+    "stored floats": STORED_FLOATS,
     "integers": INTEGERS,
     "signed integers": SIGNED_INTEGERS,
     "unsigned integers": UNSIGNED_INTEGERS,
