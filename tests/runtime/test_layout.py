@@ -216,7 +216,7 @@ def test_a_model_tells_what_memory_it_has() -> None:
     value = network.add_layer(Transpose((0, 2, 1)), network.add_input_layer(0, INFO, name="x"))
     weights = network.add_constant_layer(np.ones((8, 4), np.float32))
     network.add_output_layer(0, network.add_layer(Transpose((0, 2, 1)), network.add_layer(Addition(), value, weights)))
-    with ip.load(network, ["CpuRef"]) as model:
+    with ip.load(network, ["CpuRef"], options=PLAIN) as model:
         model.run([X])
         memory = model.memory()
     assert memory.to_dict() == {

@@ -14,7 +14,7 @@ from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.program import Program
-from interposer.runtime.runs import RunControl
+from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback
 from interposer.types import Array
@@ -25,6 +25,8 @@ __all__ = ["LoadedNetwork", "said"]
 class LoadedNetwork:
     """One network made ready to run. Runs may go side by side: each has a `WorkingMemHandle` for itself.
 
+    With `workers`, branches of one run that are on different backends run at the same time.
+
     Everything is made here, and planned in a first working memory, but what concerns tensors whose shapes depend on
     data: see `LateStep`.
 
@@ -32,13 +34,14 @@ class LoadedNetwork:
         LoadError: a backend could not make a workload, a handle or its memory plan; nothing stays behind.
     """
 
-    def __init__(self, optimized: OptimizedNetwork) -> None:
+    def __init__(self, optimized: OptimizedNetwork, workers: Workers | None = None) -> None:
         self.optimized = optimized
+        self._workers = workers
         self.bindings = Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
         self._factories = Factories(optimized, self._layers)
         self._program = Program(optimized.graph, self._factories)
-        self._idle = deque([WorkingMemHandle(self._program, self._factories)])
+        self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
         self._runs: dict[int, RunControl | None] = {}
         self._changed = threading.Condition()
         self._released = False
@@ -81,7 +84,8 @@ class LoadedNetwork:
         Raises:
             LoadError: a backend could not make them.
         """
-        return WorkingMemHandle(self._program, Factories(self.optimized, self._layers, self._factories))
+        factories = Factories(self.optimized, self._layers, self._factories)
+        return WorkingMemHandle(self._program, factories, self._workers)
 
     def check_own(self, working: WorkingMemHandle) -> None:
         """Raise `InvalidArgumentError` where a working memory was not made for this network."""

@@ -10,6 +10,7 @@ from interposer.ir.inference import shaped_by_data
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.control_flow import ControlFlow
 from interposer.runtime.factories import Factories, guarded
+from interposer.runtime.flow import flow_of
 from interposer.runtime.late import LateStep
 from interposer.runtime.layout import layout_of
 from interposer.runtime.step import Step
@@ -39,6 +40,8 @@ class Program:
         kept = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
         self.layout = layout_of(graph, self.order, kept, self._may_join(factories), self._may_overwrite)
         self.running = [layer for layer in running if layer not in self.layout.joined]
+        simple = graph.owner is None and not self.late and not self.regions
+        self.flow = flow_of(self.running) if simple else None
 
     def is_idle(self, value: Value) -> bool:
         """True for an input of a region that nobody takes."""

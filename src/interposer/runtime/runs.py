@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from interposer.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError
@@ -107,6 +108,11 @@ class Workers:
                 threading.Thread(target=self._serve, name="interposer-worker", daemon=True).start()
             self._changed.notify()
         return run
+
+    def help(self, work: Callable[[], None]) -> None:
+        """Let a thread do something, if one gets round to it; nothing is said of what comes of it."""
+        with suppress(InvalidArgumentError):
+            self.submit(lambda control: work())
 
     def _serve(self) -> None:
         while True:

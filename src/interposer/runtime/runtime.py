@@ -105,7 +105,7 @@ class Runtime:
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
-                loaded = LoadedNetwork(optimized)
+                loaded = LoadedNetwork(optimized, self.workers)
             except BaseException:
                 self._tell("after_unload_network", network_id, agreed)
                 raise

@@ -16,7 +16,7 @@ from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
 from interposer.runtime.late import LateHandles, LateStep
 from interposer.runtime.program import Program
-from interposer.runtime.runs import RunControl
+from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.step import Step
 from interposer.types import Array, TensorInfo
 
@@ -29,14 +29,15 @@ class Steps:
     """The layers of a program in running order, with handles for their tensors.
 
     Of a region, `enter` fills the inputs that are the same in every iteration, and `run` runs it once with the others.
-    Inputs that nobody takes are left out. Not safe to run from two threads at a time.
+    Inputs that nobody takes are left out. Not safe to run from two threads at a time; with `workers`, branches on
+    different backends run at the same time.
 
     Raises:
         LoadError: a backend could not make a handle.
     """
 
-    def __init__(self, program: Program, factories: Factories) -> None:
-        self.program, self._factories = program, factories
+    def __init__(self, program: Program, factories: Factories, workers: Workers | None = None) -> None:
+        self.program, self._factories, self._workers = program, factories, workers
         self.inputs, self.outputs = program.graph.inputs, program.graph.outputs
         self.handles: dict[Value, TensorHandle] = {}
         self.imported: set[Value] = set()
@@ -168,8 +169,12 @@ class Steps:
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
         """Run all layers once; `ExecutionError` where one fails, or where the run is told to stop."""
+        if self.program.flow is not None and self._workers is not None:
+            self.program.flow.run(lambda number: self._execute_one(number, late, control), self._workers.help)
+            return
         if control is not None:
-            self._execute_watched(late, control)
+            for number in range(len(self._calls)):
+                self._execute_one(number, late, control)
             return
         done = 0
         try:
@@ -179,13 +184,14 @@ class Steps:
         except Exception as error:
             raise failure(self.program.running[done], "failed", error) from error
 
-    def _execute_watched(self, late: LateHandles, control: RunControl) -> None:
-        for layer, (execute, given, made) in zip(self.program.running, self._calls, strict=True):
+    def _execute_one(self, number: int, late: LateHandles, control: RunControl | None) -> None:
+        layer, (execute, given, made) = self.program.running[number], self._calls[number]
+        if control is not None:
             control.check(layer)
-            try:
-                execute(given, late if made is None else made)
-            except Exception as error:
-                raise failure(layer, "failed", error) from error
+        try:
+            execute(given, late if made is None else made)
+        except Exception as error:
+            raise failure(layer, "failed", error) from error
 
     def forget(self) -> None:
         """Let go of the caller's memory."""

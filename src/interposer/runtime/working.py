@@ -16,7 +16,7 @@ from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.late import LateHandles
 from interposer.runtime.program import Program
-from interposer.runtime.runs import RunControl
+from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.steps import Steps, failure
 from interposer.types import Array
 
@@ -33,11 +33,11 @@ class WorkingMemHandle:
         LoadError: a backend could not make a handle or its memory plan.
     """
 
-    def __init__(self, program: Program, factories: Factories) -> None:
+    def __init__(self, program: Program, factories: Factories, workers: Workers | None = None) -> None:
         self.program = program
         self._factories = factories
         self._busy = threading.Lock()
-        self._steps = Steps(program, factories)
+        self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
         self._inputs = [(_binding(layer), layer) for layer in self._steps.inputs]
         self._directly = self._direct_outputs()

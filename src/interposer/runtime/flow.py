@@ -1,0 +1,161 @@
+"""Branches of a network on different backends, run at the same time.
+
+The layers of one backend run in their order, as they share an arena that was planned for it. Between backends, a layer
+waits for those that give what it reads, and for those of other backends that read from its own arena before it: only
+then may the memory be used again. Whatever thread is free takes the next layer that waits for nothing; the caller's own
+thread is one of them, so that a run never depends on others being free.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from interposer.ir.graph import Layer
+from interposer.ops.control import Input, MemCopy, MemImport
+
+__all__ = ["Flow", "flow_of"]
+
+Work = Callable[[int], None]
+Helpers = Callable[[Callable[[], None]], object]
+
+
+class Flow:
+    """Which layers, by their number in running order, have to be done before each; `width` backends run at a time."""
+
+    def __init__(self, before: Sequence[set[int]], width: int) -> None:
+        self.before, self.width = tuple(before), width
+        self.after: list[list[int]] = [[] for _ in before]
+        for number, needed in enumerate(before):
+            for other in needed:
+                self.after[other].append(number)
+
+    def run(self, work: Work, help_with: Helpers) -> None:
+        """Do the work for every number; returns when all is done, or nothing is under way any more.
+
+        Args:
+            work: does what belongs to a number; called by several threads.
+            help_with: lets another thread call a function, sooner or later.
+
+        Raises:
+            BaseException: what `work` raised first.
+        """
+        passage = _Passage(self, work)
+        for _ in range(self.width - 1):
+            help_with(passage.help)
+        passage.lead()
+
+
+class _Passage:
+    """One run through a flow."""
+
+    def __init__(self, flow: Flow, work: Work) -> None:
+        self._flow, self._work = flow, work
+        self._waiting = [len(needed) for needed in flow.before]
+        self._ready = deque(number for number, count in enumerate(self._waiting) if not count)
+        self._left, self._active = len(flow.before), 0
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def help(self) -> None:
+        """Take part until there is nothing to take."""
+        while (number := self._next()) is not None:
+            self._do(number)
+
+    def lead(self) -> None:
+        """Take part, wait for the others, and raise what went wrong."""
+        try:
+            self.help()
+        except BaseException as error:  # an interrupt: the others must not go on with memory that is let go of
+            self._fail(error)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._active)
+        if self._error is not None:
+            raise self._error
+
+    def _next(self) -> int | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or not self._left or self._error is not None)
+            if self._error is not None or not self._ready:
+                return None
+            self._active += 1
+            return self._ready.popleft()
+
+    def _do(self, number: int) -> None:
+        try:
+            self._work(number)
+        except BaseException as error:
+            self._finish(error=error)
+        else:
+            self._finish(number)
+
+    def _finish(self, number: int = -1, error: BaseException | None = None) -> None:
+        with self._changed:
+            self._active -= 1
+            self._left -= 1
+            self._error = self._error or error
+            for following in self._flow.after[number] if error is None else ():
+                self._waiting[following] -= 1
+                if not self._waiting[following]:
+                    self._ready.append(following)
+            self._changed.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+
+def flow_of(running: Sequence[Layer]) -> Flow | None:
+    """How layers may run beside each other; None where at no time two backends have something to do.
+
+    `running` are the layers that have work to do, in running order; what lies between them (the joins and cuts that
+    cost nothing) is looked through.
+    """
+    backends = dict.fromkeys(layer.backend for layer in running)
+    if len(backends) < 2:
+        return None
+    number = {layer: index for index, layer in enumerate(running)}
+    before: list[set[int]] = [set() for _ in running]
+    latest: dict[str | None, int] = {}
+    readers: dict[str | None, set[int]] = {backend: set() for backend in backends}
+    for index, layer in enumerate(running):
+        before[index] |= {number[one] for one in _producers(layer, number)} | readers[layer.backend]
+        readers[layer.backend] = set()
+        if layer.backend in latest:
+            before[index].add(latest[layer.backend])
+        latest[layer.backend] = index
+        for owner in {value.producer.backend for value in layer.values} & (backends.keys() - {layer.backend}):
+            readers[owner].add(index)
+    wide = _is_parallel(running, before)
+    return Flow(before, len(backends)) if wide else None
+
+
+def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:
+    found, pending = set[Layer](), [value.producer for value in layer.values]
+    while pending:
+        producer = pending.pop()
+        if producer in number:
+            found.add(producer)
+        elif not isinstance(producer.op, Input):
+            pending += [value.producer for value in producer.values]
+    return found
+
+
+def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
+    """True where two layers that compute, on different backends, do not wait for each other."""
+    below: list[int] = []
+    computing: dict[str | None, int] = {}
+    for index, layer in enumerate(running):
+        bits = 0
+        for other in before[index]:
+            bits |= below[other] | (1 << other)
+        below.append(bits)
+        if isinstance(layer.op, MemCopy | MemImport):
+            continue
+        others = sum(mask for backend, mask in computing.items() if backend != layer.backend)
+        if others & ~bits:
+            return True
+        computing[layer.backend] = computing.get(layer.backend, 0) | (1 << index)
+    return False
