@@ -109,9 +109,9 @@ def _parent(process: Path) -> int:
 
 
 def shared_memory() -> set[str]:
-    """The names of the shared memory on this machine."""
-    folder = Path("/dev/shm")
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    """The shared memory that this process has open or mapped; that of others on this machine comes and goes."""
+    found = {target.partition(": ")[2] for target in open_descriptors()} | mapped_files()
+    return {name for name in found if name.startswith(("/dev/shm/", "/memfd:"))}
 
 
 def open_descriptors() -> set[str]:

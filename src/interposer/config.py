@@ -20,6 +20,7 @@ __all__ = [
     "BACKEND_ALLOW_LIST",
     "BACKEND_PATH",
     "CACHE_DIR",
+    "CHECK_BACKENDS",
     "COUNT",
     "DISABLED_BACKENDS",
     "FILE_NAME",
@@ -59,6 +60,8 @@ ISOLATION_MAX_RESTARTS: Final = "INTERPOSER_ISOLATION_MAX_RESTARTS"
 """Environment variable: how often the process of an isolated backend is started again after a fault."""
 NUM_THREADS: Final = "INTERPOSER_NUM_THREADS"
 """Environment variable: how many threads runs and backends may use together; as many as there are processors, if 0."""
+CHECK_BACKENDS: Final = "INTERPOSER_CHECK_BACKENDS"
+"""Environment variable: whether runs of dynamic backends are watched for writes where they must not: yes or no."""
 CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 """Environment variable: the folder for what may be forgotten, `~/.cache/interposer` as a rule; empty for none."""
 
@@ -189,6 +192,7 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
     Setting("backend_allow_list", BACKEND_ALLOW_LIST, PATH, for_user=True),
     Setting("probe_seconds", PROBE_SECONDS, SECONDS, for_user=True),
     Setting("unload_libraries", UNLOAD_LIBRARIES, FLAG),
+    Setting("check_backends", CHECK_BACKENDS, FLAG),
     Setting("isolate", ISOLATE, NAMES),
     Setting("isolation_deadline_seconds", ISOLATION_DEADLINE_SECONDS, SECONDS),
     Setting("isolation_max_restarts", ISOLATION_MAX_RESTARTS, COUNT),

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from interposer import config
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
@@ -128,7 +129,7 @@ def open_library(
     *,
     settings: HostSettings | None = None,
     options: Options | None = None,
-    checking: bool = False,
+    checking: bool | None = None,
 ) -> Library:
     """Check an opened shared object, get its table from the factory and initialise it.
 
@@ -137,7 +138,8 @@ def open_library(
         path: the canonical path of the file; the plug-in is told.
         settings: the machine as the plug-in should see it.
         options: the user's options for the plug-in, those for ``init``.
-        checking: look for writes past outputs, to inputs and to constants in every run; slow.
+        checking: look for writes past outputs, to inputs and to constants in every run; slow. None: as the setting
+            ``check_backends`` says.
 
     Raises:
         PluginError: ``.check`` is one of those of `identify`, "factory", "table", "info" or "init".
@@ -146,7 +148,7 @@ def open_library(
     """
     identity = identify(library, path)
     table = _table(library, path, identity)
-    opened = Library(library, path, identity, table, checking)
+    opened = Library(library, path, identity, table, bool(config.settings()["check_backends"].read(checking)))
     opened._start(settings or HostSettings(), options or {})
     return opened
 

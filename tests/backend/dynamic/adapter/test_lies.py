@@ -144,6 +144,12 @@ def test_checking_mode_finds_what_is_written_where_it_must_not_be(lie, text, lyi
         run(*lying(lie, checking=True))
 
 
+def test_checking_mode_can_be_asked_for_by_the_environment(lying, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CHECK_BACKENDS", "yes")
+    with pytest.raises(ExecutionError, match="execute wrote outside of output 0"):
+        run(*lying("outside"))
+
+
 def test_checking_mode_leaves_honest_plug_ins_alone(lying):
     assert run(*lying("", checking=True)).tolist() == [1, 2, 3, 4]
 
