@@ -21,6 +21,7 @@ from interposer.optimizer.rewrites.batchnorm import BATCH_NORMALIZATIONS
 from interposer.optimizer.rewrites.broadcasts import BROADCASTS
 from interposer.optimizer.rewrites.clamps import CLAMPS
 from interposer.optimizer.rewrites.constants import fold_constants
+from interposer.optimizer.rewrites.containers import take_apart
 from interposer.optimizer.rewrites.conversions import INVERSES, drop_inserted_conversions
 from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites, replace
 from interposer.optimizer.rewrites.identities import IDENTITIES
@@ -41,6 +42,7 @@ __all__ = [
     "RewritePass",
     "SettleLayers",
     "SquashEqualLayers",
+    "TakeApart",
     "TidyRegions",
     "Unroll",
     "insert_debug_layers",
@@ -110,6 +112,17 @@ class Unroll:
 
 
 @dataclass(frozen=True)
+class TakeApart:
+    """Lets those who read sequences and optionals read what these are known to hold."""
+
+    name: str = "take sequences apart"
+
+    def apply(self, graph: Graph) -> Rewritten:
+        """Replace the layers that read."""
+        return take_apart(graph)
+
+
+@dataclass(frozen=True)
 class TidyRegions:
     """Lets regions take no more than they need from outside, and constants not at all."""
 
@@ -138,6 +151,7 @@ DEFAULT_PASSES: Final[Sequence[Pass]] = (
     SettleLayers(),
     RewritePass("fold constants", (fold_constants, *IDENTITIES)),
     Unroll(),
+    TakeApart(),
     TidyRegions(),
     SquashEqualLayers(),
     RewritePass("join conversions", INVERSES),

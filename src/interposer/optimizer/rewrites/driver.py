@@ -190,5 +190,5 @@ def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
     if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization):
         return False
     if not (new.is_ranked and old.is_ranked) or not new.is_tensor:
-        return new == old or not old.is_ranked
+        return old.joined(new) == old
     return new.rank == old.rank and all(a == b or isinstance(b, Dim) for a, b in zip(new.shape, old.shape, strict=True))

@@ -1,0 +1,116 @@
+"""Sequences and optionals of which it is known what they hold: who reads them, reads that instead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.errors import InvalidNetworkError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_layer
+from interposer.ops import (
+    Concat,
+    ConcatFromSequence,
+    Input,
+    OptionalConstruct,
+    OptionalGetElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    Stack,
+)
+from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites
+from interposer.optimizer.rewrites.pattern import New, Replacement, above, rewrite
+
+__all__ = ["CONTAINERS", "take_apart"]
+
+_MOST: Final = 256
+"""Sequences of more tensors than that are left alone, as every layer that makes one lists them all."""
+
+
+def _tensors(sequence: Value | None) -> list[Value] | None:
+    """The tensors that a sequence was made of, where these are known."""
+    if above(sequence, SequenceEmpty):
+        return []
+    made = above(sequence, SequenceConstruct)
+    return list(made.layer.values) if made and len(made.layer.values) <= _MOST else None
+
+
+def _place(position: Value | None, low: int, high: int, default: int) -> int | None:
+    """A place counted from the front; None where it is not known, or where there is none such."""
+    constant = None if position is None else position.constant
+    if position is not None and (constant is None or constant.size != 1):
+        return None
+    place = default if constant is None else int(constant.reshape(-1)[0])
+    if not low <= place <= high:
+        return None
+    return place - low if place < 0 else place
+
+
+@rewrite(SequenceAt)
+def take_known_tensor(op: SequenceAt, layer: Layer) -> Replacement:
+    """A tensor of a sequence that was made of tensors."""
+    tensors = _tensors(layer.inputs[0]) or []
+    place = _place(layer.inputs[1], -len(tensors), len(tensors) - 1, 0)
+    return None if place is None else tensors[place]
+
+
+@rewrite(ConcatFromSequence)
+def join_known_tensors(op: ConcatFromSequence, layer: Layer) -> Replacement:
+    """The tensors that a sequence was made of, joined."""
+    tensors = _tensors(layer.inputs[0])
+    if not tensors or not all(value.known.is_ranked for value in tensors):
+        return None
+    return New(Stack(op.axis) if op.new_axis else Concat(op.axis), tensors)
+
+
+@rewrite(SequenceInsert)
+def insert_into_known_tensors(op: SequenceInsert, layer: Layer) -> Replacement:
+    """A sequence of the tensors that another one was made of, and one more."""
+    tensors, tensor = _tensors(layer.inputs[0]), layer.inputs[1]
+    if tensors is None or tensor is None or len(tensors) == _MOST:
+        return None
+    place = _place(layer.inputs[2] if len(layer.inputs) > 2 else None, -len(tensors), len(tensors), len(tensors))
+    return None if place is None else New(SequenceConstruct(), [*tensors[:place], tensor, *tensors[place:]])
+
+
+@rewrite(SequenceErase)
+def erase_from_known_tensors(op: SequenceErase, layer: Layer) -> Replacement:
+    """A sequence of all but one of the tensors that another one was made of."""
+    tensors = _tensors(layer.inputs[0])
+    if not tensors or len(tensors) == 1:
+        return None
+    position = layer.inputs[1] if len(layer.inputs) > 1 else None
+    place = _place(position, -len(tensors), len(tensors) - 1, len(tensors) - 1)
+    return None if place is None else New(SequenceConstruct(), [*tensors[:place], *tensors[place + 1 :]])
+
+
+@rewrite(OptionalGetElement)
+def take_known_element(op: OptionalGetElement, layer: Layer) -> Replacement:
+    """The element that an optional was made of."""
+    made = above(layer.inputs[0], OptionalConstruct)
+    return made.layer.inputs[0] if made else None
+
+
+CONTAINERS: Final = (
+    take_known_tensor,
+    join_known_tensors,
+    insert_into_known_tensors,
+    erase_from_known_tensors,
+    take_known_element,
+)
+
+
+def take_apart(graph: Graph) -> Rewritten:
+    """Apply the rewrites, and infer anew what follows, as more is known of a tensor than of any element of a sequence.
+
+    Raises:
+        InvalidNetworkError: extents that are known now do not fit a layer.
+    """
+    done = apply_rewrites(graph, CONTAINERS)
+    for layer in graph.topological() if done.counts else ():
+        faults = [] if isinstance(layer.op, Input) else infer_layer(layer)
+        if faults:
+            raise InvalidNetworkError([f"layer {layer}: {fault}" for fault in faults], graph.name)
+    return done
