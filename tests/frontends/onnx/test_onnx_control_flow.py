@@ -262,6 +262,13 @@ def test_operators_inside_of_graphs_are_listed_where_they_are_not_supported():
     assert caught.value.operators == {"Nonsense": 1, "Rubbish": 1}
 
 
+def test_operators_whose_names_are_no_text_are_listed_too():
+    made = graph([node("Nonsense", "x", "y"), node("Rubbish", "y", "z")], [info("x", [3])], [info("z", [3])])
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        load_onnx(model(made).SerializeToString().replace(b"Nonsense", b"\xff\xfensense"))
+    assert len(caught.value.operators) == 2
+
+
 def test_a_graph_with_the_wrong_number_of_inputs_or_outputs_is_refused():
     other = graph([node("Identity", "x", "b")], [], [info("b", [3])])
     extra = graph([node("Identity", "x", "b")], [info("k")], [info("b", [3])])

@@ -42,5 +42,6 @@ class _Notes:
         self.first: dict[str, str] = {}
 
     def add(self, title: str, note: str) -> None:
-        self.counts[title] += 1
-        self.first.setdefault(title, note)
+        name = str(title)  # that of a damaged file may be bytes
+        self.counts[name] += 1
+        self.first.setdefault(name, note)
