@@ -181,7 +181,10 @@ def test_modules_import_only_what_the_rules_allow():
         ("if TYPE_CHECKING:\n    from interposer.ir.graph import Value", "ops may not import ir"),
         ("importlib.import_module('interposer.cli')", "ops may not import cli"),
         ("import interposer.backends.reference", "ops may not import backends.reference"),
-        ("def f():\n    import onnx.helper", "only frontends.onnx and session.onnx_backend and writers.onnx may import onnx"),
+        (
+            "def f():\n    import onnx.helper",
+            "only frontends.onnx and session.onnx_backend and writers.onnx may import onnx",
+        ),
         ("import torch", "torch is not a dependency that HOMES lists"),
     ],
 )

@@ -10,7 +10,7 @@
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
-    │       └── UnboundInputError              .inputs: those whose values must be known first; .shapes: the same of shapes
+    │       └── UnboundInputError              .inputs: whose values must be known first; .shapes: the same of shapes
     ├── UnwritableError                        .layers: every layer that a format cannot express, and why
     ├── LimitExceededError                     a network larger than the limits that the caller set
     ├── MissingDependencyError (ImportError)   an optional package is not installed; says which
@@ -304,7 +304,7 @@ class BindingError(InterposerError):
 
 
 class LoadError(InterposerError):
-    """A network that could not be loaded into the runtime; nothing of it stays behind. `backend` is at fault, if any."""
+    """A network that could not be loaded into the runtime; nothing stays behind. `backend` is at fault, if any."""
 
     def __init__(self, message: str, *, backend: str = "") -> None:
         self.backend = backend

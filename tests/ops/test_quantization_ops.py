@@ -43,7 +43,8 @@ def test_inputs_that_cannot_be_meant_are_named(op, given, fault):
 
 
 def test_a_tensor_cannot_be_quantized_to_floats():
-    with pytest.raises(InvalidArgumentError, match=r"^Quantize: dtype is float32; expected one of int16, int2, int32, "):
+    text = r"^Quantize: dtype is float32; expected one of int16, int2, int32, "
+    with pytest.raises(InvalidArgumentError, match=text):
         Quantize(DataType.FLOAT32)
 
 
