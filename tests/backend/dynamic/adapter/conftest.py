@@ -16,14 +16,15 @@ from tests.native import SOURCES, install_plugin
 
 @pytest.fixture
 def built(natives, tmp_path):
-    """Builds a plug-in of ``tests/plugins/native``, or of a text in C, and gives the path of a copy."""
+    """Builds a plug-in of ``tests/plugins/native``, or of a text, in C as a rule, and gives the path of a copy."""
     count = iter(range(100))
 
-    def built(source, *flags):
+    def built(source, *flags, language=""):
         if str(source).endswith(".rs"):
             library = natives.compiled(_rust(source), *flags, language="rust")
         else:
-            library = natives.compiled(Path(source) if "\n" not in str(source) else source, *flags)
+            text = source if "\n" in str(source) else Path(source)
+            library = natives.compiled(text, *flags, language=language)
         return install_plugin(library, tmp_path / "direct", f"Tests_Direct{next(count)}_backend.so")
 
     return built
@@ -40,8 +41,8 @@ def opened(built):
     """Opens a plug-in; keyword arguments are those of `open_library`. Closed at the end."""
     libraries = []
 
-    def opened(source, *flags, **how):
-        path = str(built(source, *flags))
+    def opened(source, *flags, language="", **how):
+        path = str(built(source, *flags, language=language))
         libraries.append(open_library(ctypes.CDLL(path), path, **how))
         return libraries[-1]
 

@@ -2,6 +2,8 @@
 
 import ctypes
 import logging
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ from interposer.backend.dynamic.calls import CallError
 from interposer.errors import InvalidArgumentError, LoadError, PluginError, UnsupportedLayerError
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import PreCompiled
+from interposer.testing import check_backend
 from tests.native import SOURCES
+
+ROOT = Path(__file__).parents[4]
 
 
 def sums(constant=False, name="twice"):
@@ -136,6 +141,23 @@ def test_a_part_of_another_backend_cannot_be_saved(compiled):
     first, second = compiled(), compiled()
     with pytest.raises(InvalidArgumentError, match="was compiled by another backend than 'Arithmetic'"):
         first[0].blobs.save(second[2])
+
+
+# --- the C++ wrapper --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("source", ["arithmetic.cpp", "kernels.cpp"])
+def test_plug_ins_of_the_tests_conform(source, backend):
+    assert check_backend(lambda: backend(source), families=["activation", "elementwise"]).passed
+
+
+def test_the_class_in_the_documentation_is_a_backend(backend, runtime_with):
+    page = (ROOT / "docs" / "c-abi.md").read_text(encoding="utf-8")
+    [source] = re.findall(r"^```cpp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    runtime = runtime_with(backend(source, language="c++"))
+    assert run(runtime, optimize(sums(constant=True), ["Adder"], runtime.device_spec)) == [3, 6, 9]
 
 
 # --- Rust -------------------------------------------------------------------------------------------------------------

@@ -111,6 +111,26 @@ def test_the_layout_of_version_1_0_is_asserted_by_the_compiler(header, tmp_path)
     subprocess.run([*words, "-o", str(tmp_path / "layout.o")], check=True)
 
 
+def test_the_frozen_header_is_the_present_one_while_that_is_version_1_0():
+    if abi.API_VERSION != (1, 0):
+        pytest.skip("there is a later version")
+    texts = [folder / "interposer" / "backend.h" for folder in (include.path(), SOURCES / "frozen" / "1.0")]
+    present, frozen = (path.read_text(encoding="utf-8") for path in texts)
+    assert present == frozen, "copy it while version 1.0 is not released; afterwards, raise the version"
+
+
+def test_the_structs_of_the_rust_binding_have_the_sizes_of_the_header(tmp_path):
+    source, program = tmp_path / "sizes.rs", tmp_path / "sizes"
+    binding = include.path() / "interposer" / "backend.rs"
+    lines = "\n".join(f'println!("{{}}", std::mem::size_of::<interposer::raw::{name}>());' for name in abi.STRUCTS)
+    source.write_text(f'#[path = "{binding}"]\nmod interposer;\nfn main() {{\n{lines}\n}}\n', encoding="utf-8")
+    subprocess.run([compiler_for("rust"), "--edition=2021", "-Awarnings", str(source), "-o", str(program)], check=True)
+    found = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
+    assert dict(zip(abi.STRUCTS, map(int, found), strict=True)) == {
+        name: ctypes.sizeof(kind) for name, kind in abi.STRUCTS.items()
+    }
+
+
 def test_the_versions_agree():
     assert API_VERSION == abi.API_VERSION
     assert sorted(abi.TABLE_SIZES) == list(range(abi.API_VERSION[1] + 1))
