@@ -8,7 +8,7 @@ from interposer.ir.network import Network
 from interposer.optimizer.passes import DEFAULT_PASSES, TakeApart, run_passes
 from interposer.optimizer.rewrites.containers import CONTAINERS
 from interposer.types import TensorInfo
-from tests.optimizer.rewriting import assert_becomes, assert_same_results, assert_stays, graph_of, lines
+from tests.optimizer.rewriting import assert_becomes, assert_stays, graph_of, lines
 
 
 def test_what_is_read_from_known_tensors_is_read_from_these():
@@ -40,7 +40,12 @@ def test_what_is_read_from_known_tensors_is_read_from_these():
         'Output(binding_id=1) %joined as "z"',
     ]
     assert str(graph.layer("joined").output.known) == "float32[3, 3]"
-    assert_same_results(original, graph)
+    feeds = [np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)]
+    as_it_is = ip.OptimizerOptions(rewrite=False)
+    found, expected = (
+        ip.load(Network(graph=one), ["CpuRef"], options=unchanged).run(feeds) for one in (graph, original)
+    )
+    assert [one.tolist() for one in found] == [one.tolist() for one in expected]
 
 
 def test_the_element_of_an_optional_is_what_was_put_in():
