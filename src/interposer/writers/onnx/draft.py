@@ -21,6 +21,7 @@ __all__ = ["NARROW", "Draft", "fits"]
 NARROW: Final = frozenset(dtype for dtype in DataType if dtype.is_float and dtype.bits <= 8)
 """The floating-point types of 8 bits and fewer."""
 
+_SAFE: Final = 2**31
 _MOVING: Final = frozenset(
     {"Cast", "Concat", "Expand", "Gather", "Identity", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 )
@@ -297,7 +298,14 @@ class Draft:
     def clip(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """A tensor between two bounds, each of which may be None."""
         bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
-        return self.node("Clip", x, *bounds) if low is not None or high is not None else x
+        if low is None and high is None:
+            return x
+        if (
+            x.dtype is DataType.INT64 and max(abs(low or 0), abs(high or 0)) > _SAFE
+        ):  # where some engines get Clip wrong
+            x = x if bounds[0] is None else self.node("Max", x, bounds[0])
+            return x if bounds[1] is None else self.node("Min", x, bounds[1])
+        return self.node("Clip", x, *bounds)
 
     def to_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
         """An image or a volume with its channels behind the batch; `last` says that they are at the end."""

@@ -89,6 +89,8 @@ def random_fill(draft: Draft, op: RandomFill) -> Tensor:
     kind = "RandomUniformLike" if op.distribution is Distribution.UNIFORM else "RandomNormalLike"
     if op.seed is not None:
         refuse("its seed gives certain numbers, of which ONNX says nothing")
+    if op.b == 0 and op.distribution is Distribution.NORMAL:
+        return filled(draft, draft.operand(0), op.a, draft.results[0])
     known = op.dtype if draft.gives(kind, op.dtype) else DataType.FLOAT32
     zeros = filled(draft, draft.operand(0), 0.0, TensorInfo((), DataType.FLOAT32))
     return draft.cast(draft.node(kind, zeros, giving=known, dtype=known, **attributes), op.dtype)

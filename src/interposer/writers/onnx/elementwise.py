@@ -97,7 +97,17 @@ def _squared_difference(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    return draft.node("Pow", a, draft.cast(b, a.dtype) if a.dtype.is_float else b)
+    """Of integers, only 1 and -1 have whole powers with negative exponents; all others are 0 there."""
+    if a.dtype.is_float:
+        return draft.node("Pow", a, draft.cast(b, a.dtype))
+    if b.dtype.is_float or b.dtype in UNSIGNED_INTEGERS or (b.array is not None and (b.array >= 0).all()):
+        return draft.node("Pow", a, b)
+    zero, none = draft.like(0, b), draft.like(0, a)
+    power = draft.node("Pow", a, draft.node("Max", b, zero))
+    even = draft.node("Equal", draft.node("Mod", b, draft.like(2, b)), zero)
+    unit = draft.node("Equal", draft.node("Abs", a), draft.like(1, a))
+    inverse = draft.node("Where", unit, draft.node("Where", even, draft.like(1, a), a), none)
+    return draft.node("Where", draft.node("Less", b, zero), inverse, power)
 
 
 def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:

@@ -162,7 +162,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
     if op.method_type is not NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS:
         refuse(f"ONNX has no {op.method_type.name}")
     x, axes = draft.operand(0), op.window_axes(draft.rank)
-    if axes in ((1,), (draft.rank - 1,)) and draft.rank > 2 and op.norm_size and x.dtype is not DataType.FLOAT64:
+    if axes in ((1,), (3,)) and draft.rank == 4 and op.norm_size % 2 and x.dtype is not DataType.FLOAT64:
         first = _channels_first(draft, x, axes[0]) if axes != (1,) else x
         made = draft.node("LRN", first, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
         return _layout_of(draft, made, axes[0]) if axes != (1,) else made

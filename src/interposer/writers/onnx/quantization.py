@@ -129,7 +129,7 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
 
 @writer(Cast, moves=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
-    """Of numbers beyond the range of integers ONNX says nothing; NaN is 0 as an integer."""
+    """Numbers beyond the range of integers, of which ONNX says nothing, are clamped first; NaN is 0."""
     x = draft.operand(0)
     if DataType.STRING in (x.dtype, op.dtype):
         refuse("it converts to or from texts")
@@ -139,11 +139,14 @@ def cast(draft: Draft, op: Cast) -> Tensor:
         refuse("ONNX rounds to float8_e8m0fnu otherwise")
     if not (x.dtype.is_float and op.dtype.is_integer):
         return draft.node("Cast", x, giving=op.dtype, to=op.dtype, saturate=0 if op.dtype in NARROW else None)
-    if not draft.exact or op.dtype.bits == 64:
+    if not draft.exact:
         return draft.node("Cast", x, giving=op.dtype, to=op.dtype)
     wide = draft.cast(x, DataType.FLOAT64)
     number = draft.node("Where", draft.node("IsNaN", wide), draft.like(0, wide), wide)
-    return _of_whole(draft, draft.clip(number, *integer_range(op.dtype)), op.dtype)
+    low, high = integer_range(op.dtype)
+    if op.dtype.bits == 64:
+        return draft.cast(draft.clip(number, low, None), op.dtype)
+    return _of_whole(draft, draft.clip(number, low, high), op.dtype)
 
 
 @writer(Cast, quantized=True)

@@ -1,0 +1,290 @@
+"""Recurrent layers of TFLite, step by step, as they can do more than those of ONNX: project, normalize and clip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
+from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
+from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.tensor import Tensor
+
+__all__: list[str] = []
+
+Values: TypeAlias = Mapping[str, Tensor | None]
+SequenceOp: TypeAlias = (
+    UnidirectionalSequenceRnn | BidirectionalSequenceRnn | UnidirectionalSequenceLstm | BidirectionalSequenceLstm
+)
+LstmOp: TypeAlias = Lstm | UnidirectionalSequenceLstm | BidirectionalSequenceLstm
+_MOST_STEPS: Final = 128
+_VARIANCE_GUARD: Final = 1e-8
+_FUNCTIONS: Final[dict[FusedActivation, Callable[[Draft, Tensor], Tensor]]] = {
+    FusedActivation.NONE: lambda draft, x: x,
+    FusedActivation.RELU: lambda draft, x: draft.node("Relu", x),
+    FusedActivation.RELU_N1_TO_1: lambda draft, x: draft.clip(x, -1, 1),
+    FusedActivation.RELU6: lambda draft, x: draft.clip(x, 0, 6),
+    FusedActivation.TANH: lambda draft, x: draft.node("Tanh", x),
+    FusedActivation.SIGMOID: lambda draft, x: draft.node("Sigmoid", x),
+}
+
+
+class _Step(NamedTuple):
+    """What comes in at one step."""
+
+    x: Tensor
+    aux: Tensor | None = None
+
+
+def _values(draft: Draft) -> dict[str, Tensor | None]:
+    """The operands by name."""
+    names = [declared.name for declared in draft.layer.op.operands]
+    return {name: draft.optional(index) for index, name in enumerate(names)}
+
+
+def _needed(values: Values, name: str) -> Tensor:
+    found = values[name]
+    assert found is not None, name
+    return found
+
+
+def _side(values: Values, direction: str) -> dict[str, Tensor | None]:
+    """The operands of one direction, without its name."""
+    return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
+
+
+def _product(draft: Draft, x: Tensor, weights: Tensor) -> Tensor:
+    return draft.node("Gemm", x, weights, transB=1)
+
+
+def _zeros(draft: Draft, batch: int, size: int, like: Tensor) -> Tensor:
+    return draft.constant(np.zeros((draft.known(batch, "batch"), size)), like.dtype, "zeros")
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+
+def _count(draft: Draft, op: SequenceOp) -> int:
+    count = draft.known(draft.info(0).shape[0 if op.time_major else 1], "number of steps")
+    if not 1 <= count <= _MOST_STEPS:
+        refuse(f"it has {count} steps; 1 to {_MOST_STEPS} are written, one after the other")
+    return count
+
+
+def _parts(draft: Draft, op: SequenceOp, x: Tensor) -> list[Tensor]:
+    axis = 0 if op.time_major else 1
+    return [draft.node("Gather", x, draft.ints(step), axis=axis) for step in range(_count(draft, op))]
+
+
+def _stacked(draft: Draft, op: SequenceOp, parts: Sequence[Tensor]) -> Tensor:
+    axis = 0 if op.time_major else 1
+    return draft.concat([draft.unsqueeze(part, [axis]) for part in parts], axis)
+
+
+def _both_sides(
+    draft: Draft, op: BidirectionalSequenceRnn | BidirectionalSequenceLstm, values: Values, weights: str
+) -> tuple[list[_Step], list[_Step]]:
+    """The steps of each direction, in the order in which it takes them."""
+    x = _parts(draft, op, _needed(values, "input"))
+    if values["aux_input"] is None:
+        return [_Step(one) for one in x], [_Step(one) for one in x[::-1]]
+    aux = _parts(draft, op, _needed(values, "aux_input"))
+    if values[weights] is None:
+        return [_Step(one) for one in x], [_Step(one) for one in aux[::-1]]
+    steps = [_Step(*pair) for pair in zip(x, aux, strict=True)]
+    return steps, steps[::-1]
+
+
+def _joined(
+    draft: Draft,
+    op: BidirectionalSequenceRnn | BidirectionalSequenceLstm,
+    forward: list[Tensor],
+    backward: list[Tensor],
+) -> list[Tensor]:
+    parts = [_stacked(draft, op, forward), _stacked(draft, op, backward[::-1])]
+    return [draft.node("Concat", *parts, axis=2)] if op.merge_outputs else parts
+
+
+# --- simple recurrent layers ------------------------------------------------------------------------------------------
+
+
+def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequence[_Step]) -> list[Tensor]:
+    """The states behind all steps."""
+    weights = _needed(values, "recurrent_weights")
+    state, found = values["hidden_state_in"], list[Tensor]()
+    for step in steps:
+        total = draft.node("Gemm", step.x, _needed(values, "weights"), _needed(values, "bias"), transB=1)
+        if step.aux is not None:
+            total = draft.node("Add", total, _product(draft, step.aux, _needed(values, "aux_weights")))
+        if state is not None:
+            total = draft.node("Add", total, _product(draft, state, weights))
+        state = _FUNCTIONS[function](draft, total)
+        found.append(state)
+    return found
+
+
+@writer(Rnn)
+def rnn(draft: Draft, op: Rnn) -> list[Tensor]:
+    """One step, whose output is the state."""
+    values = _values(draft)
+    return _rnn(draft, op.activation_func, values, [_Step(_needed(values, "input"))]) * 2
+
+
+@writer(UnidirectionalSequenceRnn)
+def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tensor]:
+    """Step by step."""
+    values = _values(draft)
+    steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
+    found = _rnn(draft, op.activation_func, values, steps)
+    return [_stacked(draft, op, found), found[-1]]
+
+
+@writer(BidirectionalSequenceRnn)
+def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor]:
+    """Each direction by itself."""
+    values = _values(draft)
+    sides = _both_sides(draft, op, values, "forward_aux_weights")
+    forward, backward = (
+        _rnn(draft, op.activation_func, _side(values, name), steps)
+        for name, steps in zip(("forward", "backward"), sides, strict=True)
+    )
+    first, *second = _joined(draft, op, forward, backward)
+    return [first, forward[-1], backward[-1], *second]
+
+
+@writer(Svdf)
+def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
+    """The memory of each filter as an axis of its own."""
+    values, (filters, places) = _values(draft), draft.info(2).shape
+    filters, places = draft.known(filters, "number of filters"), draft.known(places, "memory")
+    projected = _product(draft, _needed(values, "input"), _needed(values, "weights_feature"))
+    state = values["state_in"] or _zeros(draft, draft.info(0).shape[0], filters * places, projected)
+    memory = draft.reshape(state, [-1, filters, places])
+    whole = draft.concat([draft.slice(memory, [0], [places - 1], [2]), draft.unsqueeze(projected, [2])], 2)
+    products = draft.node("Mul", whole, _needed(values, "weights_time"))
+    sums = draft.reduce("ReduceSum", products, [2], keep=False)
+    units = draft.reduce("ReduceSum", draft.reshape(sums, [-1, filters // op.rank, op.rank]), [2], keep=False)
+    total = units if values["bias"] is None else draft.node("Add", units, values["bias"])
+    free = draft.node("Sub", draft.unsqueeze(projected, [2]), draft.unsqueeze(projected, [2]))
+    moved = draft.concat([draft.slice(whole, [1], [places], [2]), free], 2)
+    return [draft.reshape(moved, [-1, filters * places]), _FUNCTIONS[op.activation_func](draft, total)]
+
+
+# --- long short-term memory -------------------------------------------------------------------------------------------
+
+
+class _Outcome(NamedTuple):
+    """What a run gives: the outputs of all steps, the last cell state, and the last gates."""
+
+    outputs: list[Tensor]
+    cell: Tensor
+    gates: list[Tensor]
+
+
+def _gate(draft: Draft, values: Values, name: str, step: _Step, output: Tensor, cell: Tensor) -> Tensor:
+    """All that goes into a gate's function."""
+    total = _product(draft, step.x, _needed(values, f"input_to_{name}_weights"))
+    aux = values.get(f"aux_input_to_{name}_weights")
+    if step.aux is not None and aux is not None:
+        total = draft.node("Add", total, _product(draft, step.aux, aux))
+    total = draft.node("Add", total, _product(draft, output, _needed(values, f"recurrent_to_{name}_weights")))
+    peephole, norm = values.get(f"cell_to_{name}_weights"), values.get(f"{name}_layer_norm_weights")
+    if peephole is not None:
+        total = draft.node("Add", total, draft.node("Mul", cell, peephole))
+    if norm is not None:
+        total = draft.node("Mul", _normalized(draft, total), norm)
+    return draft.node("Add", total, _needed(values, "cell_bias" if name == "cell" else f"{name}_gate_bias"))
+
+
+def _normalized(draft: Draft, x: Tensor) -> Tensor:
+    below = draft.node("Sub", x, draft.reduce("ReduceMean", x, [1]))
+    variance = draft.reduce("ReduceMean", draft.node("Mul", below, below), [1])
+    return draft.node("Div", below, draft.node("Sqrt", draft.node("Add", variance, draft.like(_VARIANCE_GUARD, x))))
+
+
+def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batch: int, units: int) -> _Outcome:
+    """From the states among the operands, step by step."""
+    projection = values["projection_weights"]
+    outputs, gates = list[Tensor](), list[Tensor]()
+    size = units if projection is None else _extent(draft, projection)
+    output = values["output_state_in"] or _zeros(draft, batch, size, steps[0].x)
+    cell = values["cell_state_in"] or _zeros(draft, batch, units, steps[0].x)
+    for step in steps:
+        output, cell, gates = _lstm_step(draft, op, values, step, output, cell)
+        outputs.append(output)
+    return _Outcome(outputs, cell, gates)
+
+
+def _extent(draft: Draft, weights: Tensor) -> int:
+    """The first extent of an operand."""
+    return draft.known(draft.info(draft.operands.index(weights)).shape[0], "number of outputs")
+
+
+def _lstm_step(
+    draft: Draft, op: LstmOp, values: Values, step: _Step, output: Tensor, cell: Tensor
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    function = _FUNCTIONS[op.activation_func]
+
+    def opened(name: str, state: Tensor) -> Tensor:
+        return draft.node("Sigmoid", _gate(draft, values, name, step, output, state))
+
+    forget, coupled = opened("forget", cell), values["input_to_input_weights"] is None
+    entry = draft.node("Sub", draft.like(1, forget), forget) if coupled else opened("input", cell)
+    new = function(draft, _gate(draft, values, "cell", step, output, cell))
+    kept, added = draft.node("Mul", forget, cell), draft.node("Mul", entry, new)
+    after = _bounded(draft, draft.node("Add", kept, added), op.clipping_thres_cell)
+    opening = opened("output", after)
+    hidden = draft.node("Mul", opening, function(draft, after))
+    gates = [new, forget, opening] if coupled else [entry, new, forget, opening]
+    return _projected(draft, op, values, hidden), after, gates
+
+
+def _projected(draft: Draft, op: LstmOp, values: Values, hidden: Tensor) -> Tensor:
+    if values["projection_weights"] is None:
+        return hidden
+    bias = values["projection_bias"]
+    found = draft.node("Gemm", hidden, values["projection_weights"], bias, transB=1)
+    return _bounded(draft, found, op.clipping_thres_proj)
+
+
+def _bounded(draft: Draft, x: Tensor, bound: float) -> Tensor:
+    return draft.clip(x, -bound, bound) if bound > 0 else x
+
+
+def _batch(draft: Draft, op: SequenceOp) -> int:
+    return draft.info(0).shape[1 if op.time_major else 0]
+
+
+@writer(Lstm)
+def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
+    """One step, with its gates."""
+    values, (batch, units) = _values(draft), draft.results[2].shape
+    found = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
+    [output] = found.outputs
+    return [draft.node("Concat", *found.gates, axis=1), output, found.cell, output]
+
+
+@writer(UnidirectionalSequenceLstm)
+def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Tensor]:
+    """Step by step."""
+    values, units = _values(draft), draft.known(draft.results[2].shape[1], "units")
+    steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
+    found = _lstm(draft, op, values, steps, _batch(draft, op), units)
+    return [_stacked(draft, op, found.outputs), found.outputs[-1], found.cell]
+
+
+@writer(BidirectionalSequenceLstm)
+def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tensor]:
+    """Each direction by itself."""
+    values = _values(draft)
+    sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
+    found = []
+    for number, (name, steps) in enumerate(zip(("forward", "backward"), sides, strict=True)):
+        units = draft.known(draft.results[2 + 2 * number].shape[1], "units")
+        found.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
+    forward, backward = found
+    first, *second = _joined(draft, op, forward.outputs, backward.outputs)
+    return [first, forward.outputs[-1], forward.cell, backward.outputs[-1], backward.cell, *second]
