@@ -12,7 +12,6 @@ from interposer.collected import as_given, as_stored
 from interposer.errors import BindingError
 from interposer.ir.graph import Layer
 from interposer.ir.optimized import OptimizedNetwork
-from interposer.kernels.table import empty
 from interposer.ops.control import Input
 from interposer.types import MAX_RANK, Array, TensorInfo, TensorShape
 
@@ -26,6 +25,13 @@ class Binding:
     id: int
     name: str
     info: TensorInfo
+    shape: tuple[int, ...] | None = None
+    """The shape, where it is known."""
+    dtype: np.dtype[Any] | None = None
+
+    def takes(self, array: object) -> bool:
+        """True for an array that fits as it is; quick, and False says nothing yet."""
+        return type(array) is np.ndarray and array.shape == self.shape and array.dtype == self.dtype
 
 
 class Bindings:
@@ -34,6 +40,7 @@ class Bindings:
     def __init__(self, optimized: OptimizedNetwork) -> None:
         self.inputs = {one.id: one for one in map(_binding, optimized.inputs)}
         self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
+        self._only_tensors = all(one.info.is_tensor for one in self.outputs.values())
 
     def checked_inputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
         """The arrays for the inputs; those of a list for a sequence are copied.
@@ -41,6 +48,8 @@ class Bindings:
         Raises:
             BindingError: with everything that does not fit.
         """
+        if _fits(self.inputs, given):
+            return dict(given)
         faults = _id_faults("input", self.inputs, given)
         arrays = {key: _stored(one, given[key], faults) for key, one in self.inputs.items() if key in given}
         _raise(faults)
@@ -54,6 +63,8 @@ class Bindings:
         Raises:
             BindingError: with everything that does not fit.
         """
+        if _fits(self.outputs, given) and all(array.flags.writeable for array in given.values()):
+            return dict(given)
         faults = _id_faults("output", self.outputs, given)
         for key, binding in self.outputs.items():
             faults += _output_faults(binding, given[key]) if key in given else []
@@ -62,10 +73,12 @@ class Bindings:
 
     def new_outputs(self) -> dict[int, Array]:
         """Fresh arrays for all outputs whose shape is known before running."""
-        return {key: empty(one.info) for key, one in self.outputs.items() if _is_fixed(one.info)}
+        return {key: np.empty(one.shape, one.dtype) for key, one in self.outputs.items() if one.shape is not None}
 
     def given_out(self, outputs: Mapping[int, Array]) -> dict[int, Any]:
         """The outputs as a caller gets them: arrays, lists of them for sequences, elements or None for optionals."""
+        if self._only_tensors:
+            return dict(outputs)
         return {key: as_given(self.outputs[key].info, array) for key, array in outputs.items()}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
@@ -80,7 +93,15 @@ class Bindings:
 def _binding(layer: Layer) -> Binding:
     op: Any = layer.op
     value = layer.output if isinstance(op, Input) else layer.values[0]
-    return Binding(int(op.binding_id), layer.name, value.known.with_constant(None))
+    info = value.known.with_constant(None)
+    shape = tuple(map(int, info.shape)) if _is_fixed(info) else None
+    return Binding(int(op.binding_id), layer.name, info, shape, info.dtype.numpy)
+
+
+def _fits(known: Mapping[int, Binding], given: object) -> bool:
+    if type(given) is not dict or len(given) != len(known):
+        return False
+    return all(key in known and known[key].takes(array) for key, array in given.items())
 
 
 def _listed(known: Mapping[int, Binding]) -> str:

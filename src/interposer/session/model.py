@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -75,7 +75,7 @@ class Model:
         expect(fallback, bool, "fallback must be True or False")
         self._choice = Choice(runtime, backends, options, fallback)
         self._variants: _Variants = OrderedDict()
-        self._calls: Counter[Key] = Counter()
+        self._calls: dict[Key, int] = {}
         self._lock = threading.RLock()
         self._closed = False
         weakref.finalize(self, _forget, runtime, self._variants).atexit = False
@@ -139,7 +139,7 @@ class Model:
             return True
 
     def _make_room(self, made: Key) -> None:
-        idle = [key for key in self._variants if not self._calls[key] and key != made]
+        idle = [key for key in self._variants if key not in self._calls and key != made]
         for key in idle[: max(0, len(self._variants) - KEPT)]:
             self._unload(key)
 
@@ -148,14 +148,15 @@ class Model:
         """A variant that is not dropped before the end of the ``with`` block."""
         with self._lock:
             key = self._variant(arrays)
-            self._calls[key] += 1
+            self._calls[key] = self._calls.get(key, 0) + 1
             found = self._variants[key]
         try:
             yield found
         finally:
             with self._lock:
                 self._calls[key] -= 1
-                self._calls += Counter()
+                if not self._calls[key]:
+                    del self._calls[key]
 
     @property
     def optimized(self) -> OptimizedNetwork:
@@ -245,10 +246,10 @@ class Model:
                     raise
 
     def _run(self, arrays: Mapping[str, Array], control: RunControl | None) -> list[Any]:
-        with self._in_use(arrays) as (network_id, optimized):
+        with self._in_use(arrays) as (network_id, _):
             feeds = {
-                layer.op.binding_id: as_given(self.inputs[layer.name], arrays[layer.name])  # type: ignore[attr-defined]
-                for layer in optimized.inputs
+                key: arrays[one.name] if one.info.is_tensor else as_given(self.inputs[one.name], arrays[one.name])
+                for key, one in self.runtime.bindings(network_id).inputs.items()
             }
             found = self.runtime.enqueue_workload(network_id, feeds, control=control)
             return [found[key] for key in sorted(found)]
@@ -316,6 +317,8 @@ def _forget(runtime: Runtime, variants: _Variants) -> None:
 
 
 def _converted(title: str, info: TensorInfo, given: Any) -> Array:
+    if type(given) is np.ndarray and given.shape == info.shape and given.dtype == info.dtype.numpy:
+        return given
     array = _typed(title, info, given)
     shape = TensorShape(array.shape)
     if not info.shape.accepts(shape):

@@ -38,6 +38,7 @@ class Blueprint:
         self.network = source if isinstance(source, Network) else None
         self._template = source if isinstance(source, Template) else None
         self.needed: tuple[str, ...] = ()
+        self._shapes: dict[tuple[tuple[int, ...], ...], tuple[TensorShape, ...]] = {}
         if self._template is not None:
             self._try(self._template)
         if self.network is not None:
@@ -83,7 +84,11 @@ class Blueprint:
 
     def key(self, arrays: Mapping[str, Array]) -> Key:
         """Which variant these inputs need, as far as is known."""
-        shapes = tuple(TensorShape(arrays[name].shape) for name in self.inputs)
+        raw = tuple([arrays[name].shape for name in self.inputs])
+        shapes = self._shapes.get(raw)
+        if shapes is None:
+            shapes = tuple(map(TensorShape, raw))
+            self._shapes = {raw: shapes} if len(self._shapes) > _SMALL else self._shapes | {raw: shapes}
         return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self.needed))
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
