@@ -42,9 +42,8 @@ def test_what_is_read_from_known_tensors_is_read_from_these():
     assert str(graph.layer("joined").output.known) == "float32[3, 3]"
     feeds = [np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)]
     as_it_is = ip.OptimizerOptions(rewrite=False)
-    found, expected = (
-        ip.load(Network(graph=one), ["CpuRef"], options=unchanged).run(feeds) for one in (graph, original)
-    )
+    models = [ip.load(Network(graph=one), ["CpuRef"], options=as_it_is) for one in (graph, original)]
+    found, expected = (one.run(feeds) for one in models)
     assert [one.tolist() for one in found] == [one.tolist() for one in expected]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
 from interposer.testing import samples_of
-from tools.onnx_writer import operators, outcome
+from tools.onnx_writer import VERSION, main, operators, outcome
 
 OPERATORS = operators()
 FEW = 8
@@ -42,3 +43,9 @@ def test_every_refusal_of_a_quantized_sample_tells_what_to_do_or_why_nothing_hel
         found = outcome(sample)
         if found.status == "refused" and "exact=False" in found.reason:
             assert outcome(sample, exact=False).kinds or "exact=False" not in outcome(sample, exact=False).reason
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the page tells of onnx {VERSION}")
+def test_the_page_tells_what_is_written_now():
+    assert main(["--check"]) == 0

@@ -30,6 +30,8 @@ __all__ = ["DynamicBackend", "DynamicWorkloadFactory"]
 class DynamicBackend(Backend):
     """The backend behind a plug-in's table. Thread safe; works until the library is closed.
 
+    What it makes keeps it alive, so that the library can be closed when the backend is gone, and nobody uses it then.
+
     A connected part becomes one compiled unit, unless the plug-in's ``optimize`` says otherwise; layers that it leaves
     as they are are compiled one by one. Tensors lie in ordinary memory, and are not copied.
     """
@@ -43,24 +45,24 @@ class DynamicBackend(Backend):
 
     def layer_support(self, options: Options) -> LayerSupport:
         """What the plug-in says that it can run."""
-        return DynamicSupport(self.library, options)
+        return DynamicSupport(self.library, options, self)
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Let the plug-in compile the view, or what it makes of it."""
-        return Optimizer(self.library, view, self._options(options)).views()
+        return Optimizer(self.library, view, self._options(options), self).views()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Makes workloads that run compiled parts, and compiles what is not."""
-        return DynamicWorkloadFactory(self.library, memory_manager, self._options(options))
+        return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """The plug-in's context, where it has the extension."""
-        return DynamicContext.of(self.library, options)
+        return DynamicContext.of(self.library, options, self)
 
     @property
     def blobs(self) -> Blobs | None:
         """Saving and restoring of compiled parts, where the plug-in can."""
-        return Blobs.of(self.library)
+        return Blobs.of(self.library, self)
 
     def _options(self, options: Options) -> OptionTable:
         return OptionTable(checked_options(self.id, options, self.library.info.options, abi.SCOPE_MODEL))
@@ -69,9 +71,11 @@ class DynamicBackend(Backend):
 class DynamicWorkloadFactory(WorkloadFactory):
     """Makes the workloads of one network for a plug-in."""
 
-    def __init__(self, library: Library, memory_manager: MemoryManager | None, options: OptionTable) -> None:
+    def __init__(
+        self, library: Library, memory_manager: MemoryManager | None, options: OptionTable, owner: object = None
+    ) -> None:
         super().__init__(memory_manager)
-        self.library = library
+        self.library, self._owner = library, owner
         self._options = options
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
@@ -105,4 +109,5 @@ class DynamicWorkloadFactory(WorkloadFactory):
             [layer], entering, layer.outputs, minor=self.library.identity.minor,
             alignment=self.library.info.alignment, infos=infos,
         )  # fmt: skip
-        return DynamicWorkload(compile_part(self.library, flat, self._options), list(inputs.items()), info.outputs)
+        executable = compile_part(self.library, flat, self._options, self._owner)
+        return DynamicWorkload(executable, list(inputs.items()), info.outputs)

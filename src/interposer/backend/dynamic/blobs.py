@@ -35,17 +35,17 @@ class Blobs:
     """Saving and restoring what a plug-in has compiled. Thread safe."""
 
     @classmethod
-    def of(cls, library: Library) -> Blobs | None:
+    def of(cls, library: Library, owner: object = None) -> Blobs | None:
         """The extension of a plug-in, or None where it has none.
 
         Raises:
             BackendContractError: its table is damaged.
         """
         functions = library.extension(abi.EXT_BLOBS, abi.BlobsApi, _FUNCTIONS)
-        return None if functions is None else cls(library, functions)
+        return None if functions is None else cls(library, functions, owner)
 
-    def __init__(self, library: Library, functions: dict[str, Any]) -> None:
-        self._library, self._functions = library, functions
+    def __init__(self, library: Library, functions: dict[str, Any], owner: object) -> None:
+        self._library, self._functions, self._owner = library, functions, owner
 
     def fingerprint(self, options: Options | None = None) -> str:
         """A text that is different where blobs of one setting are of no use in another."""
@@ -109,7 +109,7 @@ class Blobs:
             else:
                 with located(flat):
                     self._call("restore", *arguments)
-            return Executable(self._library, out, flat)
+            return Executable(self._library, out, flat, self._owner)
 
     def _options(self, options: Options | None) -> OptionTable:
         library = self._library

@@ -22,7 +22,7 @@ class DynamicContext(BackendContext):
     """A context of a plug-in. What it refuses, and why, is raised as a `CallError`."""
 
     @classmethod
-    def of(cls, library: Library, options: Options) -> DynamicContext | None:
+    def of(cls, library: Library, options: Options, owner: object = None) -> DynamicContext | None:
         """A new context, or None where the plug-in wants to be told nothing.
 
         Raises:
@@ -30,10 +30,10 @@ class DynamicContext(BackendContext):
             BackendContractError: its table is damaged.
         """
         functions = library.extension(abi.EXT_CONTEXT, abi.ContextApi, _FUNCTIONS)
-        return None if functions is None else cls(library, functions, options)
+        return None if functions is None else cls(library, functions, options, owner)
 
-    def __init__(self, library: Library, functions: dict[str, Any], options: Options) -> None:
-        self._library, self._functions = library, functions
+    def __init__(self, library: Library, functions: dict[str, Any], options: Options, owner: object) -> None:
+        self._library, self._functions, self._owner = library, functions, owner
         given = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_INIT))
         out = ctypes.c_void_p()
         with library.serialized():

@@ -31,8 +31,8 @@ class Executable:
     `seconds` for one run and `memory` in bytes are the plug-in's estimates, 0 where there are none.
     """
 
-    def __init__(self, library: Library, out: abi.Executable, flat: FlatGraph | None) -> None:
-        self.library = library
+    def __init__(self, library: Library, out: abi.Executable, flat: FlatGraph | None, owner: object = None) -> None:
+        self.library, self._owner = library, owner
         self.handle = out.handle
         flags = abi.ExecutableFlag(out.flags & sum(abi.ExecutableFlag))
         keeps = abi.ExecutableFlag.KEEPS_CONSTANTS in flags or abi.Cap.KEEPS_CONSTANTS in library.info.capabilities
@@ -72,8 +72,8 @@ def _sum(array: Array) -> int:
     return zlib.crc32(array.reshape(-1).view(np.uint8).data)
 
 
-def compile_part(library: Library, flat: FlatGraph, options: OptionTable) -> Executable:
-    """Let a plug-in compile the layers of its tables.
+def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner: object = None) -> Executable:
+    """Let a plug-in compile the layers of its tables; what it makes keeps `owner` alive.
 
     Raises:
         CallError: it cannot; what it names as faulty is one of `flat`.
@@ -84,7 +84,7 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable) -> Exe
     function, arguments = library.functions["compile"], (library.self, flat.address, options.address)
     with library.serialized(), located(flat):
         library.call("compile", function, *arguments, ctypes.addressof(out))
-        return Executable(library, out, flat)
+        return Executable(library, out, flat, owner)
 
 
 def _workspace(out: abi.Executable, backend: str) -> tuple[int, int]:

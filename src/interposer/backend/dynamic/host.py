@@ -57,13 +57,17 @@ class LogRing:
         )  # fmt: skip
 
     def drain(self, logger: logging.Logger) -> None:
-        """Pass on all lines that are complete."""
-        with self._reading:
+        """Pass on all lines that are complete, unless somebody else is at it."""
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
             for level, text in self._lines():
                 logger.log(level, "%s", text)
             if self.head.lost != self._told:
                 logger.warning("%d lines found no place in the log", self.head.lost - self._told)
                 self._told = self.head.lost
+        finally:
+            self._reading.release()
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         for _ in range(SLOTS):

@@ -27,7 +27,7 @@ from interposer.backend.dynamic.flatten import Withholding
 from interposer.backend.dynamic.host import HostServices, HostSettings, LogRing
 from interposer.backend.dynamic.information import LibraryInfo, read_info
 from interposer.backend.dynamic.options import OptionTable, checked_options
-from interposer.backend.dynamic.reading import code_fault, read, read_versioned
+from interposer.backend.dynamic.reading import CodeMap, read, read_versioned
 from interposer.errors import (
     BackendContractError,
     BackendUnavailableError,
@@ -162,8 +162,9 @@ def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
     except BackendContractError as error:
         raise PluginError(path, "table", str(error)) from error
     table = abi.Backend.from_buffer_copy(raw.ljust(ctypes.sizeof(abi.Backend), b"\0"))
+    code = CodeMap()
     for name in (*abi.REQUIRED, *abi.OPTIONAL):
-        fault = code_fault(getattr(table, name))
+        fault = code.fault(getattr(table, name))
         if fault is not None and (name in abi.REQUIRED or getattr(table, name)):
             raise PluginError(path, "table", f"its member {name} {fault}")
     return table
@@ -219,8 +220,9 @@ class Library:
         self._host: HostServices | None = None
         self._ring = LogRing()
         self._compiling = threading.Lock()
-        self._closing = threading.Lock()
+        self._closing = threading.RLock()  # a finalizer may come here again
         self.withholding = Withholding(identity.minor)
+        self._releases: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._to_release: deque[int] = deque()
         self._inside: list[None] = []
@@ -281,7 +283,10 @@ class Library:
                 return not self._abandoned
             self._why_closed = "it was shut down"
             _open.discard(self)
-            if not self._usable_here() or not self._wait_until_left():
+            if not self._usable_here():
+                self._abandoned = True  # the plug-in belongs to the parent process
+                return False
+            if not self._wait_until_left():
                 self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
                 self._abandoned = True
                 return False
@@ -321,6 +326,7 @@ class Library:
                 self._pass_on_log()
 
     def _refuse(self) -> None:
+        """Raise `BackendUnavailableError` where nothing may be called."""
         if self._why_closed:
             raise BackendUnavailableError(self.id, self._why_closed)
         if not self._usable_here():
@@ -331,6 +337,7 @@ class Library:
         """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it, and from closing."""
         self._inside.append(None)
         try:
+            self._refuse()
             if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
                 yield
             else:
@@ -351,7 +358,7 @@ class Library:
             BackendContractError: a table that is too small, or a member that is no function.
         """
         ask = self.functions.get("get_extension")
-        if ask is None or self.closed:
+        if ask is None:
             return None
         with self.serialized():
             address = ask(self.self, name)
@@ -359,8 +366,9 @@ class Library:
             return None
         what = f"the table of {name.decode()}"
         table = read_versioned(kind, address, ctypes.sizeof(kind), what)
+        code = CodeMap()
         for member in functions:
-            fault = code_fault(getattr(table, member))
+            fault = code.fault(getattr(table, member))
             if fault is not None:
                 raise BackendContractError(f"{what}: its member {member} {fault}", backend=self.id)
         return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
@@ -375,9 +383,11 @@ class Library:
         """
         if not out.release:
             return self.hold_call(None, kept)
-        fault = code_fault(out.release)
-        if fault is not None:
-            raise BackendContractError(f"the release function {fault}", backend=self.id)
+        if out.release not in self._releases:
+            fault = CodeMap().fault(out.release)
+            if fault is not None:
+                raise BackendContractError(f"the release function {fault}", backend=self.id)
+            self._releases.add(out.release)
         return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), kept)
 
     def hold_call(self, release: Callable[[], None] | None, kept: object = None) -> int:
@@ -419,8 +429,21 @@ class Library:
     def _pass_on_log(self) -> None:
         self._ring.drain(self.log)
 
+    def after_fork(self) -> None:
+        """In the child: forget the parent's other threads, which are not here."""
+        self._compiling = threading.Lock()
+        self._inside.clear()
+
 
 @atexit.register
 def _close_all() -> None:
     for library in list(_open):
         library.close()
+
+
+def _after_fork() -> None:
+    for library in _open:
+        library.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -30,8 +30,8 @@ def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
 class Optimizer:
     """Works on one view that was given to a plug-in, for a network with certain options."""
 
-    def __init__(self, library: Library, view: SubgraphView, options: OptionTable) -> None:
-        self._library, self._view, self._options = library, view, options
+    def __init__(self, library: Library, view: SubgraphView, options: OptionTable, owner: object = None) -> None:
+        self._library, self._view, self._options, self._owner = library, view, options, owner
         self._substitutions: list[Substitution] = []
         self._failed: list[Failure] = []
 
@@ -76,7 +76,7 @@ class Optimizer:
     def _compiled(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
         """Make one unit of a part; gives what is to be tried again without a layer that could not be compiled."""
         try:
-            executable = compile_part(self._library, flat, self._options)
+            executable = compile_part(self._library, flat, self._options, self._owner)
         except CallError as error:
             faulty = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
             given_back = part if faulty is None else part.part([faulty])

@@ -20,7 +20,7 @@ from interposer.errors import BackendContractError
 
 __all__ = [
     "MAX_TEXT",
-    "code_fault",
+    "CodeMap",
     "read",
     "read_array",
     "read_integers",
@@ -121,17 +121,30 @@ def read_text(text: Any, what: str) -> str:
     return read(text.data, size, what).decode("utf-8", "replace")
 
 
-def code_fault(address: int | None) -> str | None:
-    """Why this cannot be the address of a function, or None; None also where the system does not say."""
-    if not address:
-        return "is NULL"
+class CodeMap:
+    """Where the code of this process lies at this moment."""
+
+    def __init__(self) -> None:
+        self._ranges = _mapped_ranges()
+
+    def fault(self, address: int | None) -> str | None:
+        """Why this cannot be the address of a function, or None; None also where the system does not say."""
+        if not address:
+            return "is NULL"
+        for start, stop, is_code in self._ranges or ():
+            if start <= address < stop:
+                return None if is_code else f"is {address:#x}, which is no code"
+        return f"is {address:#x}, where there is nothing" if self._ranges else None
+
+
+def _mapped_ranges() -> list[tuple[int, int, bool]]:
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
-        return None
+        return []
+    found = []
     for line in lines:
         place, rights = line.split(maxsplit=2)[:2]
         start, _, stop = place.partition("-")
-        if int(start, 16) <= address < int(stop, 16):
-            return None if "x" in rights else f"is {address:#x}, which is no code"
-    return f"is {address:#x}, where there is nothing"
+        found.append((int(start, 16), int(stop, 16), "x" in rights))
+    return found

@@ -46,8 +46,8 @@ class Verdict(Support):
 class DynamicSupport(LayerSupport):
     """The layer support of a plug-in, for a network with certain options."""
 
-    def __init__(self, library: Library, options: Options) -> None:
-        self.library = library
+    def __init__(self, library: Library, options: Options, owner: object = None) -> None:
+        self.library, self._owner = library, owner
         self._options = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_MODEL))
 
     def is_layer_supported(self, layer: Layer) -> Support:

@@ -25,13 +25,8 @@ _REASONS: Final = {
 }
 
 
+@writer(*_REASONS, quantized=True)
 @writer(*_REASONS)
 def refused(draft: Draft, op: Any) -> Tensor:
     """With the operator's own reason."""
-    refuse(_REASONS[type(op)])
-
-
-@writer(*_REASONS, quantized=True)
-def refused_codes(draft: Draft, op: Any) -> Tensor:
-    """Likewise."""
     refuse(_REASONS[type(op)])

@@ -22,6 +22,7 @@ NARROW: Final = frozenset(dtype for dtype in DataType if dtype.is_float and dtyp
 """The floating-point types of 8 bits and fewer."""
 
 _SAFE: Final = 2**31
+"""Beyond this, ONNX Runtime 1.31 clips 64-bit integers to other bounds."""
 _MOVING: Final = frozenset(
     {"Cast", "Concat", "Expand", "Gather", "Identity", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 )
@@ -96,13 +97,6 @@ class Draft:
         if isinstance(extent, Dim):
             refuse(f"the {title} is not known")
         return extent
-
-    def array(self, index: int) -> Array:
-        """The value of an operand that must be a constant."""
-        found = self.operand(index).array
-        if found is None:
-            refuse(f"{self.layer.op.operand_name(index)} is no constant")
-        return found
 
     # --- constants ----------------------------------------------------------------------------------------------------
 
@@ -300,9 +294,7 @@ class Draft:
         bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
         if low is None and high is None:
             return x
-        if (
-            x.dtype is DataType.INT64 and max(abs(low or 0), abs(high or 0)) > _SAFE
-        ):  # where some engines get Clip wrong
+        if x.dtype is DataType.INT64 and max(abs(low or 0), abs(high or 0)) > _SAFE:
             x = x if bounds[0] is None else self.node("Max", x, bounds[0])
             return x if bounds[1] is None else self.node("Min", x, bounds[1])
         return self.node("Clip", x, *bounds)
@@ -348,6 +340,6 @@ def fits(x: Tensor, *numbers: float) -> bool:
 
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
-        known = array.astype(np.int64) if DataType.of(array.dtype).bits == 4 else array
+        known = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
         made: Array = known.astype(dtype.numpy)
     return made

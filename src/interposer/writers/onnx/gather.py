@@ -34,7 +34,7 @@ def gather(draft: Draft, op: Gather) -> Tensor:
 
 @writer(GatherNd, moves=True)
 def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
-    """Without an index in its tuples, it repeats the whole."""
+    """The same operator, but for tuples of no indices."""
     params, indices = draft.operand(0), draft.operand(1)
     if draft.info(1).shape[-1] == 0:
         refuse("its tuples of indices are empty")
@@ -69,18 +69,14 @@ def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
     return [draft.node("Where", spread, rows, draft.constant(nothing, values.dtype)), found]
 
 
+@writer(LshProjection, quantized=True)
 @writer(LshProjection)
 def lsh_projection(draft: Draft, op: LshProjection) -> Tensor:
     """There is no such function."""
     refuse("ONNX has no hash functions")
 
 
-@writer(LshProjection, quantized=True)
-def lsh_projection_of_codes(draft: Draft, op: LshProjection) -> Tensor:
-    """Nor of integers."""
-    return lsh_projection(draft, op)
-
-
+@writer(OneHot, quantized=True)
 @writer(OneHot)
 def one_hot(draft: Draft, op: OneHot) -> Tensor:
     """ONNX counts negative indices from the end; where that is not meant, they are moved out of the row."""
@@ -93,11 +89,3 @@ def one_hot(draft: Draft, op: OneHot) -> Tensor:
     return draft.node(
         "OneHot", indices, draft.ints([op.depth]), draft.constant(values, op.dtype, "values"), axis=op.axis
     )
-
-
-@writer(OneHot, quantized=True)
-def one_hot_codes(draft: Draft, op: OneHot) -> Tensor:
-    """Values are stored as the result is quantized."""
-    if draft.info(0).is_quantized and not draft.results[0].is_quantized:
-        return one_hot(draft, op)
-    return one_hot(draft, op)

@@ -37,6 +37,7 @@ def _zero(draft: Draft, x: Tensor) -> Tensor:
     return draft.constant(np.reshape(q.zero_points, shape), x.dtype, "zero_point")
 
 
+@writer(EyeLike, quantized=True)
 @writer(EyeLike)
 def eye_like(draft: Draft, op: EyeLike) -> Tensor:
     """The type is an attribute; other types are made of one that ONNX knows."""
@@ -50,12 +51,6 @@ def _eye(draft: Draft, op: EyeLike, known: DataType) -> Tensor:
     if not draft.takes("EyeLike", x.dtype):
         x = draft.constant(np.zeros(draft.shape(0)), DataType.FLOAT32, "like")
     return draft.node("EyeLike", x, giving=known, dtype=known, k=op.k or None)
-
-
-@writer(EyeLike, quantized=True)
-def eye_like_codes(draft: Draft, op: EyeLike) -> Tensor:
-    """Only the shape of the input counts."""
-    return eye_like(draft, op)
 
 
 @writer(MatrixDiag, moves=True)

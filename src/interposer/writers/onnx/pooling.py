@@ -189,14 +189,7 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
     plain = _is_global(op) or (known and _places(draft, op, extents).is_plain)
     if op.pool_type is MAX and source == target and (plain or (not known and not draft.info(0).zero_point)):
         return pooling(draft, op)
-    if (
-        isinstance(op, Pooling3d)
-        or op.pool_type is not AVERAGE
-        or not plain
-        or not known
-        or source is None
-        or target is None
-    ):
+    if isinstance(op, Pooling3d) or op.pool_type is not AVERAGE or not (plain and known):
         refuse("ONNX rounds a quantized pool otherwise")
     return _mean_of_codes(draft, op, extents)
 

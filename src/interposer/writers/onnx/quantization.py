@@ -127,6 +127,7 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
     return draft.cast(found, draft.operand(0).dtype)
 
 
+@writer(Cast, quantized=True)
 @writer(Cast, moves=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
     """Numbers beyond the range of integers, of which ONNX says nothing, are clamped first; NaN is 0."""
@@ -149,12 +150,6 @@ def cast(draft: Draft, op: Cast) -> Tensor:
     return _of_whole(draft, draft.clip(number, low, high), op.dtype)
 
 
-@writer(Cast, quantized=True)
-def cast_codes(draft: Draft, op: Cast) -> Tensor:
-    """Stored integers are converted as they are, whatever the result is said to stand for."""
-    return cast(draft, op)
-
-
 def _same(draft: Draft, x: Tensor) -> Tensor:
     """The same elements; stored integers stand for nothing else any more, where that can be said."""
     if draft.info(0).is_quantized and draft.takes("BitCast", x.dtype):
@@ -168,6 +163,7 @@ def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
     return draft.cast(draft.operand(0), draft.results[0].dtype)
 
 
+@writer(Bitcast, quantized=True)
 @writer(Bitcast, moves=True)
 def bitcast(draft: Draft, op: Bitcast) -> Tensor:
     """Between integers of one width, a conversion keeps the bits."""
@@ -181,9 +177,3 @@ def bitcast(draft: Draft, op: Bitcast) -> Tensor:
     if not (draft.gives("BitCast", op.dtype) and draft.takes("BitCast", x.dtype)):
         refuse(f"BitCast of ONNX makes no {op.dtype} of {x.dtype}")
     return draft.node("BitCast", x, giving=op.dtype, to=op.dtype)
-
-
-@writer(Bitcast, quantized=True)
-def bitcast_codes(draft: Draft, op: Bitcast) -> Tensor:
-    """Whatever the bits are said to stand for."""
-    return bitcast(draft, op)

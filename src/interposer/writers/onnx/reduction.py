@@ -48,6 +48,7 @@ def _of_scalar(draft: Draft, x: Tensor, operation: ReduceOperation) -> Tensor:
     return draft.node("Log", x) if operation is ReduceOperation.LOG_SUM else x
 
 
+@writer(ArgMinMax, quantized=True)
 @writer(ArgMinMax)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
     """Indices of 64 bits, narrowed where the layer's have 32."""
@@ -57,9 +58,3 @@ def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
         x = draft.cast(x, DataType.UINT8)
     last = 1 if op.select_last_index else None
     return draft.cast(draft.node(kind, x, axis=op.axis, keepdims=int(op.keep_dims), select_last_index=last), op.dtype)
-
-
-@writer(ArgMinMax, quantized=True)
-def arg_min_max_of_codes(draft: Draft, op: ArgMinMax) -> Tensor:
-    """Stored integers are compared as they are."""
-    return arg_min_max(draft, op)

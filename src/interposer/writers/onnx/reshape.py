@@ -26,31 +26,22 @@ def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
     return draft.node("Expand", draft.operand(0), draft.ints(op.shape, "shape"))
 
 
+@writer(Shape, quantized=True)
 @writer(Shape)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
     """Extents of 64 bits, narrowed where the layer's have 32."""
     return draft.cast(draft.node("Shape", draft.operand(0)), op.dtype)
 
 
-@writer(Shape, Rank, quantized=True)
-def of_codes(draft: Draft, op: Shape | Rank) -> Tensor:
-    """What the elements stand for is of no account."""
-    return shape_of(draft, op) if isinstance(op, Shape) else rank_of(draft, op)
-
-
+@writer(Rank, quantized=True)
 @writer(Rank)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
     """A constant."""
     return draft.constant(draft.rank, DataType.INT32, "rank")
 
 
+@writer(Fill, quantized=True)
 @writer(Fill)
 def fill(draft: Draft, op: Fill) -> Tensor:
     """The value is an attribute."""
     return filled(draft, draft.operand(0), op.value, draft.results[0])
-
-
-@writer(Fill, quantized=True)
-def fill_codes(draft: Draft, op: Fill) -> Tensor:
-    """The value is stored as the result is quantized."""
-    return fill(draft, op)

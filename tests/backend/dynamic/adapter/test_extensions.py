@@ -150,7 +150,8 @@ def test_a_part_of_another_backend_cannot_be_saved(compiled):
 @pytest.mark.needs_cpuref
 @pytest.mark.parametrize("source", ["arithmetic.cpp", "kernels.cpp"])
 def test_plug_ins_of_the_tests_conform(source, backend):
-    assert check_backend(lambda: backend(source), families=["activation", "elementwise"]).passed
+    report = check_backend(lambda: backend(source), families=["activation", "elementwise"])
+    assert report.ok, report
 
 
 def test_the_class_in_the_documentation_is_a_backend(backend, runtime_with):
