@@ -15,8 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from interposer.backend.dynamic import abi
 from interposer.errors import BackendContractError
+from interposer.types import Array
 
 __all__ = [
     "MAX_TEXT",
@@ -25,6 +28,7 @@ __all__ = [
     "read_array",
     "read_integers",
     "read_struct",
+    "read_table",
     "read_text",
     "read_versioned",
 ]
@@ -96,16 +100,33 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
 
 def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
     """Copies of the elements of an array, each of which has at least the bytes that are known here."""
+    raw = _elements(kind, address, count, stride, what)
+    return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
+
+
+def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
+    """The same as a structured array of NumPy, for arrays that may be long."""
+    raw = _elements(kind, address, count, stride, what)
+    known = np.dtype(kind)
+    fields: Any = known.fields or {}
+    names = [*fields]
+    layout: Any = {
+        "names": names, "formats": [fields[name][0] for name in names],
+        "offsets": [fields[name][1] for name in names], "itemsize": stride if count else known.itemsize,
+    }  # fmt: skip
+    return np.frombuffer(raw, np.dtype(layout))
+
+
+def _elements(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> bytes:
     if count == 0:
-        return []
+        return b""
     size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
     if not size <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
         raise BackendContractError(
             f"{what} has the stride {stride:,}; expected a multiple of {alignment} from {size} to "
             f"{abi.MAX_STRUCT_SIZE:,}"
         )
-    raw = read(address, count * stride, what)
-    return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
+    return read(address, count * stride, what)
 
 
 def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:

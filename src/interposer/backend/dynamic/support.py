@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
@@ -13,7 +12,7 @@ from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.located import located
 from interposer.backend.dynamic.options import OptionTable, checked_options
-from interposer.backend.dynamic.reading import read_array, read_text
+from interposer.backend.dynamic.reading import read_table, read_text
 from interposer.backend.support import LayerSupport, Support
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Graph, Layer
@@ -82,34 +81,38 @@ def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict
 
 
 def _verdicts(library: Library, flat: FlatGraph, out: abi.Report) -> list[Verdict]:
+    verdicts: list[Verdict] = []
     if out.verdict_count != len(flat.layers):
         raise BackendContractError(
             f"query_support gave {out.verdict_count:,} verdicts for {len(flat.layers):,} layers", backend=library.id
         )
-    found = read_array(abi.Verdict, out.verdicts, out.verdict_count, out.verdict_stride, "the list of verdicts")
-    texts: dict[tuple[int, int], str] = {}
-    return [_verdict(one, layer, texts) for one, layer in zip(found, flat.layers, strict=True)]
+    table = read_table(abi.Verdict, out.verdicts, out.verdict_count, out.verdict_stride, "the list of verdicts")
+    reasons = table["reason"]
+    columns = (table["verdict"], table["reason_code"], table["group"], table["seconds"], table["bytes"],
+               reasons["data"], reasons["size"])  # fmt: skip
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    known: dict[tuple[object, ...], Verdict] = {}
+    for row, layer in zip(rows, flat.layers, strict=True):
+        if row not in known:
+            known[row] = _verdict(layer, *row)
+        verdicts.append(known[row])
+    return verdicts
 
 
-def _verdict(given: Any, layer: Layer, texts: dict[tuple[int, int], str]) -> Verdict:
-    kind = given.verdict
+def _verdict(
+    layer: Layer, kind: int, code: int, group: int, seconds: float, size: float, text: int, length: int
+) -> Verdict:
     if kind == abi.NO:
-        return Verdict((_reason(given, layer, texts),), code=given.reason_code)
+        reason = read_text(abi.String(text, length), f"the reason for layer {layer}").strip()
+        return Verdict((reason or _REASONS.get(code, UNEXPLAINED),), code=code)
     if kind not in (abi.YES, abi.GROUP, abi.PREFERRED):
         raise BackendContractError(f"query_support gave the verdict {kind} for layer {layer}; expected 0 to 3")
     return Verdict(
         preferred=kind == abi.PREFERRED,
-        group=given.group if kind == abi.GROUP else None,
-        seconds=_estimate(given.seconds),
-        bytes=_estimate(given.bytes),
+        group=group if kind == abi.GROUP else None,
+        seconds=_estimate(seconds),
+        bytes=_estimate(size),
     )
-
-
-def _reason(given: Any, layer: Layer, texts: dict[tuple[int, int], str]) -> str:
-    where = (given.reason.data or 0, given.reason.size)
-    if where not in texts:
-        texts[where] = read_text(given.reason, f"the reason for layer {layer}").strip()
-    return texts[where] or _REASONS.get(given.reason_code, UNEXPLAINED)
 
 
 def _estimate(number: float) -> float | None:

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -320,3 +321,30 @@ def test_a_full_log_counts_what_is_lost(caplog):
     ring.drain(logging.getLogger("interposer.backend.ring"))
     assert [record.getMessage() for record in caplog.records] == ["3 lines found no place in the log"]
     assert SLOTS & (SLOTS - 1) == 0
+
+
+def test_what_a_backend_made_keeps_it_alive(opened):
+    library = opened("kernels.cpp")
+    layer, _ = sum_layer(2)
+    backend = DynamicBackend(library)
+    alive = weakref.ref(backend)
+    made = backend.layer_support({}), backend.create_workload_factory(None, {})
+    workload = made[1].create_workload(layer, WorkloadInfo.of(layer))
+    del backend, made
+    gc.collect()
+    assert alive() is not None
+    del workload
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_finalizer_that_runs_while_the_log_is_read_waits_for_nobody(opened):
+    library = opened("kernels.cpp")
+    with library._ring._reading:
+        library._pass_on_log()
+    with library._compiling:
+        library.let_go(library.hold_call(lambda: None))
+        assert len(library._held) == 1
+    with library.serialized():
+        pass
+    assert library._held == {}
