@@ -29,8 +29,8 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
         InvalidArgumentError: the operator is known, or has another function since the same version.
 
     >>> from interposer import ops
-    >>> @operator("Swish", domain="com.example")
-    ... def swish(node):
+    >>> @operator("SiLU", domain="com.example")
+    ... def silu(node):
     ...     scaled = node.step(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
     ...     return node.add(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), scaled)
     """
