@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -428,6 +429,21 @@ def test_an_answer_that_makes_no_sense_is_a_broken_contract() -> None:
         with pytest.raises(WireError) as caught, reading("the answer"):
             Reader([], lambda told: told["absent"]).op(plain)
         assert isinstance(caught.value, BackendContractError)
+
+
+def test_loading_and_unloading_leaves_nothing_in_the_child() -> None:
+    with faulty_runtime() as runtime:
+        optimized = ip.optimize(sums_and_relu(), ["Faulty", "CpuRef"], runtime.device_spec)
+
+        def cycle() -> int:
+            network_id = runtime.load_network(optimized)
+            np.testing.assert_array_equal(runtime.enqueue_workload(network_id, {0: X})[0], expected(X))
+            runtime.unload_network(network_id)
+            gc.collect()
+            return len(os.listdir(f"/proc/{process_of(runtime)}/fd"))
+
+        first = [cycle() for _ in range(5)]
+        assert max(cycle() for _ in range(20)) <= max(first)
 
 
 def test_the_constants_of_a_network_are_handed_over_once() -> None:

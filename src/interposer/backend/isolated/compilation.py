@@ -99,7 +99,6 @@ class Compilation:
         if not sizes:
             return []
         region = Region(sum(sizes), writable=True)
-        self.supervisor.forget(region, "region", region.number)
         offsets = list(itertools.accumulate(sizes, initial=0))[:-1]
         life.map(region, self.supervisor.how.deadline_seconds)
         places = [[region.number, offset] for offset in offsets]

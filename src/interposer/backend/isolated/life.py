@@ -59,9 +59,10 @@ class Life:
 
     def __init__(self, backend: str, memory_bytes: int | None, seconds: float) -> None:
         self.backend = backend
-        self.mapped: dict[int, int] = {}
-        state = Region(64, writable=True)
-        self._step = state.bytes.view(np.int64)
+        self._unused: list[int] = []
+        self._mapped: set[int] = set()
+        self._state: Region | None = Region(64, writable=True)
+        self._step = self._state.bytes.view(np.int64)
         self.last_words: deque[str] = deque(maxlen=60)
         self.ended = False
         self._reason, self._what, self._layer = "was ended", "", ""
@@ -82,7 +83,7 @@ class Life:
             there.close()
             os.close(lifeline)
         self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
-        self.map(state, seconds)
+        self.map(self._state, seconds)
 
     def _started(self, there: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
         told = {
@@ -111,12 +112,20 @@ class Life:
         return self._process.pid
 
     def map(self, region: Region, seconds: float | None) -> None:
-        """Give the process a region of shared memory, unless it has it already."""
-        if region.number in self.mapped:
+        """Give the process a region of shared memory, for as long as it is used here, unless it has it already."""
+        if region.number in self._mapped:
             return
         told = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
         self.ask(told, "the mapping of memory", seconds, fds=[region.fd])
-        self.mapped[region.number] = region.size
+        self._mapped.add(region.number)
+        weakref.finalize(region, self._unused.append, region.number).atexit = False
+
+    def unused_regions(self) -> list[int]:
+        """The regions that the process need not keep any more; each is given once."""
+        found = self._unused[:]
+        del self._unused[: len(found)]
+        self._mapped.difference_update(found)
+        return found
 
     def ask(
         self, told: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
@@ -214,7 +223,7 @@ class Life:
 
     def _finish(self) -> None:
         self.ended = True
-        self._step = np.zeros(1, np.int64)
+        self._state, self._step = None, np.zeros(1, np.int64)
         self._end()
 
     def abandon(self) -> None:

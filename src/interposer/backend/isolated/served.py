@@ -36,7 +36,7 @@ class Served:
     def __init__(self) -> None:
         self.backend = Backend()
         self.regions: dict[int, Array] = {}
-        self.state = np.zeros(8, np.int64)
+        self.state: Array = np.zeros(0, np.int64)
         self.networks: dict[int, ServedNetwork] = {}
         self.workloads: dict[int, Workload] = {}
         self.contexts: dict[int, BackendContext] = {}
@@ -48,7 +48,7 @@ class Served:
         """Have a region of shared memory; the first one is for telling the host which step runs."""
         memory = map_region(fd, size, writable)
         os.close(fd)
-        if not self.regions:
+        if not self.state.size:
             self.state = memory[:64].view(np.int64)
         self.regions[number] = memory
 

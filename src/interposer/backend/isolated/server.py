@@ -23,8 +23,6 @@ from interposer.errors import InterposerError
 __all__ = ["serve"]
 
 _F_SETSIG: Final = 10
-_STATE: Final = 1
-"""The region that is mapped first: it tells the host which step runs."""
 
 
 def serve(told: Mapping[str, Any]) -> None:

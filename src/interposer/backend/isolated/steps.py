@@ -338,7 +338,6 @@ class Steps:
         size = sum(aligned(info_bytes(info)) for info in infos)
         if self._scratch is None or self._scratch.size < size:
             self._scratch = Region(size, writable=True)
-            self._factory.supervisor.forget(self._scratch, "region", self._scratch.number)
         life.map(self._scratch, self._factory.supervisor.how.deadline_seconds)
         return self._scratch
 

@@ -178,8 +178,9 @@ class Supervisor:
         self._dropped.append((kind, number))
 
     def _drop(self, life: Life) -> None:
-        if self._dropped:
-            gone, self._dropped = self._dropped, []
+        regions = [("region", number) for number in life.unused_regions()]
+        if self._dropped or regions:
+            gone, self._dropped = [*self._dropped, *regions], []
             life.ask({"do": "drop", "gone": gone}, "the dropping of what is not used", self.how.deadline_seconds)
 
     @property
@@ -232,9 +233,6 @@ class Constants:
         if not new:
             return
         region, offset = Region(size, writable=False), 0
-        supervisor = self._supervisor()
-        if supervisor is not None:
-            supervisor.forget(region, "region", region.number)
         for key, array in new.items():
             count = array_bytes(array)
             np.copyto(region.bytes[offset : offset + count].view(array.dtype).reshape(array.shape), array)

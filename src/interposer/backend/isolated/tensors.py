@@ -63,6 +63,11 @@ class SharedMemory(MemoryManager):
         self.handles.append(handle)
         return handle
 
+    @property
+    def planned_bytes(self) -> int:
+        """How large the arena of what the child makes is."""
+        return plan(self._lifetimes(), ALIGNMENT).size
+
     def acquire(self) -> None:
         """Get both arenas; pages take memory once they are touched."""
         offset = 0
