@@ -14,7 +14,7 @@ DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all bench lint docs clean
+.PHONY: help demo test test-all exports bench lint docs clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,8 @@ test-all: lint  ## the same with the slow tests, and once more without the refer
 	$(PYTEST) -n auto tests $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	$(DOCTEST)
+
+exports: $(STAMPS)-exports  ## install PyTorch, so that `make test` tries what it exports too (200 MB and more)
 
 lint: $(STAMPS)-dev  ## check style, format and types
 	$(RUN) -m ruff check
@@ -56,6 +58,10 @@ $(STAMPS)-all: pyproject.toml | $(RUN)
 $(STAMPS)-dev: pyproject.toml | $(RUN)
 	$(RUN) -m pip install --quiet --editable '.[all,dev]'
 	@touch $(STAMPS)-all $@
+
+$(STAMPS)-exports: pyproject.toml | $(STAMPS)-dev
+	$(RUN) -m pip install --quiet --editable '.[exports]'
+	@touch $@
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
