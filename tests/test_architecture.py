@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session": EVERYTHING - {"session"},
     "testing": EVERYTHING,
     "tools": EVERYTHING,
-    "cli": EVERYTHING | {"testing", "tools"},
+    "cli": EVERYTHING | {"include", "testing", "tools"},
     "__main__": {"cli"},
 }
 

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "backends": "list the backends, and why some are absent",
     "ops": "list the operators, or those that a backend has kernels for",
     "check-backend": "check that a backend does what the plug-in interface asks for",
+    "new-backend": "begin a backend: write a small project that builds and conforms",
 }
 """The commands, each with a line about it; the module of that name has `configure` and `execute`.
 

@@ -1,0 +1,126 @@
+"""``interposer new-backend``: a small project with a backend that builds, runs one layer and conforms."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from interposer import include
+from interposer.backend import process_registry
+from interposer.cli.tables import say
+from interposer.errors import InvalidArgumentError
+
+__all__ = ["configure", "execute"]
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+COPIED: Final[Mapping[str, Mapping[str, str]]] = {
+    "python": {},
+    "c": {"backend.h": "include/interposer/backend.h"},
+    "cpp": {"backend.h": "include/interposer/backend.h", "backend.hpp": "include/interposer/backend.hpp"},
+    "rust": {"backend.rs": "src/interposer.rs"},
+}
+"""For each language, the files of the interface that become part of the project."""
+NATIVE_STEPS: Final = ("make", "make check")
+STEPS: Final = {"python": ("pip install -e '.[test]'", "pytest -q")}
+LONGEST: Final = 64
+FILE_NAME: Final = "<vendor>_<name>_backend.so"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("name", help="the id of the backend, such as Npu: letters and digits")
+    parser.add_argument("--lang", choices=list(COPIED), required=True, help="the language that it is written in")
+    parser.add_argument("--vendor", default="Local", metavar="V", help="who makes it: letters and digits (Local)")
+    parser.add_argument(
+        "--folder", type=Path, metavar="F", help="where to write it: a new or empty folder (<name>-backend, here)"
+    )
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Write the project, and say what comes next.
+
+    Raises:
+        InvalidArgumentError: a name that cannot be one, or a folder that is not empty.
+    """
+    _check_name(args.name)
+    _check_word("vendor", args.vendor)
+    folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
+    _check_folder(folder)
+    for path in _written(folder, args.lang, _words(args.name, args.vendor)):
+        say(str(path))
+    print(f"\nNow, in {folder}:")
+    for step in STEPS.get(args.lang, NATIVE_STEPS):
+        print(f"  {step}")
+    print("README.md there tells how to go on.")
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _check_name(name: str) -> None:
+    _check_word("name", name)
+    if not name[0].isalpha():
+        raise InvalidArgumentError(f"the name {name!r} must begin with a letter, as it is part of the name of a class")
+    if name == "Unknown":
+        raise InvalidArgumentError("no backend may have the id 'Unknown'; choose another name")
+    taken = process_registry().taken_by(name)
+    if taken is not None:
+        raise InvalidArgumentError(
+            f"there is a backend with the id {name!r} already ({taken}), and only the first of one id is loaded; "
+            "choose another name"
+        )
+
+
+def _check_word(what: str, word: str) -> None:
+    if not word:
+        raise InvalidArgumentError(f"the {what} is empty; expected letters and digits, such as Npu")
+    wrong = sorted(set(re.sub(r"[A-Za-z0-9]", "", word)))
+    if wrong:
+        raise InvalidArgumentError(
+            f"the {what} {word!r} has {', '.join(map(repr, wrong))} in it; "
+            f"only the letters A to Z and digits may be in it, as shared objects are named {FILE_NAME}"
+        )
+    if len(word) > LONGEST:
+        raise InvalidArgumentError(f"the {what} has {len(word)} letters; {LONGEST} are the most")
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InvalidArgumentError(f"the folder {folder} is not empty, and nothing is overwritten; name another one")
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgumentError(f"{folder} is there and is no folder; name another one")
+
+
+# --- the project ------------------------------------------------------------------------------------------------------
+
+
+def _words(name: str, vendor: str) -> dict[str, str]:
+    """What stands for ``{{key}}`` in the templates and in their paths."""
+    stem = f"{vendor}_{name}_backend"
+    package = f"{name.lower()}_backend"
+    return {
+        "name": name, "vendor": vendor, "class": f"{name[0].upper()}{name[1:]}Backend", "package": package,
+        "dashed": package.replace("_", "-"), "stem": stem, "file": f"{stem}.so",
+    }  # fmt: skip
+
+
+def _written(folder: Path, language: str, words: Mapping[str, str]) -> Iterator[Path]:
+    """Write every file of the project, and give its path."""
+    templates = TEMPLATES / language
+    for template in sorted(templates.rglob("*.in")):
+        path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_filled(template.read_text(encoding="utf-8"), words), encoding="utf-8")
+        yield path
+    for name, place in COPIED[language].items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield Path(shutil.copyfile(include.path() / "interposer" / name, path))
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: words[found[1]], text)
