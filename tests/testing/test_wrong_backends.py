@@ -60,6 +60,8 @@ NOT_ALONE = "output 0 is not what it is when nothing else runs"
         (wrong.ChangesItsMind, "support/Addition-float32", "asked twice it answered yes, then no (not today)"),
         (wrong.RefusesUnknownOptions, "description/unknown-options",
          "with an option that it does not know it refuses what it takes without"),
+        (wrong.NamesNoOption, "description/unknown-options",
+         "it refuses an option that it does not know without naming it: there is a wrong option"),
         (wrong.OddCapabilities, "description/capabilities",
          "the capability 'DynamicShapes' is 'yes'; expected True or False"),
         # what it makes of parts
@@ -110,6 +112,10 @@ def test_a_backend_that_is_right_passes_every_case() -> None:
 
 def test_a_backend_may_say_that_its_results_differ_a_little_from_run_to_run() -> None:
     assert outcome(wrong.DriftsAndSaysSo, "repetition/Addition-float32") == (Status.PASS, "")
+
+
+def test_a_backend_may_name_an_option_that_it_does_not_know_in_an_error() -> None:
+    assert outcome(wrong.NamesUnknownOptions, "description/unknown-options") == (Status.PASS, "")
 
 
 def test_what_a_backend_gives_back_with_a_reason_counts_as_refused() -> None:

@@ -35,6 +35,7 @@ from interposer.backend import (
 )
 from interposer.backend.planner import MemoryPlan
 from interposer.backend.support import KernelSupport
+from interposer.errors import InvalidArgumentError
 from interposer.ir.graph import Layer
 from interposer.ops import Addition, Multiplication, PreCompiled
 from interposer.types import Array, DataType, TensorInfo
@@ -237,6 +238,28 @@ class RefusesUnknownOptions(Right):
 
     def layer_support(self, options: Options) -> LayerSupport:
         return LayerSupport() if options else KernelSupport(self.kernels)
+
+
+class NamesNoOption(Right):
+    """Says that an option is wrong, but not which."""
+
+    id: ClassVar = "NamesNoOption"
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        if options:
+            raise InvalidArgumentError("there is a wrong option")
+        return KernelSupport(self.kernels)
+
+
+class NamesUnknownOptions(Right):
+    """Takes no option that it does not know, and says which: nothing is wrong with that."""
+
+    id: ClassVar = "NamesUnknownOptions"
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        if options:
+            raise InvalidArgumentError(f"there is no option {next(iter(options))!r}")
+        return KernelSupport(self.kernels)
 
 
 class OddCapabilities(Right):

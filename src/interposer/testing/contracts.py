@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from interposer.backend import Capabilities, MemoryManager, OptimizationViews, WorkloadFactory
-from interposer.errors import UnsupportedLayerError
+from interposer.errors import InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Graph
 from interposer.ir.subgraph import SubgraphView
 from interposer.runtime import Runtime
@@ -91,8 +91,15 @@ def _objects(bench: Bench) -> Iterator[str]:
 def _unknown_options(bench: Bench) -> Iterator[str]:
     require(bench)
     network, _ = bench.taken[0].network()
-    options = {**bench.settings.options, "NobodyKnowsThisOption": True}
-    if not all(bench.backend.layer_support(options).query(view_of(network.graph))):
+    unknown = "NobodyKnowsThisOption"
+    options = {**bench.settings.options, unknown: True}
+    try:
+        verdicts = bench.backend.layer_support(options).query(view_of(network.graph))
+    except InvalidArgumentError as error:
+        if unknown not in str(error):
+            yield f"it refuses an option that it does not know without naming it: {error}"
+        return
+    if not all(verdicts):
         yield "with an option that it does not know it refuses what it takes without"
 
 
