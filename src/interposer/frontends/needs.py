@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from interposer.ir.graph import Layer, Value
@@ -27,8 +28,16 @@ class Needs(NamedTuple):
         return " and ".join(filter(None, [values, "the inputs' shapes with shapes=" if self.shapes else ""]))
 
 
-def needs_of(value: Value, inputs: Container[Layer], folds: Callable[[Op], bool]) -> Needs | None:
-    """What a value follows from: inputs and their shapes; None where something is in between that only runs."""
+def needs_of(
+    value: Value,
+    inputs: Container[Layer],
+    folds: Callable[[Op], bool],
+    around: Mapping[Layer, Value] = MappingProxyType({}),
+) -> Needs | None:
+    """What a value follows from: inputs and their shapes; None where something is in between that only runs.
+
+    `around` are the values around regions by the regions' inputs that take them.
+    """
     values: set[str] = set()
     shapes = False
     pending, seen = [value], set[Layer]()
@@ -37,7 +46,9 @@ def needs_of(value: Value, inputs: Container[Layer], folds: Callable[[Op], bool]
         if layer in seen or isinstance(layer.op, Constant):
             continue
         seen.add(layer)
-        if layer in inputs:
+        if layer in around:
+            pending.append(around[layer])
+        elif layer in inputs:
             if not layer.output.known.is_tensor:
                 return None
             values.add(layer.name)

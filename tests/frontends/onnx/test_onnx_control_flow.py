@@ -342,3 +342,91 @@ def test_bounds_and_shapes_that_an_iteration_computes_are_operands_of_layers():
     for i in range(4):
         last = last + last[:i].sum() * i
     assert found.run([np.int64(4), X])[0].tolist() == last.tolist()
+
+
+# --- what graphs take from around them --------------------------------------------------------------------------------
+
+
+def both_ways(operator: str, inputs: str, shape: list[Any], *others: Any, **arrays: Any) -> onnx.GraphProto:
+    """The same operator in both branches of an If whose condition is an input."""
+    then, other = (graph([node(operator, inputs, name)], [], [info(name)]) for name in ("a", "b"))
+    for one in (then, other):
+        one.output[0].type.tensor_type.ClearField("shape")
+    chosen = node("If", "c", "y", then_branch=then, else_branch=other)
+    made = graph([chosen], [info("c", [], BOOL), info("x", shape), *others], [info("y")], **arrays)
+    made.output[0].type.tensor_type.ClearField("shape")
+    return made
+
+
+def test_a_value_that_an_operator_in_a_branch_must_know_is_taken_from_each_call():
+    made = load(model(both_ways("ReduceSum", "x axes", [2, 3], info("axes", [1], INT64))), ["CpuRef"])
+    assert made.needed_values == ("axes",)
+    x = np.float32([[1, 2, 3], [4, 5, 6]])
+    assert made.run([True, x, [0]])[0].tolist() == [[5, 7, 9]]
+    assert made.run([False, x, [1]])[0].tolist() == [[6], [15]]
+
+
+def test_a_shape_that_an_operator_in_a_branch_must_know_is_taken_from_each_call():
+    then = graph([node("Split", "x", "a b", axis=0)], [], [info("a", ["k"])])
+    other = graph([node("Neg", "x", "e")], [], [info("e", ["k"])])
+    chosen = node("If", "c", "y", then_branch=then, else_branch=other)
+    made = load(model(graph([chosen], [info("c", [], BOOL), info("x", ["n"])], [info("y", ["m"])])), ["CpuRef"])
+    assert made.run([True, [1, 2, 3, 4]])[0].tolist() == [1, 2]
+    assert made.run([False, [1, 2]])[0].tolist() == [-1, -2]
+
+
+def test_a_value_that_only_an_iteration_knows_stays_refused():
+    body = graph(
+        [node("Unsqueeze", "i zero", "axes"), node("ReduceSum", "x axes", "s", keepdims=0)],
+        [info("i", [], INT64), info("go", [], BOOL)],
+        [info("go", [], BOOL), info("s", [2])],
+        zero=np.array([0]),
+    )
+    inputs = [info("n", [], INT64), info("x", [2, 2])]
+    assert "its operand 'axes' is computed from data" in refusal(
+        graph([node("Loop", "n -", "y", body=body)], inputs, [info("y", ["n", 2])])
+    )
+
+
+# --- quantized tensors ------------------------------------------------------------------------------------------------
+
+UINT8 = TensorProto.UINT8
+SCALES = {"s": np.float32(0.5), "t": np.float32(0.25), "z": np.uint8(3)}
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_branches_may_quantize_with_different_scales(flag):
+    then = graph([node("QuantizeLinear", "x s z", "a")], [], [info("a", [3], UINT8)])
+    other = graph([node("QuantizeLinear", "x t z", "b")], [], [info("b", [3], UINT8)])
+    chosen = node("If", "c", "q", then_branch=then, else_branch=other)
+    nodes = [chosen, node("DequantizeLinear", "q one none", "y")]
+    scales = {**SCALES, "one": np.float32(1), "none": np.uint8(0)}
+    made = load(model(graph(nodes, [info("x", [3]), info("c", [], BOOL)], [info("y", [3])], **scales)), ["CpuRef"])
+    stored = np.rint(X / (SCALES["s"] if flag else SCALES["t"])) + 3
+    assert made.run([X, np.array(flag)])[0].tolist() == stored.tolist()
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_what_an_iteration_quantizes_is_carried_as_the_integers_it_is(count):
+    body = graph(
+        [
+            node("DequantizeLinear", "v s z", "real"),
+            node("Add", "real real", "twice"),
+            node("QuantizeLinear", "twice s z", "next"),
+        ],
+        [info("i", [], INT64), info("go", [], BOOL), info("v", [3], UINT8)],
+        [info("go", [], BOOL), info("next", [3], UINT8)],
+    )
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("Loop", "n - q", "y", body=body)]
+    made = graph(nodes, [info("x", [3]), info("n", [], INT64)], [info("y", [3], UINT8)], **SCALES)
+    found = load(model(made), ["CpuRef"]).run([X, np.int64(count)])[0]
+    assert found.tolist() == [3 + int(2 * x) * 2**count for x in X]
+
+
+def test_branches_with_different_numbers_of_results_are_refused():
+    then = graph([node("Relu", "x", "a"), node("Neg", "x", "b")], [], [info("a", [3]), info("b", [3])])
+    other = graph([node("Abs", "x", "d")], [], [info("d", [3])])
+    chosen = node("If", "c", "y", then_branch=then, else_branch=other)
+    with pytest.raises(ParseError) as caught:
+        load_onnx(model(graph([chosen], [info("x", [3]), info("c", [], BOOL)], [info("y", [3])])))
+    assert str(caught.value) == "node 'If_0' (If): its graphs have 2 and 1 outputs; expected the same number"

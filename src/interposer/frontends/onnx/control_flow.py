@@ -54,6 +54,9 @@ def if_(node: Node) -> Sequence[Value]:
     if condition.constant is not None and condition.constant.size == 1:
         taken = branches[0 if condition.constant.reshape(-1)[0] else 1]
         return in_place(node.importer, taken, []) or node.give_up()
+    counts = [len(graph.output) for graph in branches]
+    if counts[0] != counts[1]:
+        raise ParseError(f"its graphs have {counts[0]} and {counts[1]} outputs; expected the same number")
     found = [region(node.importer, graph, []) for graph in branches]
     regions = [one for one in found if one is not None]
     if len(regions) < len(found):

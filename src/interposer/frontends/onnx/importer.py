@@ -52,6 +52,7 @@ class Importer:
         self._notes_of_scales: dict[str, Quantization] = {}
         self._missing: set[str] = set()
         self._inputs: set[Layer] = set()
+        self._around: dict[Layer, Value] = {}
         self._refusals = Refusals()
         self._reserved: set[str] = set()
         self._numbers: Counter[str] = Counter()
@@ -116,7 +117,7 @@ class Importer:
 
     def ask_for(self, value: Value, title: str) -> NoReturn:
         """Refuse a node as long as the value of one of its operands is not known."""
-        needs = self.needs(value)
+        needs = needs_of(value, self._inputs, self._folder.takes, self._around)
         if needs is None:
             raise UnsupportedFormError(f"its operand {title!r} is computed from data")
         raise UnboundFormError(f"its operand {title!r} is no constant", needs)

@@ -13,6 +13,7 @@ from interposer.frontends.onnx.registry import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input
+from interposer.ops.quantization import Cast
 from interposer.types import Array, TensorInfo
 
 __all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "new_input", "rebound", "region", "spent"]
@@ -40,9 +41,10 @@ class Scope(Importer):
         self.captured: dict[Value, Value] = {}
         self._apart = network is not None
         self._refusals, self._folder = outer._refusals, outer._folder
+        self._inputs, self._around = outer._inputs, outer._around
         self._missing = set(outer._missing)
         if not self._apart:
-            self._inputs, self._extents = outer._inputs, outer._extents
+            self._extents = outer._extents
             self._numbers, self._used, self._reserved = outer._numbers, outer._used, outer._reserved
         _spend(outer, graph)
         for fault in _faults(graph, self.depth):
@@ -74,6 +76,7 @@ class Scope(Importer):
         if found not in self.captured:
             number = len(self.network.graph.inputs)
             self.captured[found] = inner = new_input(self.network.graph, number, found.known, found.name)
+            self._around[inner.producer] = found
             extents = self.outer.extents(found)
             if extents is not None:
                 self._extents[inner] = extents
@@ -111,10 +114,18 @@ def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays:
     found = scope.converted()
     if found is None:
         return None
-    for number, (value, output) in enumerate(zip(found, graph.output, strict=True)):
+    given = [_plain(scope, value) for value in found]
+    for number, (value, output) in enumerate(zip(given, graph.output, strict=True)):
         network.add_output_layer(number, value, name=output.name)
     network.graph.erase_dead()
-    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in found))
+    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in given))
+
+
+def _plain(scope: Scope, value: Value) -> Value:
+    """A result's elements without what they stand for, which other branches and iterations may see otherwise."""
+    if not value.known.is_quantized:
+        return value
+    return scope.add(Cast(value.known.dtype), [value], f"{value.name}/plain", value.producer.source)[0]
 
 
 def in_place(
