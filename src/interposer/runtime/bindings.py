@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from interposer.collected import as_given, as_stored
+from interposer.dlpack import as_array
 from interposer.errors import BindingError
 from interposer.ir.graph import Layer
 from interposer.ir.optimized import OptimizedNetwork
@@ -126,18 +127,11 @@ def _stored(binding: Binding, given: object, faults: list[str]) -> Array:
     """An input as it is stored; what does not fit is added to the faults."""
 
     def to_tensor(title: str, info: TensorInfo, given: object) -> Array:
-        array = _array(title, given)
+        array = as_array(given, title)
         faults.extend(_array_faults(title, info, array))
         return array
 
     return as_stored(f"input {binding.id} ({binding.name})", binding.info, given, to_tensor)
-
-
-def _array(title: str, given: object) -> Array:
-    try:
-        return np.asarray(given)
-    except ValueError as error:
-        raise BindingError(f"{title} cannot be made into an array: {error}") from error
 
 
 def _array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:

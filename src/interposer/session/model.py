@@ -14,6 +14,7 @@ import numpy as np
 
 from interposer.backend import BackendEvent
 from interposer.collected import as_given, as_stored
+from interposer.dlpack import as_array
 from interposer.errors import (
     BindingError,
     ExecutionError,
@@ -328,13 +329,10 @@ def _converted(title: str, info: TensorInfo, given: Any) -> Array:
 
 def _typed(title: str, info: TensorInfo, given: Any) -> Array:
     wanted = info.dtype.numpy
-    try:
-        array = np.asarray(given)
-        plain = not isinstance(given, np.ndarray | np.generic)
-        if array.dtype != wanted and plain and _survives(array, wanted):
-            array = array.astype(wanted)
-    except (TypeError, ValueError) as error:
-        raise BindingError(f"{title} cannot be made into an array: {error}") from error
+    array = as_array(given, title)
+    plain = not (isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__"))
+    if array.dtype != wanted and plain and _survives(array, wanted):
+        array = array.astype(wanted)
     if array.dtype != wanted and np.can_cast(array.dtype, wanted, "same_kind"):
         array = array.astype(wanted)
     if array.dtype != wanted:
