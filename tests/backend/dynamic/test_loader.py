@@ -340,7 +340,12 @@ def test_a_backend_that_crashes_is_refused_and_others_are_loaded(place, where, i
     assert add_twice(runtime, "Adder") == [3.0, 6.0, 9.0]
 
 
-@pytest.mark.parametrize("place", ["LOAD", "VERSION", "SUPPORT", "UNLOAD"])
+QUICK = ["LOAD", "VERSION", "SUPPORT", "UNLOAD"]
+
+
+@pytest.mark.parametrize(
+    "place", [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in PLACES if one not in QUICK)]
+)
 def test_a_backend_that_hangs_is_refused_when_its_time_is_over(place, install, runtime_of):
     install(**{f"AT_{place}": "HANG"})
     [record] = runtime_of(probe_seconds=0.5).dynamic_backends()
@@ -387,7 +392,66 @@ def test_a_good_verdict_is_kept_for_later_processes_and_a_bad_one_is_not(install
     runtime_of().close()
     [kept] = (user_cache / "probed").iterdir()
     assert kept.name.startswith(hashlib.sha256(good.read_bytes()).hexdigest())
-    assert json.loads(kept.read_text()) == {"id": "Adder", "version": "1.0"}
+    said = json.loads(kept.read_text())
+    assert (said["id"], said["version"], said["options"]) == ("Adder", "1.0", {})
+    assert str(good) not in said["files"]
+    assert any(path.endswith(".so") or ".so." in path for path in said["files"])
+
+
+NEEDY = "extern int answer(void); static int asked(void) { return answer(); } __attribute__((used)) int (*ask)(void) = asked;"
+
+
+def test_a_file_is_tried_again_when_a_library_that_it_needs_has_changed(
+    natives, install, runtime_of, user_cache, tmp_path, monkeypatch
+):
+    from interposer.backend.dynamic import loader
+
+    needed = natives.install(tmp_path, "libneeded.so", "int answer(void) { return 42; }\n", "-Wl,-soname,libneeded.so")
+    install("A_B_backend.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-lneeded", f"-Wl,-rpath,{tmp_path}")
+    tried = []
+    real = loader.probe
+    monkeypatch.setattr(loader, "probe", lambda *given: tried.append(given) or real(*given))
+    for change, times in ((lambda: None, 1), (lambda: None, 1), (lambda: os.utime(needed), 2)):
+        change()
+        loader.forget_verdicts()
+        [record] = runtime_of().dynamic_backends()
+        assert (record.state, len(tried)) == (State.LOADED, times)
+
+
+MODE = """
+  static const ipr_property options_[1] = {
+      {.name = {"mode", 4}, .kind = IPR_KIND_INT, .scope = IPR_SCOPE_INIT}};
+  out->options = options_, out->option_count = 1, out->option_stride = sizeof *options_;
+"""
+
+
+def test_a_file_is_tried_again_with_other_options(install, runtime_of, user_cache):
+    install(AT_INFO=MODE.replace("\n", " "))
+    [wrong] = runtime_of(backend_options={"Adder": {"mod": 3}}).dynamic_backends()
+    assert (wrong.state, wrong.step) == (State.REFUSED, Step.INIT)
+    assert "has no option 'mod'; did you mean 'mode'?" in wrong.reason
+    [right] = runtime_of(backend_options={"Adder": {"mode": 3}}).dynamic_backends()
+    assert right.state is State.LOADED
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_does_not_start_a_backend_again_that_its_parent_has_started(install, runtime_of, tmp_path):
+    marker = tmp_path / "starts"
+    statement = f'FILE* f = fopen("{marker}", "a"); fputc(46, f); fclose(f);'
+    install("A_B_backend.so", "-include", "stdio.h", AT_INIT=statement)
+    runtime = runtime_of(probe_seconds=0)
+    child = os.fork()
+    if child == 0:
+        runtime.close()
+        gc.collect()
+        [record] = Runtime(
+            CreationOptions(dynamic_backends_path=tmp_path / "plugins", probe_seconds=0)
+        ).dynamic_backends()
+        marker.write_text(f"{marker.read_text()} {record.reason}")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert marker.read_text() == ". it could not be shut down after its last use; only a new process can use it"
+    assert add_twice(runtime, "Adder") == [3.0, 6.0, 9.0]
 
 
 def test_a_file_is_tried_once_as_long_as_its_content_stays(install, runtime_of, user_cache, tmp_path):
