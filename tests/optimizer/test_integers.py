@@ -153,6 +153,23 @@ def test_a_bias_of_real_numbers_is_stored_where_no_step_of_the_result_feels_it()
         assert kinds(optimized) == expected
 
 
+def test_weights_with_scales_along_another_axis_than_the_results_are_real_numbers():
+    net = Net("int8")
+    x, w = net.input((1, 3, 4, 4)), net.weights(np.ones((8, 3, 1, 1), np.int8), [0.1, 0.2, 0.3], axis=1)
+    b = net.network.add_constant_layer(np.zeros(8, np.float32))
+    found = kinds(optimize(net.output(net.quantize(net.add(Convolution2d(), x, w, b))), ["CpuRef"]))
+    assert "Dequantize" in found
+
+
+def test_steps_too_fine_for_products_in_32_bits_are_reached_with_real_numbers():
+    net = Net("int16")
+    product = net.add(ip.ops.Multiplication(), net.input((40,)), net.input((40,)))
+    assert "Dequantize" in kinds(optimize(net.output(net.quantize(product, 0.0002)), ["CpuRef"]))
+    net = Net("int8")
+    dense = net.add(FullyConnected(), net.input((30, 99)), net.weights(np.full((99, 2), 100, np.int8), 1.0))
+    assert "Dequantize" in kinds(optimize(net.output(net.quantize(dense, 1e-6)), ["CpuRef"]))
+
+
 @pytest.mark.parametrize("bits", ["int4", "uint4", "int2"])
 def test_weights_of_few_bits_are_unpacked(bits):
     net = Net("int8")

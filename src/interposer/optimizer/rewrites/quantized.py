@@ -240,12 +240,20 @@ def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
     x, weights = _operand(layer.inputs[0], output), _weights(layer.inputs[1])
     if x is None or weights is None or weights.quantization is None:
         return None
+    steps = x.known.scale * max(weights.quantization.scales) / output.scale
+    if not _fits(weights.value.size * 2.0 ** (x.known.dtype.bits + 8), steps):
+        return None
     stored = New(weights, name=layer.values[1].name)
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     if bias is None:
         return New(op, [x, stored])
     offsets = _bias(bias, x.known, weights.quantization, output)
     return None if offsets is None else New(op, [x, stored, offsets])
+
+
+def _fits(largest: float, factor: float) -> bool:
+    """True where integers up to the largest one can be multiplied by a factor in 32 bits, to which the rest is lost."""
+    return factor < 1 or largest * factor < 2**30
 
 
 def _weights(value: Value | None) -> Constant | None:
@@ -264,7 +272,7 @@ def _weights(value: Value | None) -> Constant | None:
 def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
     """A known bias in steps of the products, where that says the same."""
     real = _real(value)
-    if real is None or real.ndim != 1:
+    if real is None or real.ndim != 1 or len(weights.scales) not in (1, len(real)):
         return None
     scales = np.float64(np.float32(x.scale)) * np.asarray(weights.scales, np.float32)
     codes = np.rint(real / scales)
@@ -295,9 +303,15 @@ def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
 
 def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New | None:
     made = _all_operands(op, layer, output)
-    if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB, BinaryOperation.MUL):
+    if made is None:
+        return None
+    infos = [v.known for v in made.inputs if isinstance(v, Value)]
+    if op.operation is BinaryOperation.MUL:
+        steps = infos[0].scale * infos[1].scale / output.scale
+        return made if _fits(4.0**output.dtype.bits, steps) else None
+    if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB):
         return made
-    alike = made and all(isinstance(v, Value) and v.known.quantization == output.quantization for v in made.inputs)
+    alike = all(info.quantization == output.quantization for info in infos)
     return made if alike and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM) else None
 
 
