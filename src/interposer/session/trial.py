@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -60,7 +61,14 @@ def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Option
     except InterposerError as error:
         raise StepError(Step.PROBE, f"a small network does not run: {error}") from error
     library.close()
-    report.send(done=True)
+    report.send(done=True, files=sorted(_libraries() - {os.path.realpath(path), os.path.realpath(opened_as)}))
+
+
+def _libraries() -> set[str]:
+    """The files that the code in this process is from."""
+    lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+    fields = (line.split(maxsplit=5) for line in lines)
+    return {rest[0] for _, rights, _, _, _, *rest in fields if "x" in rights and rest and rest[0].startswith("/")}
 
 
 def run_small_networks(library: Library) -> None:

@@ -398,9 +398,6 @@ def test_a_good_verdict_is_kept_for_later_processes_and_a_bad_one_is_not(install
     assert any(path.endswith(".so") or ".so." in path for path in said["files"])
 
 
-NEEDY = "extern int answer(void); static int asked(void) { return answer(); } __attribute__((used)) int (*ask)(void) = asked;"
-
-
 def test_a_file_is_tried_again_when_a_library_that_it_needs_has_changed(
     natives, install, runtime_of, user_cache, tmp_path, monkeypatch
 ):

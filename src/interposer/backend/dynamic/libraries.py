@@ -22,6 +22,7 @@ from interposer.backend.dynamic.host import HostSettings
 from interposer.backend.dynamic.library import SYMBOLS, Library, identify, open_library
 from interposer.backend.dynamic.records import State, Step, StepError
 from interposer.cache import cache_folder
+from interposer.config import thread_budget
 from interposer.errors import BackendUnavailableError, InterposerError, PluginError
 
 __all__ = [
@@ -78,7 +79,10 @@ def opened_file(path: str) -> Iterator[int]:
 
 @dataclass(eq=False)
 class _Opened:
-    """A shared object that is open. `busy` from the start of its backend until that has come to its end."""
+    """A shared object that is open. `busy` from the start of its backend until that has come to its end.
+
+    `stuck` where its backend could not be shut down, so that it cannot be started again.
+    """
 
     path: str
     identity: FileIdentity
@@ -87,6 +91,7 @@ class _Opened:
     unload: bool
     backend: weakref.ref[DynamicBackend] | None = None
     busy: bool = False
+    stuck: bool = False
 
     def living(self) -> DynamicBackend | None:
         return None if self.backend is None else self.backend()
@@ -112,6 +117,8 @@ def shared_backend(
     """
     with _changed:
         opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
+        if opened.stuck:
+            raise StepError(Step.INIT, "it could not be shut down after its last use; only a new process can use it")
         if not _changed.wait_for(lambda: opened.living() is not None or not opened.busy, PATIENCE):
             raise StepError(Step.INIT, "its last use in this process has not come to its end")
         living = opened.living()
@@ -203,17 +210,21 @@ def step_error(error: InterposerError) -> StepError:
 
 
 def host_settings(path: str) -> HostSettings:
-    """What a plug-in is told of this machine, with a folder of its own in the cache folder."""
-    above = cache_folder()
+    """What a plug-in is told of this machine, with a folder of its own in the cache folder.
+
+    Raises:
+        ConfigError: the setting ``num_threads`` cannot be meant.
+    """
+    above, threads = cache_folder(), thread_budget()
     if above is None:
-        return HostSettings()
+        return HostSettings(threads=threads)
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     folder = above / "backends" / f"{Path(path).name}-{digest}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
-        return HostSettings()
-    return HostSettings(cache_dir=str(folder))
+        return HostSettings(threads=threads)
+    return HostSettings(cache_dir=str(folder), threads=threads)
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -222,7 +233,7 @@ def host_settings(path: str) -> HostSettings:
 def _leave(opened: _Opened, library: Library | None) -> None:
     closed = library is None or library.close()
     with _changed:
-        opened.backend, opened.busy = None, False
+        opened.backend, opened.busy, opened.stuck = None, False, not closed
         if opened.unload and closed:
             _unload(opened)
         _changed.notify_all()

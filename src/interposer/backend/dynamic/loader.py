@@ -32,8 +32,8 @@ __all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backend
 
 DISABLED: Final = "it is disabled"
 _log = logging.getLogger("interposer.backend")
-_verdicts: Final[dict[tuple[FileIdentity, float], tuple[str, Verdict]]] = {}
-"""For files that were tried for so many seconds, their SHA-256 and what came of it."""
+_verdicts: Final[dict[tuple[FileIdentity, float, str], tuple[str, Verdict]]] = {}
+"""For files that were tried for so many seconds, and with these options, their SHA-256 and what came of it."""
 _probing = threading.Lock()
 
 
@@ -209,11 +209,12 @@ class _File:
 
     def _verdict(self, descriptor: int) -> Verdict:
         seconds = self.options.probe_seconds or LoadingOptions.probe_seconds
-        key = FileIdentity.of(descriptor), seconds
+        options = self.options.backend_options
+        key = FileIdentity.of(descriptor), seconds, repr({name: dict(options[name]) for name in sorted(options)})
         with _probing:
             if key not in _verdicts:
                 digest = self.record.sha256 or sha256_of(descriptor)
-                _verdicts[key] = digest, kept_verdict(digest) or self._probed(descriptor, digest, seconds)
+                _verdicts[key] = digest, kept_verdict(digest, options) or self._probed(descriptor, digest, seconds)
             digest, verdict = _verdicts[key]
         self._note(sha256=digest)
         return verdict
@@ -221,7 +222,7 @@ class _File:
     def _probed(self, descriptor: int, digest: str, seconds: float) -> Verdict:
         opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
         verdict = probe(self.record.library, opened_as, descriptor, seconds, self.options.backend_options)
-        keep_verdict(digest, verdict)
+        keep_verdict(digest, verdict, self.options.backend_options)
         return verdict
 
     def _check_id(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ class Verdict:
     id: str = ""
     version: str = ""
     error: StepError | None = None
+    files: tuple[str, ...] = ()
+    """The other libraries that were in the process with it."""
 
 
 def probe(library: str, opened_as: str, descriptor: int, seconds: float, options: Mapping[str, Options]) -> Verdict:
@@ -87,7 +90,8 @@ class _Watch:
         return self._with(StepError(Step.PROBE, f"{reason}{wrote}"))
 
     def _with(self, error: StepError | None) -> Verdict:
-        return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error)
+        files = tuple(map(str, self.found.get("files", ())))
+        return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error, files)
 
 
 # --- verdicts that are kept -------------------------------------------------------------------------------------------
@@ -98,17 +102,36 @@ def _name(digest: str) -> str:
     return f"probed/{digest}-{__version__}-{interface}-{sys.implementation.cache_tag}.json"
 
 
-def kept_verdict(digest: str) -> Verdict | None:
-    """The verdict of an earlier probe of a file with this SHA-256, by this version of everything; only good ones."""
+def kept_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
+    """The verdict of an earlier probe of a file with this SHA-256, by this version of everything; only good ones.
+
+    None also where the backend had other options then, or where a library that was loaded with it has changed.
+    """
     content = read_cached(_name(digest))
     try:
         found = json.loads(content or b"")
-        return Verdict(str(found["id"]), str(found["version"]))
-    except (ValueError, TypeError, KeyError):
+        verdict = Verdict(str(found["id"]), str(found["version"]))
+        holds = found["options"] == dict(options.get(verdict.id, {})) and all(
+            _state(path) == state for path, state in found["files"].items()
+        )
+        return verdict if holds else None
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def keep_verdict(digest: str, verdict: Verdict) -> None:
+def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) -> None:
     """Let later processes know that a probe went well."""
-    if verdict.error is None:
-        write_cached(_name(digest), json.dumps({"id": verdict.id, "version": verdict.version}).encode())
+    if verdict.error is not None:
+        return
+    files = {path: state for path in verdict.files if (state := _state(path)) is not None}
+    kept = {"id": verdict.id, "version": verdict.version, "options": dict(options.get(verdict.id, {})), "files": files}
+    write_cached(_name(digest), json.dumps(kept).encode())
+
+
+def _state(path: str) -> list[int] | None:
+    """What is different after a file was replaced or changed; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return [found.st_size, found.st_mtime_ns]
