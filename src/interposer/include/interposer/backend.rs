@@ -878,6 +878,22 @@ impl Host {
     }
 }
 
+/// Is told of networks ("ipr.context/1"). An error with the status `REFUSED` refuses one, before it is loaded or unloaded.
+pub trait Context: Send + Sync + 'static {
+    fn before_load(&self, _network: i64) -> Result<()> {
+        Ok(())
+    }
+    fn after_load(&self, _network: i64) -> Result<()> {
+        Ok(())
+    }
+    fn before_unload(&self, _network: i64) -> Result<()> {
+        Ok(())
+    }
+    fn after_unload(&self, _network: i64) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// A backend. All methods are called by one thread at a time, unless its `Info` declares
 /// `CAP_CONCURRENT_COMPILE`.
 pub trait Backend: Sync + 'static {
@@ -897,7 +913,14 @@ pub trait Backend: Sync + 'static {
         Ok(graph.layers().map(|layer| self.support(&layer, options)).collect())
     }
     fn compile(&self, graph: Graph, options: Attributes) -> Result<Box<dyn Executable>>;
-    /// The table of an extension by its name, or null.
+    /// Whether `create_context` shall be called, once for each runtime.
+    fn has_contexts(&self) -> bool {
+        false
+    }
+    fn create_context(&self, _options: Attributes) -> Result<Box<dyn Context>> {
+        Err("there are no contexts".into())
+    }
+    /// The table of another extension by its name, or null.
     fn extension(&self, _name: &str) -> *const c_void {
         std::ptr::null()
     }
@@ -1041,12 +1064,59 @@ impl<B: Backend> Bridge<B> {
 
     unsafe extern "C" fn get_extension(this: *mut c_void, name: *const c_char) -> *const c_void {
         let found = catch_unwind(AssertUnwindSafe(|| match CStr::from_ptr(name).to_str() {
+            Ok("ipr.context/1") if Self::at(this).has_contexts() => (&Self::CONTEXTS as *const ipr_context_api).cast(),
             Ok(name) => Self::at(this).extension(name),
             Err(_) => std::ptr::null(),
         }));
         found.unwrap_or(std::ptr::null())
     }
+
+    const CONTEXTS: ipr_context_api = ipr_context_api {
+        struct_size: size_of::<ipr_context_api>() as u64,
+        create: Some(Self::create_context),
+        destroy: Some(destroy_context),
+        before_load: Some(before_load),
+        after_load: Some(after_load),
+        before_unload: Some(before_unload),
+        after_unload: Some(after_unload),
+    };
+
+    unsafe extern "C" fn create_context(
+        this: *mut c_void,
+        options: *const ipr_options,
+        out: *mut *mut c_void,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || {
+            let made = Self::at(this).create_context(Attributes::of_options(options))?;
+            *out = Box::into_raw(Box::new(made)).cast();
+            Ok(())
+        })
+    }
 }
+
+unsafe extern "C" fn destroy_context(_this: *mut c_void, context: *mut c_void) {
+    drop_box::<Box<dyn Context>>(context)
+}
+
+/// The functions by which a context is told of networks.
+macro_rules! notice {
+    ($name:ident) => {
+        unsafe extern "C" fn $name(
+            _this: *mut c_void,
+            context: *mut c_void,
+            network: *const ipr_network,
+            error: *mut ipr_error,
+        ) -> i32 {
+            guarded(error, || (*context.cast::<Box<dyn Context>>()).$name((*network).id))
+        }
+    };
+}
+
+notice!(before_load);
+notice!(after_load);
+notice!(before_unload);
+notice!(after_unload);
 
 fn raw_verdict(one: &Verdict) -> ipr_verdict {
     ipr_verdict {
