@@ -55,6 +55,14 @@ def test_the_registry_knows_where_a_backend_comes_from(install, runtime_of):
     assert (found.available, found.version, found.source) == (True, "1.2.3", f"shared object {path}")
 
 
+def test_a_library_that_was_linked_for_fast_arithmetic_does_not_change_that_of_its_host(install, runtime_of):
+    """gcc before 13 lets such a library flush small numbers to zero in the thread that loads it."""
+    install("Tests_Adder_backend.so", "-ffast-math")
+    [record] = runtime_of(probe_seconds=0).dynamic_backends()
+    assert record.state is State.LOADED
+    assert (np.float32([1e-40]) * np.float32(1))[0] == np.float32(1e-40)
+
+
 # --- names and links --------------------------------------------------------------------------------------------------
 
 NAMES = [

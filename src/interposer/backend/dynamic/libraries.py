@@ -178,12 +178,29 @@ def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, e
     kept = os.dup(descriptor) if exactly else None
     name = path if kept is None else f"/proc/self/fd/{kept}"
     try:
-        library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        with _same_arithmetic():
+            library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         if kept is not None:
             os.close(kept)
         raise StepError(Step.OPEN, f"the dynamic linker refuses it: {str(error).replace(name, path)}") from error
     return _Opened(path, identity, library, kept, unload)
+
+
+@contextmanager
+def _same_arithmetic() -> Iterator[None]:
+    """Keep what is loaded from changing how this thread computes, as code does that was linked with -ffast-math."""
+    process = ctypes.CDLL(None)
+    state = ctypes.create_string_buffer(4096)
+    try:
+        process.fegetenv(state)
+    except AttributeError:  # no libm here
+        yield
+        return
+    try:
+        yield
+    finally:
+        process.fesetenv(state)
 
 
 def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBackend:

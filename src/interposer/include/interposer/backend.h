@@ -36,6 +36,9 @@
  *           IPR_CAP_CONCURRENT_EXECUTE or IPR_EXECUTABLE_CONCURRENT says otherwise. Nothing that is in use is released.
  *           The backend may have threads of its own; from these it may call `ipr_log` and the allocator of the host,
  *           and nothing else of the host.
+ * Process.  Signal handlers, the floating-point environment (rounding, flushing of small numbers to zero), the locale,
+ *           the working directory and the standard streams are the host's: who changes them puts them back before
+ *           returning. gcc before 13 makes the thread flush that loads what was linked with -ffast-math.
  * Versions. The backend's `GetVersion` tells the version of this interface that it was written to. It is refused unless
  *           the major numbers are equal and its minor number is not greater than the host's. It is never shown a type
  *           of layer, a type of data, an attribute or a text of an attribute that is newer than its minor number:
@@ -371,8 +374,8 @@ typedef struct ipr_tensor {
 } ipr_tensor;
 
 /* One run of an executable: tensors by position of the compiled graph's `inputs` and `outputs`. An output overlaps
- * with no other tensor. When `execute` returns, all outputs are complete, and no thread of the backend touches any
- * of this. */
+ * with no other tensor, but for what IPR_CAP_IN_PLACE allows; inputs may overlap. When `execute` returns, all outputs
+ * are complete, and no thread of the backend touches any of this. */
 typedef struct ipr_run {
   uint64_t struct_size;
   uint64_t tensor_stride;  /* of both arrays */
@@ -626,7 +629,7 @@ IPR_EXPORT const char* GetBackendId(void);
 IPR_EXPORT void GetVersion(uint32_t* out_major, uint32_t* out_minor);
 
 /* A `const ipr_backend*`, valid as long as the library is open; NULL where there can be none. Called once, or again
- * after `shutdown`. */
+ * after `shutdown` or an `init` that failed; the table of the call before is not used any more then. */
 IPR_EXPORT void* BackendFactory(void);
 
 /* ---- Conveniences: what every backend would write again, as inline functions ------------------------------------- */
@@ -730,7 +733,8 @@ static inline void ipr_log(const ipr_host* host, int32_t level, const char* mess
   if (ring == NULL || level < __atomic_load_n(&ring->level, __ATOMIC_RELAXED)) return;
   number = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
   do {
-    if (number - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) >= ring->slot_count) {
+    /* Signed: where other threads have passed this one, the tail may be beyond its number. */
+    if ((int64_t)(number - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE)) >= (int64_t)ring->slot_count) {
       __atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELAXED);
       return;
     }

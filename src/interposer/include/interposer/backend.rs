@@ -857,7 +857,8 @@ impl Host {
             let tail = &*addr_of_mut!((*ring).tail).cast::<AtomicU64>();
             let mut number = head.load(Ordering::Relaxed);
             loop {
-                if number - tail.load(Ordering::Acquire) >= (*ring).slot_count {
+                // Signed: where other threads have passed this one, the tail may be beyond its number.
+                if number.wrapping_sub(tail.load(Ordering::Acquire)) as i64 >= (*ring).slot_count as i64 {
                     (*addr_of_mut!((*ring).lost).cast::<AtomicU64>()).fetch_add(1, Ordering::Relaxed);
                     return;
                 }

@@ -12,6 +12,7 @@ import pytest
 
 from interposer import Network, OptimizerOptions, TensorInfo, optimize
 from interposer.backend import ArrayHandle, WorkloadInfo
+from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.backend import DynamicBackend
 from interposer.backend.dynamic.host import SLOTS, HostSettings, LogRing
 from interposer.backend.dynamic.library import open_library
@@ -313,6 +314,17 @@ def test_a_library_without_the_functions_is_refused(opened):
         opened("int nothing(void);\nint nothing(void) { return 0; }\n")
     assert caught.value.check == "symbols"
     assert "does not export GetBackendId" in str(caught.value)
+
+
+def test_a_line_is_not_lost_because_other_threads_were_quicker(natives):
+    """The writer has read the head; meanwhile others have written, and the host has taken it all."""
+    code = '#include "interposer/backend.h"\nvoid say(const ipr_host* host) { ipr_log(host, IPR_LOG_ERROR, "late"); }\n'
+    library = ctypes.CDLL(str(natives.compiled(code)))
+    ring = LogRing()
+    ring.head.tail = 1
+    host = abi.Host(struct_size=ctypes.sizeof(abi.Host), log=ctypes.addressof(ring.head))
+    library.say(ctypes.byref(host))
+    assert (ring.head.head, ring.head.lost) == (1, 0)
 
 
 def test_a_full_log_counts_what_is_lost(caplog):
