@@ -339,6 +339,29 @@ def test_a_run_in_time_is_not_disturbed_by_its_deadline(runtime: Runtime) -> Non
     np.testing.assert_array_equal(runtime.enqueue_workload(network_id, {0: X}, deadline=60)[0], expected(X))
 
 
+def test_what_goes_on_behind_its_deadline_leaves_the_arrays_of_the_caller_alone(runtime: Runtime) -> None:
+    gates = OpenGates()
+    runtime.registry.register("OpenGates", lambda: gates)
+    network_id = load(runtime, chain(1), "OpenGates")
+    target, before = np.zeros_like(X), set(threading.enumerate())
+    with pytest.raises(DeadlineExceededError):
+        runtime.enqueue_workload(network_id, {0: X}, {0: target}, deadline=0.05)
+    late = set(threading.enumerate()) - before
+    gates.open.set()
+    for thread in late:
+        thread.join(10)
+    assert late
+    assert not target.any()
+
+
+def test_a_run_with_a_deadline_fills_the_arrays_of_the_caller(runtime: Runtime) -> None:
+    network_id = load(runtime, mixed(), "Sums", "Device")
+    target = np.zeros_like(X)
+    found = runtime.enqueue_workload(network_id, {0: X}, {0: target}, deadline=60)
+    assert found[0] is target
+    np.testing.assert_array_equal(target, expected(X))
+
+
 def test_a_model_completes_elsewhere_what_hangs(runtime: Runtime, gates: Gates) -> None:
     model = ip.load(chain(), ["Gates", "Sums"], runtime=runtime, fallback=True)
     [found] = model.run([X], deadline=0.2)

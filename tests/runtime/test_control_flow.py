@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, load, optimize
-from interposer.errors import ExecutionError
+from interposer.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError, RunCancelledError
 from interposer.ops import Activation, ActivationFunction, BinaryOperation, ComparisonOperation
+from interposer.runtime import RunControl
 from interposer.types import DataType
 from tests.devices import Device, Sums, single
 
-BOOL, INT32, INT64 = DataType.BOOL, DataType.INT64, DataType.INT64
+BOOL, INT32, INT64 = DataType.BOOL, DataType.INT32, DataType.INT64
 SCALAR = TensorInfo((), DataType.FLOAT32)
 VECTOR = TensorInfo((3,))
 RELU = Activation(ActivationFunction.RELU)
@@ -362,3 +365,61 @@ def test_an_endless_loop_can_be_interrupted_and_the_network_runs_again(runtime):
         with pytest.raises(KeyboardInterrupt):
             runtime.enqueue_workload(network_id, {0: np.float32(0)})
     runtime.unload_network(network_id)
+
+
+def endless(runtime, debug=False, empty=False):
+    """A loop in a loop that never ends; where it is empty, no layer is in it."""
+    network = Network("endless")
+    x = network.add_input_layer(0, SCALAR, name="x")
+
+    def inner(n, iteration, condition, value):
+        return [condition, value if empty else n.add_addition_layer(value, value, name="sum")]
+
+    def outer(n, iteration, condition, value):
+        loop = n.add_loop_layer(None, None, value, regions=[region("body", 3, inner)], num_carried=1, name="inner")
+        return [condition, loop]
+
+    loop = network.add_loop_layer(None, None, x, regions=[region("body", 3, outer)], num_carried=1, name="outer")
+    network.add_output_layer(0, loop)
+    return runtime.load_network(optimize(network, ["CpuRef"], runtime.device_spec, OptimizerOptions(debug=debug)))
+
+
+def test_a_run_in_a_loop_stops_when_it_is_cancelled_and_not_again(runtime):
+    network_id, control, seen = endless(runtime, debug=True), RunControl(), []
+
+    def stop(name, slot, array):
+        seen.append(name)
+        if len(seen) == 20:
+            control.cancel()
+
+    runtime.register_debug_callback(network_id, stop)
+    with pytest.raises(RunCancelledError) as caught:
+        runtime.enqueue_workload(network_id, {0: np.float32(0)}, control=control)
+    assert caught.value.layer.startswith("outer/body/inner")
+    assert len(seen) == 20
+    with pytest.raises(KeyboardInterrupt):
+        runtime.register_debug_callback(network_id, interrupted)
+        runtime.enqueue_workload(network_id, {0: np.float32(0)})
+
+
+def interrupted(name, slot, array):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_an_endless_loop_ends_at_its_deadline_and_so_does_its_thread(runtime, empty):
+    network_id = endless(runtime, empty=empty)
+    before = set(threading.enumerate())
+    with pytest.raises(DeadlineExceededError) as caught:
+        runtime.enqueue_workload(network_id, {0: np.float32(0)}, deadline=0.1)
+    assert caught.value.layer.startswith("outer/body/inner")
+    assert caught.value.backend == "CpuRef"
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+    runtime.unload_network(network_id)
+
+
+def test_a_run_has_a_deadline_or_a_control(runtime):
+    with pytest.raises(InvalidArgumentError, match="a deadline or a control, which may have one, not both"):
+        runtime.enqueue_workload(endless(runtime), {0: np.float32(0)}, deadline=1, control=RunControl())

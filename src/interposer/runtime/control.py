@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interposer.backend import TensorHandle, Workload
-from interposer.errors import BackendContractError, ExecutionError
+from interposer.errors import BackendContractError, DeadlineExceededError, ExecutionError, RunCancelledError
 from interposer.kernels.table import empty
 from interposer.ops.control_flow import ControlFlow, If, Loop, Scan, While
 from interposer.types import Array, Dim, TensorInfo
 
 if TYPE_CHECKING:
+    from interposer.runtime.runs import RunControl
     from interposer.runtime.steps import Steps
 
 __all__ = ["ControlWorkload", "control_workload"]
@@ -35,6 +36,11 @@ class ControlWorkload(Workload):
             found = self.compute(*self.op.arguments(arrays))
             for index, (handle, array) in enumerate(zip(outputs, found, strict=True)):
                 _give(index, handle, array)
+
+    def watch(self, control: RunControl | None) -> None:
+        """Let the next run be told to stop by this."""
+        for region in self.regions:
+            region.watch(control)
 
     def _leave(self) -> None:
         for region in self.regions:
@@ -142,6 +148,8 @@ def _inside(region: Steps, number: int | None = None) -> Iterator[None]:
     """What fails within is said with the region and the iteration."""
     try:
         yield
+    except (RunCancelledError, DeadlineExceededError):
+        raise
     except ExecutionError as error:
         place = f"region {region.title!r}" if number is None else f"iteration {number} of region {region.title!r}"
         layer = f"{region.title}/{error.layer}" if error.layer else region.title

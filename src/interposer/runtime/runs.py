@@ -17,7 +17,9 @@ __all__ = ["PendingRun", "RunControl", "Workers", "run_within"]
 
 
 class RunControl:
-    """Tells one run when to stop. It looks before every layer; a layer that runs is not interrupted.
+    """Tells one run when to stop. It looks before every layer, those in loops too, and before every iteration.
+
+    A layer that runs is not interrupted.
 
     Args:
         deadline: seconds from now; None for as long as it takes.
@@ -30,33 +32,34 @@ class RunControl:
         self._stops = None if deadline is None else time.monotonic() + deadline
         self._cancelled = threading.Event()
         self.layer: Layer | None = None
+        self.place = ""
         self.given_up = False
 
     def cancel(self) -> None:
         """Let the run stop before its next layer."""
         self._cancelled.set()
 
-    def check(self, layer: Layer) -> None:
-        """Called before a layer runs.
+    def check(self, layer: Layer, place: str) -> None:
+        """Called before a layer runs, and before each of its iterations; `place` is its name with those around it.
 
         Raises:
             RunCancelledError: the run was cancelled.
             DeadlineExceededError: it is late.
         """
-        self.layer = layer
+        self.layer, self.place = layer, place
         if self._cancelled.is_set():
-            raise RunCancelledError(f"the run was cancelled before layer {layer}", layer=layer.name)
+            raise RunCancelledError(f"the run was cancelled before layer {place!r} ({layer.kind})", layer=place)
         if self._stops is not None and time.monotonic() > self._stops:
             raise self.late()
 
     def late(self) -> DeadlineExceededError:
         """The error of a run that is late, naming the layer that it is at."""
-        layer = self.layer
+        layer, place = self.layer, self.place
         text = f"the run took longer than {self.deadline:g} seconds"
         if layer is None:
             return DeadlineExceededError(text)
-        where = f"{text}; it was at layer {layer} on backend {layer.backend}"
-        return DeadlineExceededError(where, layer=layer.name, backend=str(layer.backend))
+        where = f"{text}; it was at layer {place!r} ({layer.kind}) on backend {layer.backend}"
+        return DeadlineExceededError(where, layer=place, backend=str(layer.backend))
 
 
 class PendingRun(Future[Any]):
@@ -156,8 +159,8 @@ def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[
     try:
         return done.result(control.deadline)
     except TimeoutError as error:
-        if done.done():
-            raise
+        if done.done():  # just now, or it raised this itself
+            return done.result()
         control.cancel()
         give_up(control)
         raise control.late() from error

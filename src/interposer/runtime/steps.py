@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from interposer.backend import ArrayHandle, TensorHandle
-from interposer.errors import ExecutionError, LoadError
+from interposer.errors import DeadlineExceededError, ExecutionError, LoadError, RunCancelledError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import region_title
 from interposer.ops.control import Constant
@@ -28,16 +28,20 @@ _Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Any]
 class Steps:
     """The layers of a program in running order, with handles for their tensors.
 
-    Of a region, `enter` fills the inputs that are the same in every iteration, and `run` runs it once with the others.
-    Inputs that nobody takes are left out. Not safe to run from two threads at a time; with `workers`, branches on
-    different backends run at the same time.
+    Of a region, whose layer and what that is in is called `around`, `enter` fills the inputs that are the same in every
+    iteration, and `run` runs it once with the others. Inputs that nobody takes are left out. Not safe to run from two
+    threads at a time; with `workers`, branches on different backends run at the same time.
 
     Raises:
         LoadError: a backend could not make a handle.
     """
 
-    def __init__(self, program: Program, factories: Factories, workers: Workers | None = None) -> None:
+    def __init__(
+        self, program: Program, factories: Factories, workers: Workers | None = None, around: str = ""
+    ) -> None:
         self.program, self._factories, self._workers = program, factories, workers
+        self._around, self._prefix = around, f"{around}/{self.title}/" if around else ""
+        self._control: RunControl | None = None
         self.inputs, self.outputs = program.graph.inputs, program.graph.outputs
         self.handles: dict[Value, TensorHandle] = {}
         self.imported: set[Value] = set()
@@ -95,7 +99,8 @@ class Steps:
     def _step(self, layer: Layer) -> Step | LateStep:
         if layer not in self.program.regions:
             return self.program.step(layer)
-        regions = [Steps(region, self._factories) for region in self.program.regions[layer]]
+        around = f"{self._prefix}{layer.name}"
+        regions = [Steps(region, self._factories, around=around) for region in self.program.regions[layer]]
         workload = self._regions[layer] = control_workload(layer.op, regions)  # type: ignore[arg-type]
         late = self.program.is_late(layer)
         return LateStep(layer, self._factories.of(layer), workload) if late else Step.of(layer, workload)
@@ -169,6 +174,8 @@ class Steps:
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
         """Run all layers once; `ExecutionError` where one fails, or where the run is told to stop."""
+        for workload in self._regions.values():
+            workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
             self.program.flow.run(lambda number: self._execute_one(number, late, control), self._workers.help)
             return
@@ -187,9 +194,11 @@ class Steps:
     def _execute_one(self, number: int, late: LateHandles, control: RunControl | None) -> None:
         layer, (execute, given, made) = self.program.running[number], self._calls[number]
         if control is not None:
-            control.check(layer)
+            control.check(layer, f"{self._prefix}{layer.name}")
         try:
             execute(given, late if made is None else made)
+        except (RunCancelledError, DeadlineExceededError):
+            raise
         except Exception as error:
             raise failure(layer, "failed", error) from error
 
@@ -201,6 +210,10 @@ class Steps:
     def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
         """The handle of a value that is no constant."""
         return late[value] if value in late else self.handles[value]
+
+    def watch(self, control: RunControl | None) -> None:
+        """Let the runs of a region from here on be told to stop by this."""
+        self._control = control
 
     def enter(self, captured: Mapping[int, Array]) -> None:
         """Give a region the inputs, by their binding ids, that stay the same in all runs until the next `enter`."""
@@ -216,12 +229,15 @@ class Steps:
         """Run a region once with these inputs, beginning at that binding id; returns what it gives.
 
         Raises:
-            ExecutionError: a layer failed, or an input does not fit.
+            ExecutionError: a layer failed, or an input does not fit, or the run is told to stop.
         """
+        owner = self.program.graph.owner
+        if self._control is not None and owner is not None:
+            self._control.check(owner, self._around)
         late = dict(self._captured)
         for index, array in enumerate(given, first):
             self._fill_checked(index, array, late)
-        self.execute(late)
+        self.execute(late, self._control)
         return [self._given(layer, late) for layer in self.outputs]
 
     def _fill_checked(self, index: int, array: Array, late: LateHandles) -> None:

@@ -18,9 +18,9 @@ from interposer.runtime.late import LateHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.steps import Steps, failure
-from interposer.types import Array
+from interposer.types import Array, TensorShape
 
-__all__ = ["WorkingMemHandle"]
+__all__ = ["WorkingMemHandle", "check_shape"]
 
 
 class WorkingMemHandle:
@@ -92,12 +92,9 @@ class WorkingMemHandle:
         handle = self._steps.handle(value, late)
         if binding not in outputs:
             outputs[binding] = empty(handle.info)
-        target, found = outputs[binding], handle.info.shape
-        if target.shape != tuple(found):
-            title, given = f"output {binding} ({layer.name})", list(target.shape)
-            raise BindingError(f"{title} turned out to have shape {found}, but the array for it {given}; give none")
+        check_shape(binding, layer.name, handle.info.shape, outputs[binding])
         try:
-            handle.copy_out(target)
+            handle.copy_out(outputs[binding])
         except Exception as error:
             raise failure(layer, "could not give its data", error) from error
 
@@ -128,6 +125,13 @@ class WorkingMemHandle:
             self._factories.release()
         finally:
             self._busy.release()
+
+
+def check_shape(binding: int, name: str, found: TensorShape, target: Array) -> None:
+    """Raise `BindingError` where the array that the caller gave for an output has not the shape that was found."""
+    if target.shape != tuple(found):
+        title, given = f"output {binding} ({name})", list(target.shape)
+        raise BindingError(f"{title} turned out to have shape {found}, but the array for it {given}; give none")
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
