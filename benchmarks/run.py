@@ -1,12 +1,15 @@
 """Measures Interposer side by side with its peers, and prints medians of interleaved runs and their ratios.
 
-    python benchmarks/run.py [models] [imports] [abi] [isolation] [--models FOLDER] [--repeat N] [--json FILE]
+    python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [--models FOLDER]
+                             [--repeat N] [--json FILE]
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
 example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
 `import numpy`, and the first `Network` after it, in processes of their own. `abi` times the C
 interface for backends, with a plug-in that does nothing. `isolation` times a backend in a child
-process beside the same one in this process, and how long a fresh process takes. Without names, everything is measured.
+process beside the same one in this process, and how long a fresh process takes. `new-backend` times the way from
+`interposer new-backend` to a green conformance run, once in each language that is here. Without names, everything is
+measured.
 """
 
 from __future__ import annotations
@@ -23,9 +26,16 @@ import abi
 import imports
 import isolation
 import models
+import new_backend
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = {"models": models.measure, "imports": imports.measure, "abi": abi.measure, "isolation": isolation.measure}
+SUITES = {
+    "models": models.measure,
+    "imports": imports.measure,
+    "abi": abi.measure,
+    "isolation": isolation.measure,
+    "new-backend": new_backend.measure,
+}
 
 
 def main() -> int:
