@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Final
 
 from interposer.cli.network import shape_argument
 from interposer.cli.tables import say
 from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
-from interposer.ir.network import Network
 from interposer.session import FORMATS
 from interposer.session.source import read_network
 
 __all__ = ["configure", "execute"]
-
-USUAL_OPSET: Final = 20
-"""What engines in use know well, with int8 weights and all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--opset", type=int, metavar="N",
-        help=f"the version of the operator set (default: {USUAL_OPSET}, or the newest where the network needs it)",
+        help="the version of the operator set (default: 20, which engines know, or a newer one where it is needed)",
     )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true",
@@ -44,24 +39,12 @@ def execute(args: argparse.Namespace) -> None:
     if Path(args.output).suffix.lower() != ".onnx":
         raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx")
     network = read_network(args.network, args.format, dict(args.shape) or None)
+    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
+
     try:
-        opset = _save(network, args)
+        opset = onnx.save(
+            network, args.output, opset=args.opset, exact=not args.inexact, external_data=args.external_data or None
+        )
     except UnwritableError as error:
         raise InterposerError(str(error).replace("exact=False", "--inexact")) from error
     say(f"{args.output}: {len(network)} layers as ONNX, opset {opset}")
-
-
-def _save(network: Network, args: argparse.Namespace) -> int:
-    """Write the file with the opset asked for, or the usual one, or else the newest; returns which it was."""
-    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
-
-    options = {"exact": not args.inexact, "external_data": args.external_data or None}
-    if args.opset is not None:
-        onnx.save(network, args.output, opset=args.opset, **options)
-        return int(args.opset)
-    try:
-        onnx.save(network, args.output, opset=USUAL_OPSET, **options)
-    except UnwritableError:
-        onnx.save(network, args.output, **options)
-        return onnx.newest_opset()
-    return USUAL_OPSET

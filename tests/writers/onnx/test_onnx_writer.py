@@ -240,6 +240,14 @@ def test_an_operator_that_an_opset_lacks_is_refused_or_made_of_others():
     same_after_a_round_trip(network, old, numbers(1, 4))
 
 
+@pytest.mark.parametrize(("dtype", "opset"), [("float8_e5m2", 20), ("int4", 23), ("int2", newest_opset())])
+def test_the_opset_is_one_that_engines_know_unless_the_network_needs_another(dtype, opset):
+    network = Network()
+    x = network.add_input_layer(0, TensorInfo((2,), dtype), name="x")
+    network.add_output_layer(0, network.add_reshape_layer(x, target_shape=(1, 2)), name="y")
+    assert write(network).opset_import[0].version == opset
+
+
 def test_a_type_that_an_opset_lacks_is_refused():
     network, x = image((2,), DataType.INT4)
     network.add_output_layer(0, network.add_layer(Reshape((1, 2)), x, name="a"), name="y")

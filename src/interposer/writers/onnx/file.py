@@ -28,8 +28,10 @@ def save(
     *,
     external_data: bool | None = None,
     **options: Any,
-) -> None:
-    """Write a network to a file; there is either a whole file afterwards, or the one that was there before.
+) -> int:
+    """Write a network to a file, and give the opset that was taken.
+
+    There is either a whole file afterwards, or the one that was there before.
 
     Args:
         network: what is written.
@@ -52,6 +54,7 @@ def save(
         raise InvalidArgumentError(
             f"{os.fspath(path)}: the file cannot be written: {error.strerror or error}"
         ) from error
+    return int(model.opset_import[0].version)
 
 
 def _put(model: Message, path: Path, *, external: bool) -> None:

@@ -22,6 +22,8 @@ from interposer.writers.onnx.sheet import Sheet
 __all__ = ["OLDEST_OPSET", "newest_opset", "reasons", "write"]
 
 OLDEST_OPSET: Final = 13
+_USUAL_OPSETS: Final = (20, 23)
+"""What engines in use know: with GridSample, Gelu and float8, and with types of 4 bits and attention."""
 _OLDEST_IR: Final = 7
 
 
@@ -41,7 +43,8 @@ def write(
 
     Args:
         network: what is written; it is validated, not changed.
-        opset: the version of the operator set, 13 or later; None is the newest that the package onnx knows.
+        opset: the version of the operator set, 13 or later; None is the first in which the network can be written of
+            20 and 23, which engines know, and the newest that the package onnx knows.
         exact: refuse quantized layers of which ONNX's arithmetic gives other integers. False writes them with real
             numbers between DequantizeLinear and QuantizeLinear, which engines know how to fuse; results may be a step
             off.
@@ -55,10 +58,7 @@ def write(
         MissingDependencyError: the package onnx is not installed.
     """
     border = _border(network)
-    sheet = Sheet(_checked_opset(opset), exact=exact)
-    refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
-    if refusals:
-        raise UnwritableError("ONNX", refusals, border.name)
+    sheet = _written(border, opset, exact=exact)
     outputs = name_outputs(border, sheet)
     graph = onnx().GraphProto(name=name or border.name or "network")
     _annotate(graph, border, sheet)
@@ -70,9 +70,9 @@ def write(
 def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> list[str]:
     """Why ONNX cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
 
-    Arguments and errors are those of `write`; nothing is written.
+    Arguments and errors are those of `write`; nothing is written. Without an opset, it is the newest.
     """
-    sheet = Sheet(_checked_opset(opset), exact=exact)
+    sheet = Sheet(_opsets(opset)[-1], exact=exact)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     for value in layer.values:
@@ -86,14 +86,26 @@ def newest_opset() -> int:
     return int(onnx().defs.onnx_opset_version())
 
 
-def _checked_opset(opset: int | None) -> int:
+def _opsets(opset: int | None) -> list[int]:
+    """The versions to try, one after the other."""
     newest = newest_opset()
     if opset is None:
-        return newest
+        return [*(usual for usual in _USUAL_OPSETS if usual < newest), newest]
     expect(opset, int, "the opset must be a number")
     if not OLDEST_OPSET <= opset <= newest:
         raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest} can be written")
-    return opset
+    return [opset]
+
+
+def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
+    """All layers on a sheet, of the first opset that has everything for them."""
+    refusals = {}
+    for version in _opsets(opset):
+        sheet = Sheet(version, exact=exact)
+        refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
+        if not refusals:
+            return sheet
+    raise UnwritableError("ONNX", refusals, border.name)
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
