@@ -388,6 +388,21 @@ def test_a_value_that_only_an_iteration_knows_stays_refused():
     )
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_loop_in_a_branch_that_cannot_be_unrolled_keeps_what_is_captured(flag):
+    body = graph(
+        [node("Add", "v x", "next"), node("ReduceSum", "next", "sum", keepdims=0), node("Less", "sum limit", "more")],
+        [info("i", [], INT64), info("go", [], BOOL), info("v", [3])],
+        [info("more", [], BOOL), info("next", [3])],
+        limit=np.float32(10),
+    )
+    then = graph([node("Loop", "n - x", "a", body=body)], [], [info("a", [3])], n=np.int64(4))
+    other = graph([node("Neg", "x", "b")], [], [info("b", [3])])
+    chosen = node("If", "c", "y", then_branch=then, else_branch=other)
+    made = load(model(graph([chosen], [info("c", [], BOOL), info("x", [3])], [info("y", [3])])), ["CpuRef"])
+    assert made.run([np.array(flag), X])[0].tolist() == ([2, 4, 6] if flag else [-1, -2, -3])
+
+
 # --- quantized tensors ------------------------------------------------------------------------------------------------
 
 UINT8 = TensorProto.UINT8

@@ -24,7 +24,7 @@ from interposer.frontends.onnx.tensors import array_of
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
-from interposer.ops.control import Constant
+from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
 from interposer.ops.reshape import Shape
@@ -244,9 +244,12 @@ class Importer:
         return len(self.network.graph)
 
     def forget(self, mark: int) -> None:
-        """Take back the layers that came in since `mark` was asked for and that nobody uses, all but constants."""
+        """Take back the layers that came in since `mark` was asked for and that nobody uses.
+
+        Constants and what a region takes from around it stay, as names stand for them.
+        """
         for layer in reversed(list(self.network.graph)[mark:]):
-            if not isinstance(layer.op, Constant) and not any(value.uses for value in layer.outputs):
+            if not isinstance(layer.op, Constant | Input) and not any(value.uses for value in layer.outputs):
                 self.network.graph.erase(layer)
 
     # --- layers -------------------------------------------------------------------------------------------------------
