@@ -83,6 +83,7 @@ static const ipr_graph* replacement(const ipr_graph* graph, const char* lie) {
   if (is(lie, "another shape")) tensors[1].shape = wide, tensors[1].rank = 1;
   if (is(lie, "a constant of the wrong size")) constant.size = 3;
   if (is(lie, "a rank of a hundred")) tensors[1].rank = 100;
+  if (is(lie, "a negative rank")) tensors[1].rank = -1;
   memset(&made, 0, sizeof made);
   made.struct_size = is(lie, "a graph without size") ? 8 : sizeof made;
   made.layers = &layer, made.layer_count = 1, made.layer_stride = sizeof layer;

@@ -73,6 +73,10 @@ class _Buffer:
         )
         self.address = ctypes.addressof(self.error)
 
+    def is_blank(self) -> bool:
+        """False where a function filled it in though it did not fail, which must not be taken for the next error."""
+        return not (self.error.length or self.error.code or self.error.item_kind)
+
     def overrun(self) -> bool:
         return self.memory.raw[CAPACITY:] != _CANARY
 
@@ -106,7 +110,8 @@ class ErrorBuffers:
             announce(name)
         status = function(*arguments, buffer.address)
         if status == 0:
-            self._free.append(buffer)
+            if buffer.is_blank():
+                self._free.append(buffer)
             return
         if buffer.overrun():
             raise BackendContractError(f"{name} wrote past the end of the error's text", backend=self.backend)

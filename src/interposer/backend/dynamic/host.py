@@ -69,6 +69,10 @@ class LogRing:
         finally:
             self._reading.release()
 
+    def after_fork(self) -> None:
+        """In the child: nobody else reads here."""
+        self._reading = threading.Lock()
+
     def _lines(self) -> Iterator[tuple[int, str]]:
         for _ in range(SLOTS):
             number = self.head.tail

@@ -244,6 +244,14 @@ def host_settings(path: str) -> HostSettings:
     return HostSettings(cache_dir=str(folder), threads=threads)
 
 
+def _after_fork() -> None:
+    global _changed  # noqa: PLW0603 - a thread that is not here may hold its lock
+    _changed = threading.Condition(threading.RLock())
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 

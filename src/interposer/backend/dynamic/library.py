@@ -286,7 +286,7 @@ class Library:
             if not self._usable_here():
                 self._abandoned = True  # the plug-in belongs to the parent process
                 return False
-            if not self._wait_until_left():
+            if not (self._wait_until_left() and self._compiling.acquire(timeout=PATIENCE)):  # kept: nothing comes after
                 self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
                 self._abandoned = True
                 return False
@@ -431,8 +431,9 @@ class Library:
 
     def after_fork(self) -> None:
         """In the child: forget the parent's other threads, which are not here."""
-        self._compiling = threading.Lock()
+        self._compiling, self._closing = threading.Lock(), threading.RLock()
         self._inside.clear()
+        self._ring.after_fork()
 
 
 @atexit.register

@@ -102,6 +102,14 @@ def forget_verdicts() -> None:
     _verdicts.clear()
 
 
+def _after_fork() -> None:
+    global _probing  # noqa: PLW0603 - a thread that is not here may hold it
+    _probing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class _Search:
     def __init__(self, registry: BackendRegistry, options: LoadingOptions) -> None:
         self.registry, self.options = registry, options

@@ -69,13 +69,16 @@ def read(address: int | None, size: int, what: str) -> bytes:
     copy = _copier()
     if copy is None:
         return ctypes.string_at(address, size)
-    buffer = ctypes.create_string_buffer(size)
-    got = copy(os.getpid(), _Span(ctypes.addressof(buffer), size), 1, _Span(address, size), 1, 0)
-    if got == size:
-        return buffer.raw
-    if got < 0 and ctypes.get_errno() in _NOT_ALLOWED:
-        return ctypes.string_at(address, size)
-    raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be read")
+    buffer, done = ctypes.create_string_buffer(size), 0
+    while done < size:  # the kernel copies at most 2 GiB at once
+        here, there = _Span(ctypes.addressof(buffer) + done, size - done), _Span(address + done, size - done)
+        got = copy(os.getpid(), here, 1, there, 1, 0)
+        if got <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
+            return ctypes.string_at(address, size)
+        if got <= 0:
+            raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be read")
+        done += got
+    return buffer.raw
 
 
 def read_struct(kind: type[_S], address: int | None, what: str) -> _S:

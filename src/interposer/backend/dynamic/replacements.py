@@ -118,7 +118,9 @@ class _Reader:
         given = self._tensors[index]
         if given.dtype not in _DTYPES:
             raise self._fault(f"tensor {index} has the type {given.dtype}")
-        shape = read_integers(given.shape, max(given.rank, 0), MAX_RANK, f"{self._what}: the shape of tensor {index}")
+        if given.rank < 0:
+            raise self._fault(f"tensor {index} has the rank {given.rank}")
+        shape = read_integers(given.shape, given.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
         extents = TensorShape(None if extent < 0 else extent for extent in shape)
         return TensorInfo(extents, _DTYPES[given.dtype], self._quantization(index))
 

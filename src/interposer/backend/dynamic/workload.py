@@ -95,7 +95,7 @@ class _Run:
         self._handles: Sequence[TensorHandle] = ()
         self._mapped: list[TensorHandle] = []
         self._written: dict[int, Array] = {}
-        self._fault: Exception | None = None
+        self._fault: BaseException | None = None
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
         """Run on arrays."""
@@ -125,11 +125,12 @@ class _Run:
         try:
             self._executable.run(self._address)
         except CallError:
-            if self._fault is not None:
-                raise self._fault from None
-            raise
+            if self._fault is None:
+                raise
         finally:
             self._handles = ()
+        if self._fault is not None:
+            raise self._fault
         for index, handle in enumerate(handles):
             if index not in self._written:
                 raise BackendContractError(f"execute gave output {index}, {handle.info}, no shape by `resize`")
@@ -139,7 +140,7 @@ class _Run:
         """The host's ``resize``. What goes wrong is kept until `execute` comes back, as nothing may be raised here."""
         try:
             self._give_shape(output, shape, rank)
-        except Exception as error:
+        except BaseException as error:
             self._fault = error
             return abi.INVALID_ARGUMENT
         return abi.OK

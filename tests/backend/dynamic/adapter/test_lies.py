@@ -60,6 +60,7 @@ ANSWERS = {
     "a replacement with another type": "its input 0 is int8[4], but the tensor is float32[4]",
     "a replacement with a constant of the wrong size": "constant 0 has 3 bytes, but tensor 2 is float32[4]",
     "a replacement with a rank of a hundred": "the shape of tensor 1: 100 numbers; at most 8 can be meant",
+    "a replacement with a negative rank": "tensor 1 has the rank -1",
     "a replacement with a graph without size": "has struct_size 8; expected 136 to 65,536",
     "a replacement with a cycle of tensors": "layer 0 (thrice) takes tensor 1, which nothing before it gives",
     "a replacement with two inputs for one": "it has 2 inputs and 1 outputs; expected 1 and 1",
