@@ -1,15 +1,17 @@
 """Measures Interposer side by side with its peers, and prints medians of interleaved runs and their ratios.
 
-    python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [--models FOLDER]
-                             [--repeat N] [--json FILE]
+    python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
+                             [--models FOLDER] [--repeat N] [--json FILE]
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
 example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
 `import numpy`, and the first `Network` after it, in processes of their own. `abi` times the C
 interface for backends, with a plug-in that does nothing. `isolation` times a backend in a child
 process beside the same one in this process, and how long a fresh process takes. `new-backend` times the way from
-`interposer new-backend` to a green conformance run, once in each language that is here. Without names, everything is
-measured.
+`interposer new-backend` to a green conformance run, once in each language that is here. `memory` compares arenas with
+their lower bounds, and with what LiteRT and ONNX Runtime plan for the same networks. `overhead` times a call from
+Python where kernels cost nothing, beside ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads.
+Without names, everything is measured.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import abi
 import imports
 import isolation
+import memory
 import models
 import new_backend
+import overhead
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = {
@@ -35,6 +39,8 @@ SUITES = {
     "abi": abi.measure,
     "isolation": isolation.measure,
     "new-backend": new_backend.measure,
+    "memory": memory.measure,
+    "overhead": overhead.measure,
 }
 
 

@@ -1,0 +1,187 @@
+"""How much memory the tensors between layers need: CpuRef's arena, its lower bound, and what peers plan for the same.
+
+Nothing is fused: CpuRef's rewrites and all optimizations of ONNX Runtime are off, and LiteRT runs its reference
+kernels, which need no memory of their own and are replaced by no delegate. Weights count nowhere.
+
+- CpuRef: `Model.memory()`, exact. Inputs and outputs lie in the caller's memory and are no part of the arena.
+- LiteRT: the addresses of all tensors that are no constants, from the first byte to the last: exact but for what is
+  lost to alignment at either end. Inputs and outputs lie in its arena, too, so there is a second ratio, with all of
+  CpuRef's added; that is more than need be, as an output could lie where something else did before.
+- ONNX Runtime: the one block that its memory pattern asks its arena for at the beginning of the second run, as its log
+  tells, exact. The log is that of a child process whose arena grows by what is asked for, no more. The block holds
+  neither inputs nor outputs, nor what kernels need for themselves.
+
+All three give the same results, or the suite ends with an error. LiteRT runs images as NHWC, ONNX Runtime as NCHW;
+CpuRef runs both, and each is set beside the peer of its layout.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lite import has_litert, tflite_bytes
+from networks import DESIGNS
+
+import interposer as ip
+from interposer import DataLayout
+
+QUANTIZED = "mobilenet_v2_1.0_224_quant.tflite"
+ENOUGH = 1.05
+"""The arena may be so many times as large as the lower bound."""
+
+Figures = dict[str, Any]
+
+
+def measure(folder: Path, repeat: int) -> dict[str, Figures]:
+    """Bytes for each network; prints them in KiB, with ratios. Nothing varies, so that nothing is repeated."""
+    print("\nmemory of the tensors between layers, KiB; in brackets, what CpuRef takes of what the peer takes")
+    found: dict[str, Figures] = {}
+    with tempfile.TemporaryDirectory() as work:
+        path = folder / QUANTIZED
+        if path.is_file():
+            found["MobileNetV2, quantized"] = {"NHWC": _of_tflite(path)}
+        else:
+            print(f"  no {QUANTIZED} in {folder}")
+        for name, design in DESIGNS.items():
+            nhwc, nchw = design(DataLayout.NHWC), design(DataLayout.NCHW)
+            lite = Path(work, "network.tflite")
+            if has_litert():
+                lite.write_bytes(tflite_bytes(nhwc))
+            found[name] = {"NHWC": _of_network(nhwc, lite), "NCHW": _of_network(nchw, Path(work, "network.onnx"))}
+    for name, layouts in found.items():
+        for layout, figures in layouts.items():
+            print(f"  {name:24} {layout}  {_line(figures)}")
+    for name, absent in (("LiteRT", not has_litert()), ("ONNX Runtime", not _has_onnxruntime())):
+        if absent:
+            print(f"  {name} is not installed")
+    return found
+
+
+def _line(figures: Figures) -> str:
+    ratio = figures["arena"] / figures["lower bound"]
+    within = "within 5%" if ratio <= ENOUGH else "MORE THAN 5% ABOVE"
+    text = f"arena {figures['arena'] / 1024:9.1f}  bound {figures['lower bound'] / 1024:9.1f}  {within} ({ratio:.3f})"
+    if "LiteRT" in figures:
+        theirs, border = figures["LiteRT"], figures["inputs and outputs"]
+        text += f"  LiteRT       {theirs / 1024:9.1f} ({figures['arena'] / theirs:.3f}"
+        text += f", with inputs and outputs {(figures['arena'] + border) / theirs:.3f})"
+    if "ONNX Runtime" in figures:
+        theirs = figures["ONNX Runtime"]
+        text += f"  ONNX Runtime {theirs / 1024:9.1f} ({figures['arena'] / theirs:.3f})"
+    return text
+
+
+def _of_tflite(path: Path) -> Figures:
+    model = _loaded(path)
+    return _ours(model) | ({"LiteRT": _litert(path, None, None)} if has_litert() else {})
+
+
+def _of_network(network: ip.Network, path: Path) -> Figures:
+    """Of a network and the file for its peer; the file of ONNX Runtime is written here."""
+    model = _loaded(network)
+    figures = _ours(model)
+    image = np.random.default_rng(0).standard_normal(model.inputs["image"].shape).astype(np.float32)
+    if path.suffix == ".tflite" and has_litert():
+        figures["LiteRT"] = _litert(path, image, model.run([image])[0])
+    if path.suffix == ".onnx" and _has_onnxruntime():
+        from interposer.writers import onnx  # noqa: PLC0415 - needs the onnx package
+
+        onnx.save(network, path)
+        figures["ONNX Runtime"] = _onnxruntime(path, image, model.run([image])[0])
+    return figures
+
+
+def _loaded(source: ip.Network | Path) -> ip.Model:
+    return ip.load(source, ["CpuRef"], options=ip.OptimizerOptions(rewrite=False))
+
+
+def _ours(model: ip.Model) -> Figures:
+    report = model.memory()
+    border = [*model.inputs.values(), *(info for info in model.outputs.values() if info is not None)]
+    return {
+        "arena": report.arenas["CpuRef"],
+        "lower bound": report.lower_bounds["CpuRef"],
+        "inputs and outputs": sum(int(info.num_bytes) for info in border),
+    }
+
+
+def _check(peer: str, found: Any, ours: Any) -> None:
+    if not np.allclose(found, ours, rtol=1e-3, atol=1e-3 * float(np.abs(ours).max())):
+        raise RuntimeError(f"{peer} and CpuRef do not give the same; the networks are not the same")
+
+
+# --- LiteRT -----------------------------------------------------------------------------------------------------------
+
+
+def _litert(path: Path, image: Any, ours: Any) -> int:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # noqa: PLC0415 - only where it is installed
+
+    kind = OpResolverType.BUILTIN_REF
+    interpreter = Interpreter(model_path=str(path), num_threads=1, experimental_op_resolver_type=kind)
+    interpreter.allocate_tensors()
+    inputs = [one["index"] for one in interpreter.get_input_details()]
+    if image is not None:
+        interpreter.set_tensor(inputs[0], image)
+        interpreter.invoke()
+        _check("LiteRT", interpreter.get_tensor(interpreter.get_output_details()[0]["index"]), ours)
+    written = [number for one in interpreter._get_ops_details() for number in one["outputs"]]
+    places = [_place(interpreter.tensor(number)()) for number in {*inputs, *map(int, written)}]
+    return max(end for _, end in places) - min(start for start, _ in places)
+
+
+def _place(array: Any) -> tuple[int, int]:
+    start = int(array.__array_interface__["data"][0])
+    return start, start + int(array.nbytes)
+
+
+# --- ONNX Runtime -----------------------------------------------------------------------------------------------------
+
+
+def _has_onnxruntime() -> bool:
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def _onnxruntime(path: Path, image: Any, ours: Any) -> int:
+    given, found = path.with_name("image.npy"), path.with_name("found.npy")
+    np.save(given, image)
+    words = [sys.executable, __file__, str(path), str(given), str(found)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"ONNX Runtime failed:\n{done.stderr[-2000:]}")
+    _check("ONNX Runtime", np.load(found), ours)
+    asked = re.search(r"num_bytes: (\d+)", done.stderr.rpartition("SECOND RUN")[2])
+    if asked is None:
+        raise RuntimeError("the log of ONNX Runtime says nothing of the memory that it asks for")
+    return int(asked[1])
+
+
+def _run_onnxruntime(path: str, given: str, found: str) -> None:
+    """What the child process does: two runs, the second one with the memory pattern of the first."""
+    import onnxruntime as ort  # noqa: PLC0415 - only where it is installed
+
+    ort.set_default_logger_severity(0)
+    as_asked = ort.OrtArenaCfg({"arena_extend_strategy": 1})
+    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    ort.create_and_register_allocator(memory, as_asked)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    shrink = ort.RunOptions()
+    shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    feeds = {session.get_inputs()[0].name: np.load(given)}
+    np.save(found, session.run(None, feeds, shrink)[0])
+    print("SECOND RUN", file=sys.stderr, flush=True)
+    session.run(None, feeds, shrink)
+
+
+if __name__ == "__main__":
+    _run_onnxruntime(*sys.argv[1:])

@@ -1,0 +1,240 @@
+"""What one call costs from Python where the kernels cost nothing, and what a second thread gives where they cost much.
+
+The networks are one Addition of two tensors of four numbers: on CpuRef; as one part that a plug-in in C has compiled;
+and in ONNX Runtime, LiteRT and OpenVINO, where they are installed. Rows that end in "in place" reuse what was given
+before: arrays for the outputs, an `IOBinding`, an inference request. The layers that a call of ours goes through are
+timed by themselves, from the inside out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from lite import has_litert, tflite_bytes
+from networks import adding
+
+import interposer as ip
+from interposer import include
+from interposer.backend.dynamic.backend import DynamicBackend
+from interposer.backend.dynamic.library import Library, open_library
+from interposer.ops import UnaryOperation
+
+CALLS: Final = 2000
+"""Calls of one round."""
+PEERS: Final = {"ONNX Runtime": "onnxruntime", "LiteRT": "ai_edge_litert", "OpenVINO": "openvino"}
+
+Calls = dict[str, Callable[[], Any]]
+
+
+def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
+    """Median microseconds of one call, interleaved, and runs in a second by threads; prints both."""
+    with tempfile.TemporaryDirectory() as work:
+        library = _plugin(Path(work))
+        with ip.Runtime() as runtime:
+            calls = _calls(runtime, "CpuRef") | _peers()
+            if library is not None:
+                runtime.registry.register(library.id, lambda: DynamicBackend(library))
+                calls = _calls(runtime, library.id) | calls
+            found = _medians(calls, max(repeat, 7))
+        if library is not None:
+            library.close()
+    print("\none call from Python, one Addition of four numbers, microseconds (median of interleaved rounds)")
+    for name, value in found.items():
+        print(f"  {name:56} {value:8.2f}")
+    for name in [name for name, module in PEERS.items() if importlib.util.find_spec(module) is None]:
+        print(f"  {name} is not installed")
+    return {"microseconds": found, "runs a second": _throughput(max(repeat, 3))}
+
+
+def _medians(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(repeat + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            if turn:
+                times[name].append((time.perf_counter() - start) / CALLS)
+    return {name: statistics.median(values) * 1e6 for name, values in times.items()}
+
+
+# --- ours -------------------------------------------------------------------------------------------------------------
+
+
+def _plugin(folder: Path) -> Library | None:
+    """A plug-in that takes everything and computes nothing; None where there is no C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        print("\noverhead: there is no C compiler, so no plug-in")
+        return None
+    path = str(folder / "Interposer_Nothing_backend.so")
+    source = Path(__file__).with_name("abi_plugin.c")
+    words = [compiler, "-O2", "-fPIC", "-shared", f"-I{include.path()}", str(source), "-o", path]
+    subprocess.run(words, check=True)
+    return open_library(ctypes.CDLL(path), path)
+
+
+def _calls(runtime: ip.Runtime, backend: str) -> Calls:
+    model = ip.load(adding(), [backend], runtime=runtime)
+    number = runtime.load_network(model.optimized)
+    working = runtime.create_working_mem_handle(number)
+    x = np.ones(4, np.float32)
+    feeds, target = {0: x, 1: x}, {0: np.empty(4, np.float32)}
+    made: Calls = {
+        **_layers(working, feeds, target),
+        "execute, with working memory, in place": lambda: runtime.execute(number, working, feeds, target),
+        "execute, with working memory": lambda: runtime.execute(number, working, feeds),
+        "enqueue_workload, in place": lambda: runtime.enqueue_workload(number, feeds, target),
+        "enqueue_workload": lambda: runtime.enqueue_workload(number, feeds),
+        "model.run": lambda: model.run([x, x]),
+    }
+    return {f"{backend}: {name}": call for name, call in made.items()}
+
+
+def _layers(working: Any, feeds: dict[int, Any], target: dict[int, Any]) -> Calls:
+    """The workload alone, on handles that have memory; and with the working memory around it."""
+    twin = type(working)(working.program, working._factories)
+    steps = twin._steps
+    for handle in steps.handles.values():
+        handle.allocate()
+    [(execute, given, made)] = steps._calls
+    return {
+        "the workload": lambda: execute(given, made),
+        "the working memory": lambda: working.run(feeds, target),
+    }
+
+
+# --- peers ------------------------------------------------------------------------------------------------------------
+
+
+def _peers() -> Calls:
+    x = np.ones(4, np.float32)
+    made: Calls = {}
+    if importlib.util.find_spec("onnxruntime"):
+        made |= _onnxruntime(x)
+    if has_litert():
+        made |= _litert(x)
+    if importlib.util.find_spec("openvino"):
+        made |= _openvino(x)
+    return made
+
+
+def _onnx_bytes() -> bytes:
+    from interposer.writers import onnx  # noqa: PLC0415 - needs the onnx package
+
+    return bytes(onnx.write(adding()).SerializeToString())
+
+
+def _onnxruntime(x: Any) -> Calls:
+    import onnxruntime as ort  # noqa: PLC0415 - only where it is installed
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(_onnx_bytes(), options, providers=["CPUExecutionProvider"])
+    feeds = {one.name: x for one in session.get_inputs()}
+    binding = session.io_binding()
+    for name in feeds:
+        binding.bind_cpu_input(name, x)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, ort.OrtValue.ortvalue_from_numpy(x.copy()))
+    return {
+        "ONNX Runtime: run": lambda: session.run(None, feeds),
+        "ONNX Runtime: run_with_iobinding, in place": lambda: session.run_with_iobinding(binding),
+    }
+
+
+def _litert(x: Any) -> Calls:
+    from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - only where it is installed
+
+    interpreter = Interpreter(model_content=tflite_bytes(adding()), num_threads=1)
+    interpreter.allocate_tensors()
+    inputs = [one["index"] for one in interpreter.get_input_details()]
+    output = interpreter.get_output_details()[0]["index"]
+
+    def run() -> Any:
+        for index in inputs:
+            interpreter.set_tensor(index, x)
+        interpreter.invoke()
+        return interpreter.get_tensor(output)
+
+    return {"LiteRT: set_tensor, invoke, get_tensor": run, "LiteRT: invoke, in place": interpreter.invoke}
+
+
+def _openvino(x: Any) -> Calls:
+    import openvino  # noqa: PLC0415 - only where it is installed
+
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(_onnx_bytes()), "CPU", {"INFERENCE_NUM_THREADS": 1})
+    request = compiled.create_infer_request()
+    for number in range(2):
+        request.set_input_tensor(number, openvino.Tensor(x, shared_memory=True))
+    return {"OpenVINO: call": lambda: compiled([x, x]), "OpenVINO: infer, in place": request.infer}
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+def _throughput(repeat: int) -> dict[str, float]:
+    """Runs a second of one loaded network, by the number of threads that run it; NumPy's own beside it."""
+    x = np.ones((1 << 17,), np.float32)
+    with ip.Runtime() as runtime:
+        number = runtime.load_network(ip.optimize(_busy(x.size), ["CpuRef"], runtime.device_spec))
+        works: Calls = {"CpuRef": lambda: runtime.enqueue_workload(number, {0: x}), "NumPy": lambda: _by_numpy(x)}
+        rates: dict[str, list[float]] = {f"{name}, {threads}": [] for name in works for threads in (1, 2)}
+        for _ in range(repeat):
+            for row, values in rates.items():
+                name, _, threads = row.partition(", ")
+                values.append(_rate(works[name], int(threads)))
+    found = {f"{row} threads": statistics.median(values) for row, values in rates.items()}
+    print("\na network whose kernels cost much, loaded once, runs a second")
+    for name in works:
+        one, two = (found[f"{name}, {threads} threads"] for threads in (1, 2))
+        print(f"  {name:12} 1 thread {one:8.1f}   2 threads {two:8.1f} ({two / one:.2f} x)")
+    return found
+
+
+def _busy(size: int) -> ip.Network:
+    """Ten sines and exponentials, one of the other."""
+    network = ip.Network("busy")
+    x: Any = network.add_input_layer(0, ip.TensorInfo((size,)))
+    for _ in range(10):
+        x = network.add_elementwise_unary_layer(x, operation=UnaryOperation.SIN)
+        x = network.add_elementwise_unary_layer(x, operation=UnaryOperation.EXP)
+    network.add_output_layer(0, x)
+    return network
+
+
+def _by_numpy(x: Any) -> Any:
+    """The same without a network: what this machine gives two threads now."""
+    for _ in range(10):
+        x = np.exp(np.sin(x))
+    return x
+
+
+def _rate(run: Callable[[], Any], threads: int, count: int = 40) -> float:
+    """Runs a second, where every thread does `count` of them."""
+    started = threading.Barrier(threads + 1)
+
+    def work() -> None:
+        started.wait()
+        for _ in range(count):
+            run()
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    started.wait()
+    begun = time.perf_counter()
+    for worker in workers:
+        worker.join()
+    return threads * count / (time.perf_counter() - begun)
