@@ -105,13 +105,14 @@ class SequenceConstruct(Op):
     output = result(dtypes=_SEQUENCE)
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+        first = inputs[0].with_shape(...)
         for number, info in enumerate(inputs):
-            if _joined(inputs[0].with_shape(...), info.with_shape(...)) is None:
-                yield f"inputs[{number}] is {info}; expected {inputs[0].with_shape(...)}, as the first one"
+            if info != inputs[0] and _joined(first, info.with_shape(...)) is None:
+                yield f"inputs[{number}] is {info}; expected {first}, as the first one"
             yield from quantized_axis_faults(info, range(MAX_RANK), "collect")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
-        return _sequence(len(inputs), reduce(TensorInfo.joined, inputs))
+        return _sequence(len(inputs), reduce(TensorInfo.joined, dict.fromkeys(inputs)))
 
 
 @op
