@@ -32,6 +32,7 @@ def test_the_folder_is_for_the_user_alone(folder):
     ("environment", "expected"),
     [
         ({"INTERPOSER_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"INTERPOSER_CACHE_DIR": "~/a", "HOME": "/c"}, "/c/a"),
         ({"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/interposer"),
         ({"XDG_CACHE_HOME": "relative", "HOME": "/c"}, "/c/.cache/interposer"),
         ({"HOME": "/c"}, "/c/.cache/interposer"),

@@ -104,6 +104,7 @@ def test_a_variable_is_read_as_its_kind(kind, text, value, folders, monkeypatch)
         (COUNT, "-1", "a whole number that is not negative"),
         (FLAG, "perhaps", "yes or no (true or false in a file)"),
         (PATH, "list.txt", "the absolute path of a file"),
+        (PATH, "~nobody-of-this-name/list.txt", "the absolute path of a file"),
     ],
 )
 def test_a_variable_that_cannot_be_meant_is_named_with_what_is_expected(kind, text, wanted, folders, monkeypatch):

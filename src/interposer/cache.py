@@ -26,7 +26,7 @@ def cache_folder() -> Path | None:
     """The absolute path of the folder, whether it is there yet or not; None where there is to be none."""
     said = os.environ.get(CACHE_DIR)
     if said is not None:
-        return Path(said).absolute() if said.strip() else None
+        return Path(os.path.expanduser(said)).absolute() if said.strip() else None
     for above in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
         if os.path.isabs(above):
             return Path(above, "interposer")

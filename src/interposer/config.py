@@ -126,7 +126,7 @@ class Setting(Generic[T]):
     def _taken(self, take: Callable[[Any], T], value: Any, source: str) -> T:
         try:
             return take(value)
-        except (ValueError, TypeError, OverflowError):
+        except (ValueError, TypeError, OverflowError, RuntimeError):
             raise ConfigError(f"{source} is {value!r}; expected {self.kind.wanted}", source=source) from None
 
 

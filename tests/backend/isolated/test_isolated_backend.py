@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -260,6 +261,7 @@ def test_the_file_says_what_is_isolated_too(tmp_path: Path, monkeypatch: pytest.
     [
         ({"deadline_seconds": 0}, "deadline_seconds must be a positive number of seconds, not 0"),
         ({"start_seconds": None}, "start_seconds must be a positive number of seconds, not None"),
+        ({"max_restarts": math.inf}, "max_restarts must be None or a whole number from 0, not inf"),
         ({"max_restarts": -1}, "max_restarts must be None or a whole number from 0, not -1"),
         ({"memory_bytes": 0.5}, "memory_bytes must be None or a whole number from 1, not 0.5"),
     ],
@@ -362,6 +364,48 @@ def test_a_fork_of_the_host_has_a_process_and_memory_of_its_own() -> None:
         runtime.close()
     """
     assert python(code) == "True 0 True ()\n"
+
+
+def test_nothing_of_the_working_directory_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('from the working directory')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with isolating(Device) as runtime:
+        assert runtime.registry.reason_absent(Device.id) is None
+
+
+@pytest.mark.parametrize("seconds", [1e7, 1e300])
+def test_a_deadline_may_be_far_away(seconds: float) -> None:
+    options = ip.CreationOptions(isolate={"CpuRef": ip.Isolation(deadline_seconds=seconds, start_seconds=seconds)})
+    with ip.Runtime(options) as runtime:
+        [found] = ip.load(doubling(), ["CpuRef"], runtime=runtime).run([np.float32([[1, 2], [3, 4]])])
+    assert found.tolist() == [[2, 8], [18, 32]]
+
+
+def test_a_host_without_descriptors_is_told_and_goes_on_when_there_are_some() -> None:
+    code = """
+        import gc, os, resource, signal, interposer as ip
+        from tests.isolating import X, expected, sums_and_relu, process_of
+        from tests.faulty import Faulty
+        runtime = ip.Runtime(ip.CreationOptions(isolate={"Faulty": ip.Isolation(max_restarts=None)}))
+        runtime.registry.register("Faulty", Faulty)
+        model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)
+        model.run([X])
+        os.kill(process_of(runtime), signal.SIGKILL)
+        count, (soft, hard) = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)
+        for few in range(8):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count - 6 + few, hard))
+            try:
+                model.run([X])
+            except ip.errors.ExecutionError as error:
+                crash = error.__cause__
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        print((model.run([X])[0] == expected(X)).all(), type(crash).__name__, crash.reason)
+        del crash
+        gc.collect()
+        print(len(os.listdir("/proc/self/fd")) - count)
+        runtime.close()
+    """
+    assert python(code) == "True BackendCrashedError could not start again ([Errno 24] Too many open files)\n0\n"
 
 
 def test_it_dies_with_its_host_even_in_an_endless_loop() -> None:

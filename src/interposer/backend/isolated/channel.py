@@ -20,6 +20,8 @@ MARK: Final = b"ipr1"
 HEAD: Final = struct.Struct("<4sIII")
 LONGEST: Final = 256 << 20
 """Bytes that a message may have: a graph of a million layers fits."""
+FOR_EVER: Final = 1e6
+"""Seconds after which the kernel's clocks for sockets give out."""
 ASK, RUN, ANSWER, FAULT = 1, 2, 3, 4
 _CHUNK: Final = 1 << 16
 _FDS: Final = socket.CMSG_SPACE(64) if hasattr(socket, "CMSG_SPACE") else 0
@@ -68,7 +70,7 @@ class Channel:
     def wait_at_most(self, seconds: float | None) -> None:
         """Let sending and receiving give up after that time."""
         if seconds != self._waiting:
-            self._socket.settimeout(seconds)
+            self._socket.settimeout(seconds if seconds is None or seconds < FOR_EVER else None)
             self._waiting = seconds
 
     def receive(self) -> Message:

@@ -71,8 +71,12 @@ class Life:
         fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND)
         self._read = 0
         self._rest = b""
-        here, there = socket.socketpair()
-        lifeline, held = os.pipe()
+        try:
+            here, there = socket.socketpair()
+            lifeline, held = os.pipe()
+        except OSError:
+            os.close(self._output)
+            raise
         self._channel, self._fds = Channel(here), [held, self._output]
         try:
             self._process = self._started(there, lifeline, memory_bytes)
@@ -94,7 +98,7 @@ class Life:
         }
         try:
             return subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(told)],
+                [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(told)],  # -P: nothing from this folder
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,

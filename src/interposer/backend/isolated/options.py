@@ -45,7 +45,7 @@ class Isolation:
                 raise InvalidArgumentError(f"{name} must be a positive number of seconds, not {given!r}")
         for name, least in (("max_restarts", 0), ("memory_bytes", 1)):
             given = getattr(self, name)
-            if given is not None and not (_is_number(given) and given >= least and given == int(given)):
+            if given is not None and not (_is_number(given) and least <= given < math.inf and given == int(given)):
                 raise InvalidArgumentError(f"{name} must be None or a whole number from {least}, not {given!r}")
 
 

@@ -131,7 +131,7 @@ class Supervisor:
                 one.ensure(life)
         except BackendCrashedError:
             raise
-        except BackendError as error:
+        except (BackendError, OSError) as error:
             reason = f"could not start again ({error})"
             text = f"the child process of backend {self.backend!r} {reason}"
             raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
