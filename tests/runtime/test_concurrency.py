@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -370,8 +371,13 @@ def test_a_model_completes_elsewhere_what_hangs(runtime: Runtime, gates: Gates) 
     np.testing.assert_array_equal(model.run([X], deadline=60)[0], 4 * X)
 
 
-@pytest.mark.parametrize("deadline", [0, -1.0])
-def test_a_deadline_lies_ahead(runtime: Runtime, deadline: float) -> None:
+def test_a_deadline_may_be_far_away(runtime: Runtime) -> None:
+    network_id = load(runtime, mixed(), "Sums", "Device")
+    np.testing.assert_array_equal(runtime.enqueue_workload(network_id, {0: X}, deadline=math.inf)[0], expected(X))
+
+
+@pytest.mark.parametrize("deadline", [0, -1.0, math.nan, "1"])
+def test_a_deadline_lies_ahead(runtime: Runtime, deadline: Any) -> None:
     network_id = load(runtime, chain(), "Sums")
     with pytest.raises(InvalidArgumentError, match="a deadline must be a number of seconds above 0, not "):
         runtime.enqueue_workload(network_id, {0: X}, deadline=deadline)

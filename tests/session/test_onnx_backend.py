@@ -66,6 +66,13 @@ def test_devices_are_the_cpu_and_backends() -> None:
     assert found == [True, True, True, False, False]
 
 
+def test_what_is_no_device_or_no_node_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match='a device must be a text such as "CPU", not None'):
+        onnx_backend.supports_device(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"a node must be an onnx\.NodeProto, not str"):
+        onnx_backend.run_node("Relu", [np.zeros(2)])
+
+
 def test_what_cannot_be_run_is_not_compatible() -> None:
     odd = model([helper.make_node("Odd", ["x"], ["y"])], {"x": X})
     assert onnx_backend.is_compatible(relu())

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from interposer.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError
+from interposer.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError, expect
 from interposer.ir.graph import Layer
 
 __all__ = ["PendingRun", "RunControl", "Workers", "run_within"]
@@ -26,6 +26,7 @@ class RunControl:
     """
 
     def __init__(self, deadline: float | None = None) -> None:
+        expect(deadline, int | float | None, "a deadline must be a number of seconds above 0")
         if deadline is not None and not deadline > 0:
             raise InvalidArgumentError(f"a deadline must be a number of seconds above 0, not {deadline!r}")
         self.deadline = deadline
@@ -157,7 +158,7 @@ def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[
     done: Future[Any] = Future()
     threading.Thread(target=_settle, args=(done, work), name="interposer-run", daemon=True).start()
     try:
-        return done.result(control.deadline)
+        return done.result(None if control.deadline is None else min(control.deadline, threading.TIMEOUT_MAX))
     except TimeoutError as error:
         if done.done():  # just now, or it raised this itself
             return done.result()

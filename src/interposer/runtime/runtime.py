@@ -227,6 +227,7 @@ class Runtime:
         """
         if deadline is not None and control is not None:
             raise InvalidArgumentError("a run takes a deadline or a control, which may have one, not both")
+        expect(control, RunControl | None, "a run is controlled by a RunControl")
         loaded = self._loaded(network_id)
         if deadline is not None:
             control = RunControl(deadline)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
 from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Message, Source
 from interposer.frontends.onnx.single import model_of
@@ -82,7 +82,7 @@ class InterposerBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """True for "CPU" and the ids of backends that are available."""
-        kind = device.partition(":")[0]
+        kind = _kind(device)
         return kind == "CPU" or kind in default_runtime().device_spec.supported_backends
 
     @classmethod
@@ -131,15 +131,23 @@ class InterposerBackend(Backend):
         `opset_version` is that of the node's domain, by default the newest that the package onnx knows (1 for a domain
         of others); `outputs_info` is not needed.
         """
+        if type(node).__name__ != "NodeProto":
+            raise InvalidArgumentError(f"a node must be an onnx.NodeProto, not {type(node).__name__}")
         given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         names = [name for name in node.input if name]
         model = model_of(node, given, opset_version)
         return cls.run_model(model, dict(zip(names, given, strict=True)), device, **kwargs)
 
 
+def _kind(device: str) -> str:
+    """A device without its number."""
+    expect(device, str, 'a device must be a text such as "CPU"')
+    return device.partition(":")[0]
+
+
 def _backends(device: str) -> list[str] | None:
     """The device's backend first and CpuRef for what it does not take; for the CPU, whatever there is."""
-    kind = device.partition(":")[0]
+    kind = _kind(device)
     return None if kind == "CPU" else list(dict.fromkeys([kind, "CpuRef"]))
 
 

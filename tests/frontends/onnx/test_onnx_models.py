@@ -171,6 +171,8 @@ def test_an_input_without_a_shape_needs_one():
         ({"x": (1, 3), "batch": 2}, "shapes: 'batch' is both 2 and 1"),
         ({"batch": -1}, "shapes: 'batch' is -1; expected 0 to 2147483647"),
         ({"x": "13"}, "shapes: 'x' is '13'; expected a shape, or a number for a named extent"),
+        ({"x": (1.0, 3)}, "shapes: 'x' has the extent 1.0; expected a number, or None for any"),
+        ({1: 3}, "shapes: the model has no extent 1 (it has: batch)"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(shapes, text):

@@ -55,10 +55,8 @@ class Bindings:
             known = extents if isinstance(given, int) else set(declared)
             if name not in known:
                 kind = "extent" if isinstance(given, int) else "input"
-                names = ", ".join(sorted(map(str, known))) or "none"
-                raise InvalidArgumentError(
-                    f"shapes: the model has no {kind} {name!r}{did_you_mean(name, map(str, known))} (it has: {names})"
-                )
+                hint, names = did_you_mean(str(name), known), ", ".join(sorted(known)) or "none"
+                raise InvalidArgumentError(f"shapes: the model has no {kind} {name!r}{hint} (it has: {names})")
             if isinstance(given, int):
                 self._bind(name, given)
 
@@ -99,7 +97,11 @@ def _plain(name: str, given: int | Sequence[int | str | None]) -> int | tuple[in
         return index(given)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidArgumentError(f"shapes: {name!r} is {given!r}; expected a shape, or a number for a named extent")
-    return tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in given)
+    dims = tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in given)
+    for dim in dims:
+        if not isinstance(dim, int | str | None):
+            raise InvalidArgumentError(f"shapes: {name!r} has the extent {dim!r}; expected a number, or None for any")
+    return dims
 
 
 def _joined(dims: Sequence[int] | None, given: Sequence[int | str | None] | None) -> Sequence[int | str | None]:
