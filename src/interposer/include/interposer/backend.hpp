@@ -99,6 +99,17 @@ inline uint64_t item_size(int32_t dtype) {
   }
 }
 
+/// The name of a type of data, for messages: "float32".
+inline std::string_view dtype_name(int32_t dtype) {
+  static constexpr std::string_view names[] = {
+      "no type",      "bool",          "int8",         "int16",          "int32",        "int64",        "uint8",
+      "uint16",       "uint32",        "uint64",       "float16",        "float32",      "float64",      "bfloat16",
+      "int4",         "uint4",         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "int2",
+      "uint2",        "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",   "float4_e2m1fn",
+  };
+  return dtype >= 0 && dtype <= IPR_DTYPE_FLOAT4_E2M1FN ? names[dtype] : std::string_view("a type unknown here");
+}
+
 /// A tensor of the graph: everything but its data, and the data too where it is constant.
 class TensorInfo {
  public:

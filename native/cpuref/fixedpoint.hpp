@@ -1,0 +1,135 @@
+// Fixed-point arithmetic as TFLite's reference kernels do it: real factors are integers and shifts. Everything equals
+// interposer/kernels/fixedpoint.py and fixedfunctions.py, bit for bit.
+
+#ifndef CPUREF_FIXEDPOINT_HPP
+#define CPUREF_FIXEDPOINT_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+namespace cpuref {
+
+constexpr int64_t kOne = std::numeric_limits<int32_t>::max();
+constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
+
+/// The factor multiplier / 2**31 * 2**shift.
+struct FixedPoint {
+  int64_t multiplier;
+  int shift;
+};
+
+/// The nearest fixed-point number to a real factor: 0 below the range, the largest one above it.
+inline FixedPoint quantize_multiplier(double real) {
+  int shift = 0;
+  double mantissa = std::frexp(real, &shift);
+  int64_t multiplier = int64_t(std::floor(mantissa * 2147483648.0 + 0.5));
+  if (multiplier == int64_t(1) << 31) multiplier >>= 1, ++shift;
+  if (shift < -31) return {0, 0};
+  if (shift > 30) return {kOne, 30};
+  return {multiplier, shift};
+}
+
+/// x * 2**shift; what a sign cannot be shifted into is lost, as in a processor.
+inline int64_t shifted_left(int64_t x, int shift) { return int64_t(uint64_t(x) << shift); }
+
+inline int64_t wrapped(int64_t x) { return int32_t(uint32_t(uint64_t(x))); }
+
+inline int64_t saturated(int64_t x) { return std::clamp(x, kLeast, kOne); }
+
+/// a * b / 2**31, rounded with ties towards plus infinity.
+inline int64_t high_mul(int64_t a, int64_t b) { return (a * b + (int64_t(1) << 30)) >> 31; }
+
+/// x / 2**exponent, rounded with ties away from zero.
+inline int64_t divide_by_pot(int64_t x, int exponent) {
+  if (exponent == 0) return x;
+  return (x + (int64_t(1) << (exponent - 1)) - (x < 0 ? 1 : 0)) >> exponent;
+}
+
+/// A 32-bit integer times a factor; bits that a shift to the left moves beyond the 32nd are lost.
+inline int64_t multiply(int64_t x, const FixedPoint& factor) {
+  if (factor.shift > 0) return high_mul(wrapped(shifted_left(x, factor.shift)), factor.multiplier);
+  return divide_by_pot(high_mul(x, factor.multiplier), -factor.shift);
+}
+
+/// The nearest whole number, ties away from zero; the argument has been rounded to float32 or is smaller than 2**52.
+inline double round_half_away(double x) { return std::copysign(std::floor(std::fabs(x) + 0.5), x); }
+
+template <class Number>
+int8_t clamped(Number x) {
+  return int8_t(std::clamp<Number>(x, -128, 127));
+}
+
+/// A real number as a stored integer; what is not a number counts as 0.
+inline int8_t quantized(float real, float scale, int64_t zero_point, bool to_even = false) {
+  float steps = real / scale;
+  if (std::isnan(steps)) steps = 0;
+  double whole = to_even ? double(std::nearbyint(steps)) : round_half_away(steps);
+  return clamped(whole + double(zero_point));
+}
+
+// ---- Functions of numbers with a sign, some integer bits and a fraction, in 32 bits. "Q5" has 5 integer bits. ----------
+
+inline int64_t times(int64_t a, int64_t b) { return std::min(high_mul(a, b), kOne); }
+
+inline int64_t constant(double real, int integer_bits = 0) {
+  return int64_t(std::nearbyint(std::ldexp(real, 31 - integer_bits)));
+}
+
+/// The same number with another count of integer bits, rounded or saturated.
+inline int64_t rescaled(int64_t x, int source_bits, int target_bits) {
+  if (source_bits < target_bits) return divide_by_pot(x, target_bits - source_bits);
+  return saturated(shifted_left(x, source_bits - target_bits));
+}
+
+/// How many of 32 bits above the highest set one are 0.
+inline int leading_zeros(int64_t x) {
+  int bits = 0;
+  while (bits < 33 && x >> bits != 0) ++bits;
+  return 32 - bits;
+}
+
+/// exp(x) for -1/4 <= x < 0 in Q0, by the series around -1/8 up to the fourth power.
+inline int64_t exp_near_eighth(int64_t x) {
+  x += constant(1.0 / 8);
+  int64_t square = times(x, x);
+  int64_t fourth = divide_by_pot(times(square, square), 2);
+  int64_t third = times(times(square, x) + fourth, constant(1.0 / 3));
+  int64_t scale = constant(std::exp(-1.0 / 8));
+  return scale + times(x + divide_by_pot(third + square, 1), scale);
+}
+
+/// exp(x) in Q0 for x <= 0: a series for the part within a quarter, a factor for every bit above it.
+inline int64_t exp_of_negative(int64_t x, int integer_bits) {
+  if (x == 0) return kOne;
+  int64_t quarter = constant(0.25, integer_bits);
+  int64_t within = (x & (quarter - 1)) - quarter;
+  int64_t above = within - x, result = exp_near_eighth(rescaled(within, integer_bits, 0));
+  for (int exponent = -2; exponent < integer_bits; ++exponent)
+    if (above & (int64_t(1) << (31 - integer_bits + exponent)))
+      result = times(result, constant(std::exp(-std::ldexp(1.0, exponent))));
+  return result;
+}
+
+/// 1 / (1 + x) for 0 <= x < 1 in Q0, by three steps of Newton's iteration in Q2.
+inline int64_t one_over_one_plus(int64_t x) {
+  int64_t half = (x + kOne + 1) >> 1;
+  int64_t found = constant(48.0 / 17, 2) + times(half, constant(-32.0 / 17, 2));
+  for (int n = 0; n < 3; ++n) {
+    int64_t error = constant(1, 2) - times(half, found);
+    found += rescaled(times(found, error), 4, 2);
+  }
+  return rescaled(found, 1, 0);
+}
+
+/// 1 / x for x > 0 as a number in Q0, and the exponent of 2 by which it is to be divided still.
+inline std::pair<int64_t, int> reciprocal(int64_t x, int integer_bits) {
+  int zeros = leading_zeros(x);
+  return {one_over_one_plus(shifted_left(x, zeros) - (int64_t(1) << 31)), integer_bits - zeros};
+}
+
+}  // namespace cpuref
+
+#endif  // CPUREF_FIXEDPOINT_HPP
