@@ -273,6 +273,32 @@ def test_scales_for_blocks_have_the_rank_of_the_tensor():
         load(given)
 
 
+def test_blocks_are_as_many_as_the_tensor_has():
+    given = single("DequantizeLinear", np.int8([[1, 2, 3]] * 2), np.float32([[1], [1]]), axis=1, block_size=2)
+    with pytest.raises(ParseError, match=r"its scale has shape \[2, 1\], its input \[2, 3\] and blocks of 2"):
+        load(given)
+
+
+def test_channels_of_zeros_may_have_a_scale_of_zero():
+    codes, scale, zero = np.int8([[1, 2], [3, 4]]), np.float32([0, 0.5]), np.int8([0, 1])
+    nodes = [helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["y"], axis=1)]
+    given = model(nodes, {"codes": codes}, ["y"])
+    given.graph.initializer.extend([numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(zero, "zero")])
+    assert ours(given, codes)[0].tolist() == [[0, 0.5], [0, 1.5]]
+
+
+def test_a_scale_that_is_no_number_is_refused():
+    given = single("DequantizeLinear", np.int8([1]), np.float32(np.nan))
+    with pytest.raises(ParseError, match="a scale must be positive and finite, not nan"):
+        load(given)
+
+
+def test_the_quotient_is_a_real_number():
+    given = single("QuantizeLinear", np.float32([1]), np.float32(2), np.int8(0), opset=23, precision=TensorProto.INT64)
+    with pytest.raises(ParseError, match="its precision is int64; expected a type of real numbers"):
+        load(given)
+
+
 def test_truth_cannot_be_quantized_to():
     given = single("QuantizeLinear", np.float32([1]), np.float32(1), np.array(True))
     with pytest.raises(UnsupportedOperatorError) as caught:

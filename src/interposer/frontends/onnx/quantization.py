@@ -31,7 +31,7 @@ from interposer.ops.gather import Gather
 from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.schema import Op
-from interposer.types import FLOATS, MAX_RANK, QUANTIZABLE, Array, DataType, Quantization, integer_range
+from interposer.types import FLOATS, MAX_RANK, QUANTIZABLE, Array, DataType, Quantization, differ, integer_range
 
 __all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
 
@@ -133,9 +133,15 @@ def dequantize_linear(node: Node) -> Value:
 
 
 def _is_plain(node: Node) -> bool:
-    """True where scale and zero point are known, and are one for all or one for each channel."""
-    numbers = [node.value(1), *([node.value(2)] if node.has(2) else [])]
-    return not node.integer("block_size", 0) and all(value.constant is not None for value in numbers)
+    """True where scale and zero point are known, and are one for all or one for each channel.
+
+    Scales of 0, which some tools write for channels of zeros, are only reckoned with.
+    """
+    scale, zero = node.value(1).constant, node.value(2).constant if node.has(2) else 0
+    if node.integer("block_size", 0) or scale is None or zero is None:
+        return False
+    reals = scale.astype(np.float64)
+    return bool((reals > 0).all() or not np.isfinite(reals).all())
 
 
 def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
@@ -160,7 +166,10 @@ def _division_type(node: Node) -> DataType:
     """In which type to divide: what `precision` says, else the scale's since 23, before that float32 as all engines."""
     asked, scale = node.integer("precision", 0), node.info(1).dtype
     if asked:
-        return data_type(asked)
+        dtype = data_type(asked)
+        if dtype not in FLOATS:
+            raise ParseError(f"its precision is {dtype}; expected a type of real numbers")
+        return dtype
     return scale if node.version >= 23 and scale in FLOATS else DataType.FLOAT32
 
 
@@ -211,9 +220,10 @@ def _spread(node: Node, numbers: Value) -> Value:
     axis = checked_axis(node.integer("axis", 1), len(shape))
     if numbers.known.rank == 1 and not block:
         return reshaped(node, numbers, [-1 if i == axis else 1 for i in range(len(shape))])
-    if numbers.known.rank != len(shape) or block < 1:
+    wrong = numbers.known.rank != len(shape) or block < 1
+    places = np.arange(0 if wrong else node.known(shape[axis], "input's extent along the blocks")) // max(block, 1)
+    if wrong or differ(numbers.known.shape[axis], len(set(places.tolist()))):
         raise ParseError(f"its scale has shape {numbers.known.shape}, its input {shape} and blocks of {block}")
-    places = np.arange(node.known(shape[axis], "input's extent along the blocks")) // block
     return node.step(Gather(axis), numbers, node.constant(places))
 
 
