@@ -145,6 +145,14 @@ def test_the_version_of_the_operators_must_be_one():
     assert error(given) == "operator set 'ai.onnx' is imported twice, or in no version"
 
 
+def test_an_opset_that_nobody_knows_yet_is_refused():
+    newest = onnx.defs.onnx_opset_version()
+    load(model([node("Relu", ["x"], ["y"])], {"x": X}, ["y"], opset=newest))
+    assert error(model([node("Relu", ["x"], ["y"])], {"x": X}, ["y"], opset=newest + 1)) == (
+        f"it imports opset {newest + 1}; the package onnx that is installed knows opsets up to {newest}"
+    )
+
+
 def test_without_onnx_it_is_said_what_to_install():
     code = """
 import sys

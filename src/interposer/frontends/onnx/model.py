@@ -16,7 +16,7 @@ from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions, opsets_of
 from interposer.frontends.onnx.importer import Importer
 from interposer.frontends.onnx.order import in_running_order, names_in
-from interposer.frontends.onnx.proto import Document, Message, Source, read_model
+from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
 from interposer.frontends.onnx.registry import Converter
 from interposer.frontends.onnx.tensors import array_of
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
@@ -138,6 +138,7 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     graph = model.message.graph
     network = Network(_name(graph))
     opsets, functions = opsets_of(model.message.opset_import), Functions(model.message, operators)
+    _check_opset(opsets.get("", 0))
     importer = Importer(network, opsets, model.files, functions)
     importer.define_constants(model.arrays(values))
     importer.annotate(annotated_quantizations(graph, importer.arrays))
@@ -148,6 +149,13 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
         network.add_output_layer(number, importer.annotated(output.name), name=output.name)
     network.graph.erase_dead()
     return network
+
+
+def _check_opset(version: int) -> None:
+    """What later versions of the standard make of an operator is not known."""
+    newest = onnx_package().defs.onnx_opset_version()
+    if version > newest:
+        raise ParseError(f"it imports opset {version}; the package onnx that is installed knows opsets up to {newest}")
 
 
 def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
