@@ -253,6 +253,17 @@ def test_a_folder_that_must_not_be_read_is_a_record(runtime_of, tmp_path):
 # --- files that are no backends ---------------------------------------------------------------------------------------
 
 
+def test_a_name_that_would_disturb_a_terminal_is_written_with_escapes(runtime_of, tmp_path, caplog):
+    (tmp_path / "plugins").mkdir()
+    path = tmp_path / "plugins" / "\x1b[31m\n_backend.so"
+    path.touch()
+    with caplog.at_level("WARNING"):
+        runtime_of()
+    [line] = caplog.messages
+    assert line.startswith(f"{str(path)!r} is refused: the file name ")
+    assert line.isprintable()
+
+
 def test_what_lies_beside_a_backend_is_recorded_and_does_not_disturb(install, runtime_of, tmp_path, caplog):
     install()
     folder = tmp_path / "plugins"

@@ -28,6 +28,7 @@ from interposer.errors import (
     ExecutionError,
     InvalidArgumentError,
     LoadError,
+    UnsupportedLayerError,
 )
 from interposer.ir.subgraph import SubgraphView
 from interposer.testing import check_backend, samples_of
@@ -35,7 +36,7 @@ from interposer.types import DataType
 from tests.devices import Device, Sums
 from tests.faulty import Faulty
 from tests.isolating import C, X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
-from tests.sketchy import Replacing, Talking, Wavering, Writing
+from tests.sketchy import Flooding, Replacing, Talking, Wavering, Writing
 
 pytestmark = needs_linux
 ROOT = Path(__file__).parents[3]
@@ -364,6 +365,16 @@ def test_a_fork_of_the_host_has_a_process_and_memory_of_its_own() -> None:
         runtime.close()
     """
     assert python(code) == "True 0 True ()\n"
+
+
+def test_what_a_process_writes_without_end_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "interposer")
+    with isolating(Flooding) as runtime:
+        with pytest.raises(UnsupportedLayerError, match="PermissionError"):
+            ip.load(doubling(), ["Flooding"], runtime=runtime)
+        assert runtime.registry.reason_absent("Flooding") is None  # the process goes on
+        with pytest.raises(UnsupportedLayerError, match="PermissionError"):
+            ip.load(doubling(), ["Flooding"], runtime=runtime)
 
 
 def test_nothing_of_the_working_directory_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

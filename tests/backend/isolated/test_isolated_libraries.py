@@ -63,8 +63,15 @@ def test_it_computes_and_the_host_never_opens_it(natives: Natives, tmp_path: Pat
         assert not [path for path in mapped_files() if str(tmp_path) in path]
 
 
-@pytest.mark.parametrize("fault", ["CRASH", "HANG"])
-@pytest.mark.parametrize("where", ["SUPPORT", "COMPILE", "EXECUTE"])
+@pytest.mark.parametrize(
+    ("where", "fault"),
+    [
+        *((where, "CRASH") for where in ("SUPPORT", "COMPILE", "EXECUTE")),
+        ("EXECUTE", "HANG"),
+        pytest.param("SUPPORT", "HANG", marks=pytest.mark.slow),
+        pytest.param("COMPILE", "HANG", marks=pytest.mark.slow),
+    ],
+)
 def test_wherever_it_fails_the_network_runs_on_the_next_backend(
     where: str, fault: str, natives: Natives, tmp_path: Path
 ) -> None:

@@ -94,7 +94,8 @@ class DynamicBackendRecord:
     def __str__(self) -> str:
         who = f" (backend {self.id})" if self.id else ""
         why = f": {self.reason}" if self.reason else ""
-        return f"{self.path or repr(self.path)}{who} is {self.state.value}{why}"
+        path = self.path if self.path and self.path.isprintable() else repr(self.path)
+        return f"{path}{who} is {self.state.value}{why}"
 
 
 class StepError(Exception):

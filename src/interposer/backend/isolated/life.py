@@ -39,7 +39,9 @@ _LAST_WORDS: Final = 5
 """Lines of what a process wrote last that an error repeats."""
 _FATAL: Final = "Fatal Python error"
 _KEPT_OUTPUT: Final = 1 << 20
-"""Bytes of output after which what was read is freed."""
+"""Bytes of output after which those that were read are written over."""
+_MOST_OUTPUT: Final = 1 << 24
+"""Bytes that a process can write during one call; to write more fails."""
 
 
 def during(what: str, layer: str = "") -> str:
@@ -67,8 +69,9 @@ class Life:
         self.ended = False
         self._reason, self._what, self._layer = "was ended", "", ""
         self._number = 0
-        self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC)
-        fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND)
+        self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self._output, _MOST_OUTPUT)
+        fcntl.fcntl(self._output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self._read = 0
         self._rest = b""
         try:
@@ -241,7 +244,7 @@ class Life:
         """Log what the process wrote since the last time."""
         if not self._end.alive:
             return
-        size = os.fstat(self._output).st_size
+        size = os.lseek(self._output, 0, os.SEEK_CUR)  # the process writes where this descriptor stands
         if size <= self._read:
             return
         found = self._rest + os.pread(self._output, size - self._read, self._read)
@@ -252,7 +255,7 @@ class Life:
             self.last_words.append(text)
             _log.info("%s: %s", self.backend, text)
         if size > _KEPT_OUTPUT:
-            os.ftruncate(self._output, 0)
+            os.lseek(self._output, 0, os.SEEK_SET)
             self._read = 0
 
 

@@ -14,6 +14,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from interposer.backend.isolated.channel import ANSWER, ASK, FAULT, RUN, Channel, Message
@@ -84,8 +85,9 @@ class _Server:
                 return ANSWER, b""
             return ANSWER, json.dumps(self._asked(message)).encode()
         except Exception as error:
-            traceback.print_exc()
-            sys.stderr.flush()
+            with suppress(OSError):  # there is no room for more output
+                traceback.print_exc()
+                sys.stderr.flush()
             return FAULT, json.dumps({"text": _said(error)}).encode()
 
     def _asked(self, message: Message) -> Mapping[str, Any]:
