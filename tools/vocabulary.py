@@ -16,8 +16,10 @@ from interposer.backend.dynamic.kinds import kind_of
 from interposer.schema import Op, annotation
 from tools.declarations import shipped
 
-CURRENT: Final = 0
-"""The minor version that new names get. Raise it together with the version of the header, when that is released."""
+CURRENT: Final = 1
+"""The minor version that new names get. What 1.0 shows is frozen: with the first new name, the version in the header and
+in ``abi.API_VERSION`` becomes 1.1; when that is frozen in turn, this becomes 2.
+"""
 
 Layer = tuple[int, dict[str, int], dict[str, tuple[str, int]]]
 Vocabulary = dict[str, dict[str, Any]]

@@ -1,0 +1,50 @@
+"""What plug-ins are shown in version 1.0 stays as it is; what is new comes with a newer version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from interposer.backend.dynamic import vocabulary
+from interposer.backend.dynamic.abi import API_VERSION
+
+FROZEN = json.loads((Path(__file__).parents[3] / "plugins/native/frozen/vocabulary.json").read_text(encoding="utf-8"))
+
+
+def minors() -> Iterator[tuple[str, int]]:
+    """Every name with the minor version that it came with."""
+    yield from vocabulary.DTYPES.items()
+    for kind, choices in vocabulary.CHOICES.items():
+        yield from ((f"{kind}.{name}", since) for name, since in choices.items())
+    for layer, (since, operands, attributes) in vocabulary.LAYERS.items():
+        yield layer, since
+        yield from ((f"{layer}.{name}", since) for name, since in operands.items())
+        yield from ((f"{layer}.{name}", since) for name, (_, since) in attributes.items())
+
+
+def test_the_types_and_choices_of_1_0_are_still_there():
+    assert vocabulary.DTYPES.items() >= FROZEN["DTYPES"].items()
+    for kind, choices in FROZEN["CHOICES"].items():
+        assert vocabulary.CHOICES[kind].items() >= choices.items(), kind
+
+
+def test_the_layers_of_1_0_have_the_operands_and_attributes_that_they_had():
+    for layer, (since, operands, attributes) in FROZEN["LAYERS"].items():
+        now = vocabulary.LAYERS[layer]
+        assert (now[0], list(now[1].items())[: len(operands)]) == (since, list(operands.items())), layer
+        assert now[2].items() >= {name: tuple(one) for name, one in attributes.items()}.items(), layer
+
+
+def test_nothing_is_newer_than_the_version_of_the_interface():
+    newer = [name for name, since in minors() if since > API_VERSION[1]]
+    assert newer == [], "raise the version in backend.h and in abi.API_VERSION: plug-ins are never shown these"
+
+
+def test_what_1_0_did_not_have_says_that_it_is_newer():
+    known = {name for name, since in minors() if since == 0}
+    frozen = {*FROZEN["DTYPES"], *FROZEN["LAYERS"]}
+    frozen |= {f"{kind}.{name}" for kind, choices in FROZEN["CHOICES"].items() for name in choices}
+    for layer, (_, operands, attributes) in FROZEN["LAYERS"].items():
+        frozen |= {f"{layer}.{name}" for name in (*operands, *attributes)}
+    assert known == frozen
