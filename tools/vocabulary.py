@@ -17,8 +17,8 @@ from interposer.schema import Op, annotation
 from tools.declarations import shipped
 
 CURRENT: Final = 1
-"""The minor version that new names get. What 1.0 shows is frozen: with the first new name, the version in the header and
-in ``abi.API_VERSION`` becomes 1.1; when that is frozen in turn, this becomes 2.
+"""The minor version that new names get. What 1.0 shows is frozen: with the first new name, the version in the header
+and in ``abi.API_VERSION`` becomes 1.1; when that is frozen in turn, this becomes 2.
 """
 
 Layer = tuple[int, dict[str, int], dict[str, tuple[str, int]]]
