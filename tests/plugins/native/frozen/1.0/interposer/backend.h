@@ -632,6 +632,45 @@ IPR_EXPORT void GetVersion(uint32_t* out_major, uint32_t* out_minor);
  * after `shutdown` or an `init` that failed; the table of the call before is not used any more then. */
 IPR_EXPORT void* BackendFactory(void);
 
+/* ---- The layout, as every compiler has to lay it out: where the last member of 1.0 is in each struct ------------- */
+
+#ifdef __cplusplus
+#define IPR_LAST(type, member, offset) static_assert(offsetof(type, member) == (offset), #type " is laid out wrongly")
+#else
+#define IPR_LAST(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #type " is laid out wrongly")
+#endif
+
+IPR_LAST(ipr_string, size, 8);
+IPR_LAST(ipr_error, text, 40);
+IPR_LAST(ipr_attribute, columns, 88);
+IPR_LAST(ipr_options, items, 24);
+IPR_LAST(ipr_tensor_info, producer, 72);
+IPR_LAST(ipr_constant, offset, 32);
+IPR_LAST(ipr_layer, attribute_count, 72);
+IPR_LAST(ipr_graph, outputs, 128);
+IPR_LAST(ipr_verdict, bytes, 40);
+IPR_LAST(ipr_report, release, 40);
+IPR_LAST(ipr_substitution, output_count, 48);
+IPR_LAST(ipr_failure, reason, 24);
+IPR_LAST(ipr_answer, release, 64);
+IPR_LAST(ipr_executable, release, 64);
+IPR_LAST(ipr_tensor, flags, 80);
+IPR_LAST(ipr_run, resize, 104);
+IPR_LAST(ipr_property, text, 56);
+IPR_LAST(ipr_info, properties, 136);
+IPR_LAST(ipr_log_slot, length, 12);
+IPR_LAST(ipr_log_ring, reserved, 60);
+IPR_LAST(ipr_host_extension, table, 16);
+IPR_LAST(ipr_host, extensions, 144);
+IPR_LAST(ipr_backend, get_extension, 80);
+IPR_LAST(ipr_network, id, 8);
+IPR_LAST(ipr_context_api, after_unload, 48);
+IPR_LAST(ipr_blob, release, 40);
+IPR_LAST(ipr_text, release, 32);
+IPR_LAST(ipr_blobs_api, restore, 32);
+IPR_LAST(ipr_tensor, dtype, 48); /* behind a DLTensor */
+#undef IPR_LAST
+
 /* ---- Conveniences: what every backend would write again, as inline functions ------------------------------------- */
 
 /* A text of constant characters: IPR_STRING("abc"). */
