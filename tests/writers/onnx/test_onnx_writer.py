@@ -16,12 +16,14 @@ from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
+    Attention,
     Concat,
     Convolution2d,
     Mean,
     Pad,
     Reshape,
     Softmax,
+    Splitter,
     StandIn,
     Transpose,
 )
@@ -248,11 +250,31 @@ def test_the_opset_is_one_that_engines_know_unless_the_network_needs_another(dty
     assert write(network).opset_import[0].version == opset
 
 
+def test_results_that_must_be_there_have_names_even_where_nobody_takes_them():
+    network = Network()
+    x = network.add_input_layer(0, TensorInfo((4, 3)), name="x")
+    parts = network.add_layer(Splitter(axis=0, sizes=(1, 2, 1)), x, name="parts")
+    network.add_output_layer(0, parts.outputs[1], name="y")
+    [split] = write(network).graph.node
+    assert len(split.output) == 3
+    assert all(split.output)
+
+
 def test_a_type_that_an_opset_lacks_is_refused():
     network, x = image((2,), DataType.INT4)
     network.add_output_layer(0, network.add_layer(Reshape((1, 2)), x, name="a"), name="y")
     with pytest.raises(UnwritableError, match="opset 17 has no type int4"):
         write(network, opset=17)
+
+
+def test_an_operand_that_an_opset_lacks_is_refused():
+    network = Network()
+    parts = [network.add_input_layer(i, TensorInfo((1, 2, 3, 4)), name=name) for i, name in enumerate("qkv")]
+    lengths = network.add_input_layer(3, TensorInfo((1,), "int64"), name="lengths")
+    network.add_output_layer(0, network.add_layer(Attention(), *parts, None, None, None, lengths, name="a"), name="y")
+    with pytest.raises(UnwritableError, match="Attention of opset 23 has no operand number 7"):
+        write(network, opset=23)
+    assert write(network).opset_import[0].version > 23
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from interposer.writers.onnx.forms import form
 from interposer.writers.onnx.layouts import without_needless_transposes
 from interposer.writers.onnx.sheet import Sheet
 
@@ -29,7 +30,11 @@ def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:
             needed.update(step.captured)
             kept.append(step)
     sheet.steps = kept[::-1]
-    for step in kept:  # results that nobody takes need no name
-        step.outputs = [name if name in needed else "" for name in step.outputs]
+    for step in kept:  # optional results that nobody takes need no name
+        known = form(step.kind, sheet.opset)
+        optional = known.optional if known else frozenset()
+        step.outputs = [
+            "" if index in optional and name not in needed else name for index, name in enumerate(step.outputs)
+        ]
         while step.outputs and not step.outputs[-1]:
             step.outputs.pop()

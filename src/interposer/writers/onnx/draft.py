@@ -158,8 +158,12 @@ class Draft:
         narrow: dict[str, DataType] = {}
         wide: dict[str, DataType] = {}
         for index, one in enumerate(inputs):
+            if one is None:
+                continue
+            if not known.has_operand(index):
+                refuse(f"{kind} of opset {self.opset} has no operand number {index + 1}")
             name = known.operand(index)
-            if one is None or name in narrow:
+            if name in narrow:
                 continue
             taken = widened(known, name, one.dtype)
             if taken is None:

@@ -39,6 +39,12 @@ class Form(NamedTuple):
     outputs: tuple[str, ...]
     allowed: dict[str, frozenset[str]]
     attributes: frozenset[str]
+    optional: frozenset[int]
+    """The numbers of the results that may be left out."""
+
+    def has_operand(self, index: int) -> bool:
+        """False beyond the last operand."""
+        return self.variadic or index < len(self.inputs)
 
     def operand(self, index: int) -> str:
         """The type, or its name, of an operand."""
@@ -61,8 +67,10 @@ def form(kind: str, opset: int) -> Form | None:
         return None
     allowed = {one.type_param_str: frozenset(one.allowed_type_strs) for one in found.type_constraints}
     variadic = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
+    optional = frozenset(index for index, one in enumerate(found.outputs) if one.option.name == "Optional")
+    attributes = frozenset(found.attributes)
     return Form(
-        found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed, frozenset(found.attributes)
+        found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed, attributes, optional
     )
 
 
