@@ -47,7 +47,7 @@ docs: $(STAMPS)-dev  ## write the generated reference pages anew
 	$(RUN) tools/onnx_cases.py
 
 clean:  ## remove the environment and all that was built or cached
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installed are either what a user needs, or that and the tools; the second includes the first.
