@@ -295,6 +295,27 @@ def test_a_body_that_changes_a_type_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("count", "flag", "text"),
+    [
+        (np.float32(2), np.array(True), "trip_count is float32; expected one of int64"),
+        (np.int64(2), np.float32(1), "condition is float32; expected one of bool"),
+    ],
+)
+def test_counts_and_conditions_of_other_types_are_refused_known_or_not(count, flag, text):
+    given = [info("i", [], INT64), info("go", [], BOOL), info("v", [3])]
+    body = graph([], given, [info("go", [], BOOL), info("x", [3])])
+    made = graph([node("Loop", "n c x", "y", body=body)], [info("x", [3])], [info("y", [3])], n=count, c=flag)
+    assert text in refusal(made)
+
+
+def test_a_known_condition_of_an_if_must_be_a_bool_too():
+    branch = graph([], [], [info("x", [3])])
+    chosen = node("If", "c", "y", then_branch=branch, else_branch=branch)
+    made = graph([chosen], [info("x", [3])], [info("y", [3])], c=np.float32(1))
+    assert "condition is float32; expected one of bool" in refusal(made)
+
+
 def test_a_name_that_nobody_defines_is_refused():
     then = graph([node("Identity", "nobody", "a")], [], [info("a", [3])])
     chosen = node("If", "c", "y", then_branch=then, else_branch=then)

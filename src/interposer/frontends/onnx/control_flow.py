@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -51,8 +51,9 @@ def if_(node: Node) -> Sequence[Value]:
     branches = node.graph("then_branch"), node.graph("else_branch")
     for graph in branches:
         _check_counts(graph, 0, node.num_outputs)
-    if condition.constant is not None and condition.constant.size == 1:
-        taken = branches[0 if condition.constant.reshape(-1)[0] else 1]
+    known = _known(condition, DataType.BOOL)
+    if known is not None:
+        taken = branches[0 if known else 1]
         return in_place(node.importer, taken, []) or node.give_up()
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
@@ -65,6 +66,14 @@ def if_(node: Node) -> Sequence[Value]:
     captured = list(dict.fromkeys(value for one in regions for value in one.captured))
     graphs = [rebound(one, captured) for one in regions]
     return node.control(If(len(regions[0].given)), [condition, *captured], graphs)
+
+
+def _known(value: Value, dtype: DataType) -> Any:
+    """The only element of a tensor of that type, where it is known; else None."""
+    constant = value.constant
+    if constant is None or constant.size != 1 or value.known.dtype is not dtype:
+        return None
+    return constant.reshape(-1)[0]
 
 
 def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
@@ -155,12 +164,13 @@ def _unrolled_loop(
         found = in_place(node.importer, body, [*head, *carried], arrays)
         if found is None:
             return node.give_up()
-        if found[0].constant is None or found[0].constant.size != 1:
+        again = _known(found[0], DataType.BOOL)
+        if again is None:
             node.importer.forget(mark)
             return None
         carried = found[1 : 1 + len(initial)]
         collected.append(found[1 + len(initial) :])
-        if not found[0].constant.reshape(-1)[0]:
+        if not again:
             break
     return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
 
@@ -171,13 +181,11 @@ def _is_few(node: Node, count: int, body: Message) -> bool:
 
 
 def _known_count(trip_count: Value | None, condition: Value | None) -> int | None:
-    if condition is not None and (condition.constant is None or condition.constant.size != 1):
-        return None
-    if condition is not None and condition.constant is not None and not condition.constant.reshape(-1)[0]:
-        return 0
-    if trip_count is None or trip_count.constant is None or trip_count.constant.size != 1:
-        return None
-    return max(0, int(trip_count.constant.reshape(-1)[0]))
+    going = True if condition is None else _known(condition, DataType.BOOL)
+    if going is None or not going:
+        return None if going is None else 0
+    count = None if trip_count is None else _known(trip_count, DataType.INT64)
+    return None if count is None else max(0, int(count))
 
 
 # --- Scan -------------------------------------------------------------------------------------------------------------
