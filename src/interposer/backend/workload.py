@@ -119,12 +119,8 @@ class KernelWorkload(Workload):
 
 
 def _array(handle: TensorHandle, stack: ExitStack) -> Array:
-    """What a handle maps to; of our own handles it needs no check."""
-    if type(handle) is not ArrayHandle:
-        return stack.enter_context(handle.mapped())
-    array = handle.map()
-    stack.callback(handle.unmap)
-    return array
+    """What a handle maps to; our own handles need no check, and no unmapping."""
+    return handle.map() if type(handle) is ArrayHandle else stack.enter_context(handle.mapped())
 
 
 class KernelWorkloadFactory(WorkloadFactory):

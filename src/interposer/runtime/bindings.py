@@ -30,10 +30,6 @@ class Binding:
     """The shape, where it is known."""
     dtype: np.dtype[Any] | None = None
 
-    def takes(self, array: object) -> bool:
-        """True for an array that fits as it is; quick, and False says nothing yet."""
-        return type(array) is np.ndarray and array.shape == self.shape and array.dtype == self.dtype
-
 
 class Bindings:
     """The inputs and outputs of one network, by binding id."""
@@ -100,9 +96,14 @@ def _binding(layer: Layer) -> Binding:
 
 
 def _fits(known: Mapping[int, Binding], given: object) -> bool:
+    """True for arrays that fit as they are; quick, and False says nothing yet."""
     if type(given) is not dict or len(given) != len(known):
         return False
-    return all(key in known and known[key].takes(array) for key, array in given.items())
+    for key, array in given.items():
+        one = known.get(key)
+        if one is None or type(array) is not np.ndarray or array.shape != one.shape or array.dtype != one.dtype:
+            return False
+    return True
 
 
 def _listed(known: Mapping[int, Binding]) -> str:

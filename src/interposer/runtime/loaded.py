@@ -43,7 +43,8 @@ class LoadedNetwork:
         self._program = Program(optimized.graph, self._factories)
         self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
         self._runs: dict[int, RunControl | None] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._released = False
         self._program.configure()
 
@@ -128,16 +129,16 @@ class LoadedNetwork:
             self._idle.append(working)
 
     def _enter(self, control: RunControl | None) -> None:
-        with self._changed:
+        with self._lock:
             if self._released:
                 raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
             self._runs[threading.get_ident()] = control
 
     def _leave(self) -> None:
-        with self._changed:
+        with self._lock:
             del self._runs[threading.get_ident()]
-            self._changed.notify_all()
             if self._released:
+                self._changed.notify_all()
                 self._free()
 
     def give_up(self, control: RunControl) -> None:

@@ -45,6 +45,7 @@ class Steps:
         self.inputs, self.outputs = program.graph.inputs, program.graph.outputs
         self.handles: dict[Value, TensorHandle] = {}
         self.imported: set[Value] = set()
+        self._borrowing: list[TensorHandle] = []
         self._regions: dict[Layer, ControlWorkload] = {}
         self._captured: LateHandles = {}
         self._make_handles()
@@ -71,6 +72,7 @@ class Steps:
         if self.program.graph.owner is None:
             here = (value for value in self.program.layout.border if value in self.handles)
             self.imported = {value for value in here if self.handles[value].imports}
+            self._borrowing = [self.handles[value] for value in self.imported]
 
     def _make_piece(self, value: Value) -> TensorHandle:
         """The handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
@@ -204,8 +206,8 @@ class Steps:
 
     def forget(self) -> None:
         """Let go of the caller's memory."""
-        for value in self.imported:
-            self.handles[value].forget_memory()
+        for handle in self._borrowing:
+            handle.forget_memory()
 
     def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
         """The handle of a value that is no constant."""
@@ -270,7 +272,7 @@ def _plan_regions(regions: Sequence[Steps]) -> None:
 def _guarded_view(array: Array) -> Array:
     """The same memory, which nobody can write to by mistake."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

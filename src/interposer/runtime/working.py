@@ -40,6 +40,7 @@ class WorkingMemHandle:
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
         self._inputs = [(_binding(layer), layer) for layer in self._steps.inputs]
+        self._outputs = [(_binding(layer), layer) for layer in self._steps.outputs]
         self._directly = self._direct_outputs()
         self._written: set[int] = set()
 
@@ -80,12 +81,12 @@ class WorkingMemHandle:
             else:
                 handle.allocate()
         self._steps.execute(late, control)
-        for layer in self._steps.outputs:
-            if _binding(layer) not in self._written:
-                self._give_out(layer, outputs, late)
+        for binding, layer in self._outputs:
+            if binding not in self._written:
+                self._give_out(binding, layer, outputs, late)
 
-    def _give_out(self, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
-        [value], binding = layer.values, _binding(layer)
+    def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
+        [value] = layer.values
         if value.is_constant:
             np.copyto(outputs[binding], constant_of(value))
             return
@@ -135,7 +136,13 @@ def check_shape(binding: int, name: str, found: TensorShape, target: Array) -> N
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
-    return any(np.may_share_memory(target, array) for array in inputs.values())
+    """True where they may; two arrays that own their memory do not, which is quicker to ask."""
+    owns = target.flags.owndata
+    for array in inputs.values():
+        apart = owns and array is not target and array.flags.owndata
+        if not apart and np.may_share_memory(target, array):
+            return True
+    return False
 
 
 def _binding(layer: Layer) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -144,20 +144,18 @@ class Model:
         for key in idle[: max(0, len(self._variants) - KEPT)]:
             self._unload(key)
 
-    @contextmanager
-    def _in_use(self, arrays: Mapping[str, Array]) -> Iterator[tuple[NetworkId, OptimizedNetwork]]:
-        """A variant that is not dropped before the end of the ``with`` block."""
+    def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
+        """A variant that is not dropped before `_end` is called with its key."""
         with self._lock:
             key = self._variant(arrays)
             self._calls[key] = self._calls.get(key, 0) + 1
-            found = self._variants[key]
-        try:
-            yield found
-        finally:
-            with self._lock:
-                self._calls[key] -= 1
-                if not self._calls[key]:
-                    del self._calls[key]
+            return key, self._variants[key][0]
+
+    def _end(self, key: Key) -> None:
+        with self._lock:
+            left = self._calls.pop(key) - 1
+            if left:
+                self._calls[key] = left
 
     @property
     def optimized(self) -> OptimizedNetwork:
@@ -247,13 +245,16 @@ class Model:
                     raise
 
     def _run(self, arrays: Mapping[str, Array], control: RunControl | None) -> list[Any]:
-        with self._in_use(arrays) as (network_id, _):
+        key, network_id = self._begin(arrays)
+        try:
             feeds = {
-                key: arrays[one.name] if one.info.is_tensor else as_given(self.inputs[one.name], arrays[one.name])
-                for key, one in self.runtime.bindings(network_id).inputs.items()
+                number: arrays[one.name] if one.info.is_tensor else as_given(self.inputs[one.name], arrays[one.name])
+                for number, one in self.runtime.bindings(network_id).inputs.items()
             }
             found = self.runtime.enqueue_workload(network_id, feeds, control=control)
-            return [found[key] for key in sorted(found)]
+        finally:
+            self._end(key)
+        return [found[number] for number in sorted(found)]
 
     def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
         if isinstance(inputs, Mapping):
@@ -264,7 +265,10 @@ class Model:
             names = ", ".join(map(repr, self.inputs))
             raise BindingError(f"{len(inputs)} inputs were given; the model has {len(self.inputs)} ({names})")
         pairs = zip(self.inputs.items(), inputs, strict=True)
-        return {name: as_stored(f"input {name!r}", info, given, _converted) for (name, info), given in pairs}
+        return {
+            name: given if _fits(given, info) else as_stored(f"input {name!r}", info, given, _converted)
+            for (name, info), given in pairs
+        }
 
     def _by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         for name in inputs:
@@ -317,8 +321,15 @@ def _forget(runtime: Runtime, variants: _Variants) -> None:
         runtime.unload_later(network_id)
 
 
+def _fits(given: Any, info: TensorInfo) -> TypeGuard[Array]:
+    """True for the array of a tensor that needs no conversion; quick."""
+    return (
+        type(given) is np.ndarray and info.is_tensor and given.shape == info.shape and given.dtype == info.dtype.numpy
+    )
+
+
 def _converted(title: str, info: TensorInfo, given: Any) -> Array:
-    if type(given) is np.ndarray and given.shape == info.shape and given.dtype == info.dtype.numpy:
+    if _fits(given, info):
         return given
     array = _typed(title, info, given)
     shape = TensorShape(array.shape)

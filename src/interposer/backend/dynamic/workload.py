@@ -27,8 +27,11 @@ __all__ = ["DynamicWorkload"]
 class DynamicWorkload(Workload):
     """Runs an executable. `inputs` says which operands of the layer it takes, and what they are.
 
-    Tensors in ordinary memory are used in place. Thread safe: runs at the same time have tables of their own.
+    Tensors in ordinary memory are used in place. Thread safe: runs at the same time have tables of their own, and
+    `Executable.run` lets them wait for each other where the plug-in asks for that.
     """
+
+    concurrent = True
 
     def __init__(
         self, executable: Executable, inputs: Sequence[tuple[int, TensorInfo]], outputs: Sequence[TensorInfo]
@@ -59,10 +62,13 @@ class DynamicWorkload(Workload):
 
 
 def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
+    """What a handle maps to; our own handles need no check, and no unmapping."""
     assert handle is not None
     array = handle.map()
+    if type(handle) is ArrayHandle:
+        return array
     mapped.append(handle)
-    if type(handle) is not ArrayHandle and not _fits(array, handle.info):
+    if not _fits(array, handle.info):
         raise BackendContractError(f"the handle of {handle.info} maps to something else")
     return array
 
