@@ -23,6 +23,7 @@ struct FixedPoint {
 
 /// The nearest fixed-point number to a real factor: 0 below the range, the largest one above it.
 inline FixedPoint quantize_multiplier(double real) {
+  if (!std::isfinite(real)) return {kOne, 30};
   int shift = 0;
   double mantissa = std::frexp(real, &shift);
   int64_t multiplier = int64_t(std::floor(mantissa * 2147483648.0 + 0.5));
@@ -57,9 +58,10 @@ inline int64_t multiply(int64_t x, const FixedPoint& factor) {
 /// The nearest whole number, ties away from zero; the argument has been rounded to float32 or is smaller than 2**52.
 inline double round_half_away(double x) { return std::copysign(std::floor(std::fabs(x) + 0.5), x); }
 
+/// The nearest int8; what is not a number becomes the least one.
 template <class Number>
 int8_t clamped(Number x) {
-  return int8_t(std::clamp<Number>(x, -128, 127));
+  return x >= Number(-128) ? int8_t(std::min(x, Number(127))) : int8_t(-128);
 }
 
 /// A real number as a stored integer; what is not a number counts as 0.

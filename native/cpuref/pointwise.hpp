@@ -144,8 +144,7 @@ inline ipr::Verdict activation_rule(const ipr::Layer& layer) {
 /// The stored integer of a bound; what is infinite is no bound.
 inline int64_t bound(double real, const ipr::TensorInfo& output, int64_t unbounded) {
   if (!std::isfinite(real)) return unbounded;
-  double code = round_half_away(double(float(real) / scale32(output))) + double(output.zero_point());
-  return int64_t(std::clamp(code, -128.0, 127.0));
+  return clamped(round_half_away(double(float(real) / scale32(output))) + double(output.zero_point()));
 }
 
 /// RELU, BOUNDED_RELU, LEAKY_RELU and ABS stay in integers; the others are computed of real numbers.
@@ -188,11 +187,16 @@ inline ipr::Kernel activation(const ipr::Layer& layer) {
 
 // ---- Softmax -----------------------------------------------------------------------------------------------------------
 
+constexpr int64_t kLongestRow = 8191;  // exponentials are summed in 32 bits, of which each takes up to 19
+
 /// Probabilities of int8 have the quantization that TFLite prescribes.
 inline ipr::Verdict softmax_rule(const ipr::Layer& layer) {
   const ipr::TensorInfo out = layer.output(0);
   if (is_code(out) && !(out.scale() == 1.0 / 256 && out.zero_point() == -128))
     return ipr::no("the output's scale is not 1/256 or its zero point not -128", IPR_REASON_QUANTIZATION);
+  if (is_code(out) && layer.number("beta") < 0) return ipr::no("beta is negative, for int8", IPR_REASON_ATTRIBUTE);
+  if (is_code(out) && out.extent(int32_t(layer.integer("axis"))) > kLongestRow)
+    return ipr::no("rows of int8 have more than " + std::to_string(kLongestRow) + " elements", IPR_REASON_SHAPE);
   return one_kind(layer, {"input"});
 }
 

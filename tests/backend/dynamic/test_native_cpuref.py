@@ -202,6 +202,19 @@ def test_windows_that_a_file_can_only_lie_about_are_refused(library):
     assert verdict.reasons == ("pad_left is greater than 2**31",)
 
 
+@pytest.mark.parametrize("length", [8191, 8192])
+def test_a_softmax_of_int8_sums_as_many_elements_as_32_bits_can_hold(instead, length):
+    network = Network("long")
+    x = network.add_input_layer(0, info_of((1, length), 0.1))
+    network.add_output_layer(0, network.add_layer(Softmax(), x, name="long"))
+    verdict = instead.registry.get("CpuRef").layer_support({}).is_layer_supported(network.graph.layer("long"))
+    if length > 8191:
+        assert verdict.reasons == ("rows of int8 have more than 8191 elements",)
+        return
+    equal = np.zeros((1, length), np.int8)
+    np.testing.assert_array_equal(run(instead, network, equal), reference_outputs(network.graph, {0: equal})[0])
+
+
 # --- as a whole -------------------------------------------------------------------------------------------------------
 
 
