@@ -38,8 +38,8 @@ Every operator, with all samples of the conformance kit that it has a reference 
 `interposer.writers.onnx.write` expresses so that the model, read back and run by the reference kernels, gives the same
 results: equal integers, floats within the kit's tolerances. *QDQ* are those that it only writes with `exact=False`, by
 real numbers between DequantizeLinear and QuantizeLinear; what they give may be steps off. All others are refused, for
-the reasons in the last column. `onnx.checker` has accepted every file. The opset is that of onnx {VERSION}, {{opset}};
-[the guide](../onnx-writer.md) tells what older ones lack.
+the reasons in the last column. `onnx.checker` has accepted every file. The opset is the first of 20, 23 and that of
+onnx {VERSION}, {{opset}}, that has what a sample needs; [the guide](../onnx-writer.md) tells what older ones lack.
 
 | Operator | Samples | Exact | QDQ | Nodes | Refused because |
 | --- | ---: | ---: | ---: | --- | --- |
