@@ -103,11 +103,13 @@ class KernelWorkload(Workload):
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map everything, compute, and unmap."""
         with ExitStack() as stack:
-            arrays = [None if handle is None else _array(handle, stack) for handle in inputs]
+            mapped: list[TensorHandle] = []
+            stack.callback(_unmap, mapped)
+            arrays = [None if handle is None else _array(handle, stack, mapped) for handle in inputs]
             if self._open:
                 self._find(arrays, outputs)
                 return
-            out = [_array(handle, stack) for handle in outputs]
+            out = [_array(handle, stack, mapped) for handle in outputs]
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
     def _find(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
@@ -118,9 +120,18 @@ class KernelWorkload(Workload):
             handle.copy_in(array)
 
 
-def _array(handle: TensorHandle, stack: ExitStack) -> Array:
-    """What a handle maps to; our own handles need no check, and no unmapping."""
-    return handle.map() if type(handle) is ArrayHandle else stack.enter_context(handle.mapped())
+def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -> Array:
+    """What a handle maps to; our own handles need no check, and are unmapped all at once."""
+    if type(handle) is not ArrayHandle:
+        return stack.enter_context(handle.mapped())
+    array = handle.map()
+    mapped.append(handle)
+    return array
+
+
+def _unmap(handles: Sequence[TensorHandle]) -> None:
+    for handle in handles:
+        handle.unmap()
 
 
 class KernelWorkloadFactory(WorkloadFactory):
