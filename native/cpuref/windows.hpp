@@ -163,13 +163,16 @@ ipr::Kernel fully_connected_of(const ipr::Layer& layer, Finish finish) {
   return [=](ipr::Tensors in, ipr::Tensors out) {
     const Element *x = in[0].data<Element>(), *w = in[1].data<Element>();
     const Bias* bias = in.size() > 2 && in[2] ? in[2].data<Bias>() : nullptr;
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t o = 0; o < outputs; ++o) {
-        Sum sum = 0;
-        for (int64_t i = 0; i < size; ++i)
-          sum += (Sum(x[row * size + i]) - zero) * (Sum(w[i * by_input + o * by_output]) - weights_zero);
-        out[0].data<Element>()[row * outputs + o] = finish(sum, bias, o);
-      }
+    for (int64_t row = 0; row < rows; ++row) {
+      std::vector<Sum> sums(size_t(outputs), 0);
+      auto add = [&](int64_t i, int64_t o) {
+        sums[size_t(o)] += (Sum(x[row * size + i]) - zero) * (Sum(w[i * by_input + o * by_output]) - weights_zero);
+      };
+      for (int64_t m = 0; m < (transposed ? outputs : size); ++m)  // weights are read in the order in which they lie
+        for (int64_t n = 0; n < (transposed ? size : outputs); ++n) transposed ? add(n, m) : add(m, n);
+      for (int64_t o = 0; o < outputs; ++o)
+        out[0].data<Element>()[row * outputs + o] = finish(sums[size_t(o)], bias, o);
+    }
   };
 }
 
