@@ -410,6 +410,11 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
 
 TABLE_SIZES: Final = {0: ctypes.sizeof(Backend)}
 """Bytes of ``ipr_backend`` in each minor version."""
+ELEMENT_SIZES: Final = {
+    "Layer": 80, "TensorInfo": 80, "Constant": 40, "Attribute": 96, "Verdict": 48, "Substitution": 56, "Failure": 40,
+    "Property": 72,
+}  # fmt: skip
+"""Bytes that the elements of arrays had in version 1.0; those that a plug-in gives have at least so many."""
 REQUIRED: Final = ("init", "shutdown", "get_info", "query_support", "compile", "execute")
 """Members of the table that must not be NULL."""
 OPTIONAL: Final = ("optimize", "get_extension")

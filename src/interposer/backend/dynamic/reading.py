@@ -102,14 +102,14 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
 
 
 def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
-    """Copies of the elements of an array, each of which has at least the bytes that are known here."""
-    raw = _elements(kind, address, count, stride, what)
+    """Copies of the elements of an array; members that came after version 1.0 are zero where a plug-in lacks them."""
+    raw, stride = _elements(kind, address, count, stride, what)
     return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
 
 
 def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
     """The same as a structured array of NumPy, for arrays that may be long."""
-    raw = _elements(kind, address, count, stride, what)
+    raw, stride = _elements(kind, address, count, stride, what)
     known = np.dtype(kind)
     fields: Any = known.fields or {}
     names = [*fields]
@@ -120,16 +120,23 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
     return np.frombuffer(raw, np.dtype(layout))
 
 
-def _elements(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> bytes:
+def _elements(
+    kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str
+) -> tuple[bytes, int]:
+    """The bytes of an array and its stride; elements as they were in an older version get zeros behind."""
     if count == 0:
-        return b""
+        return b"", stride
     size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
-    if not size <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
+    least = abi.ELEMENT_SIZES.get(kind.__name__, size)
+    if not least <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
         raise BackendContractError(
-            f"{what} has the stride {stride:,}; expected a multiple of {alignment} from {size} to "
+            f"{what} has the stride {stride:,}; expected a multiple of {alignment} from {least} to "
             f"{abi.MAX_STRUCT_SIZE:,}"
         )
-    return read(address, count * stride, what)
+    raw = read(address, count * stride, what)
+    if stride >= size:
+        return raw, stride
+    return b"".join(raw[at : at + stride].ljust(size, b"\0") for at in range(0, len(raw), stride)), size
 
 
 def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:

@@ -202,7 +202,8 @@ def test_a_plug_in_of_1_0_keeps_working_when_structs_and_elements_grow(backend, 
         monkeypatch.setattr(abi, name, longer(getattr(abi, name)))
     for name, kind in (("_LAYER", abi.Layer), ("_TENSOR", abi.TensorInfo), ("_CONSTANT", abi.Constant)):
         monkeypatch.setattr(flatten, name, np.dtype(longer(kind)))
-    monkeypatch.setattr(abi, "Attribute", longer(abi.Attribute))
+    for name in ("Attribute", "Verdict", "Substitution", "Failure", "Property"):
+        monkeypatch.setattr(abi, name, longer(getattr(abi, name)))
     monkeypatch.setattr(abi, "Tensor", longer(abi.Tensor))
     monkeypatch.setattr(attributes, "_shown", {})
     one = backend("arithmetic.cpp")

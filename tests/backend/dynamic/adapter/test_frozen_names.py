@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from interposer.backend.dynamic import vocabulary
+from interposer.backend.dynamic import abi, vocabulary
 from interposer.backend.dynamic.abi import API_VERSION
 
 FROZEN = json.loads((Path(__file__).parents[3] / "plugins/native/frozen/vocabulary.json").read_text(encoding="utf-8"))
@@ -48,3 +49,9 @@ def test_what_1_0_did_not_have_says_that_it_is_newer():
     for layer, (_, operands, attributes) in FROZEN["LAYERS"].items():
         frozen |= {f"{layer}.{name}" for name in (*operands, *attributes)}
     assert known == frozen
+
+
+def test_elements_of_arrays_had_these_sizes_in_1_0():
+    assert API_VERSION != (1, 0) or {name: ctypes.sizeof(getattr(abi, name)) for name in abi.ELEMENT_SIZES} == dict(
+        abi.ELEMENT_SIZES
+    )
