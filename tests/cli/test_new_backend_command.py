@@ -52,7 +52,8 @@ def tool(name):
 
 def carried_out(*words, cwd, **environment):
     words = [str(word) for word in words]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, env=os.environ | environment)
+    around = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, env=around | environment)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
