@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import array
 import json
+import select
 import socket
 import struct
 import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+
+from interposer.config import thread_budget
 
 __all__ = ["ANSWER", "ASK", "FAULT", "RUN", "Channel", "GarbageError", "Message"]
 
@@ -22,6 +25,8 @@ LONGEST: Final = 256 << 20
 """Bytes that a message may have: a graph of a million layers fits."""
 FOR_EVER: Final = 1e6
 """Seconds after which the kernel's clocks for sockets give out."""
+SPIN: Final = 150e-6
+"""Seconds for which one looks again and again before one sleeps: to be woken on an idle processor takes as long."""
 ASK, RUN, ANSWER, FAULT = 1, 2, 3, 4
 _CHUNK: Final = 1 << 16
 _FDS: Final = socket.CMSG_SPACE(64) if hasattr(socket, "CMSG_SPACE") else 0
@@ -57,6 +62,9 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._waiting: float | None = None
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+        self._spins = thread_budget() > 1
 
     def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
         """Send a message; OSError where nobody can get it, TimeoutError where nobody takes it."""
@@ -96,6 +104,8 @@ class Channel:
         return Message(kind, number, body, fds)
 
     def _some_with_fds(self) -> tuple[bytes, tuple[int, ...]]:
+        if self._spins:
+            self._spin()
         found, extra, _, _ = self._socket.recvmsg(_CHUNK, _FDS)
         if not found:
             raise EOFError
@@ -106,6 +116,11 @@ class Channel:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
         return found, tuple(fds)
+
+    def _spin(self) -> None:
+        until = time.perf_counter() + SPIN
+        while not self._poll.poll(0) and time.perf_counter() < until:
+            pass
 
     def _some(self, started: float) -> bytes:
         if self._waiting is not None and time.monotonic() - started > self._waiting:
