@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, permutations
 from typing import Final
 
 from interposer.errors import InvalidArgumentError
 
 __all__ = ["Lifetime", "MemoryPlan", "faults", "plan"]
 
+_TRIED_ALL: Final = 6
+"""Of so few tensors all orders are tried."""
 _TRIES: Final = 200
 """How many variations of the best order are tried."""
 _VARIED: Final = 400
@@ -50,10 +53,11 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
     The same lifetimes give the same plan. The lower bound is the largest sum of what lives at one moment.
     """
     rooms = [-(-one.size // alignment) * alignment for one in lifetimes]
-    bound = _lower_bound(lifetimes, rooms)
+    live = _live_bytes(lifetimes, rooms)
+    bound = max(live, default=0)
     neighbours = _neighbours(lifetimes, rooms)
     best: MemoryPlan | None = None
-    for name, order in _orders(lifetimes, rooms):
+    for name, order in _orders(lifetimes, rooms, live):
         for suffix, fit in (("lowest gap", _lowest), ("smallest gap", _smallest)):
             offsets = _placed(order, rooms, neighbours, fit)
             size = max((a + b for a, b in zip(offsets, rooms, strict=True)), default=0)
@@ -62,50 +66,42 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
             if size == bound:
                 return best
     assert best is not None
+    if len(rooms) <= _TRIED_ALL:
+        return _least(best, rooms, neighbours)
     return _varied(best, best_order, rooms, neighbours) if len(rooms) <= _VARIED else best
 
 
-def _orders(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+def _orders(
+    lifetimes: Sequence[Lifetime], rooms: Sequence[int], live: Sequence[int]
+) -> Iterator[tuple[str, list[int]]]:
+    first = _first(lifetimes)
+
+    def peak(one: Lifetime) -> int:
+        return max(live[one.begins - first : one.ends - first + 1])
+
     keys: dict[str, Callable[[int], object]] = {
         "largest first": lambda i: (-rooms[i], lifetimes[i].begins),
         "as they begin": lambda i: (lifetimes[i].begins, -rooms[i]),
         "longest and largest first": lambda i: (-rooms[i] * (lifetimes[i].ends - lifetimes[i].begins + 1), i),
         "longest first": lambda i: (lifetimes[i].begins - lifetimes[i].ends, -rooms[i]),
-        "busiest moment first": _busiest_first(lifetimes, rooms),
+        "busiest moment first": lambda i: (-peak(lifetimes[i]), -rooms[i], i),
     }
     for name, key in keys.items():
         yield name, sorted(range(len(rooms)), key=key)  # type: ignore[arg-type] # tuples of integers
 
 
-def _busiest_first(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> Callable[[int], object]:
-    """The tensors of the moment at which most bytes live, largest first; then those of the next one."""
-    live = _live_bytes(lifetimes, rooms)
-    peak = [max(live[one.begins : one.ends + 1], default=0) for one in _from_zero(lifetimes)]
-    return lambda i: (-peak[i], -rooms[i], i)
-
-
-def _from_zero(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
-    first = min((one.begins for one in lifetimes), default=0)
-    return [Lifetime(one.size, one.begins - first, one.ends - first) for one in lifetimes]
+def _first(lifetimes: Sequence[Lifetime]) -> int:
+    return min((one.begins for one in lifetimes), default=0)
 
 
 def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
     """The bytes that live at each moment from the first to the last one."""
-    moved = _from_zero(lifetimes)
-    change = [0] * (max((one.ends for one in moved), default=-1) + 2)
-    for one, room in zip(moved, rooms, strict=True):
-        change[one.begins] += room
-        change[one.ends + 1] -= room
-    live = total = 0
-    found = []
-    for live in change:
-        total += live
-        found.append(total)
-    return found
-
-
-def _lower_bound(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> int:
-    return max(_live_bytes(lifetimes, rooms), default=0)
+    first = _first(lifetimes)
+    change = [0] * (max((one.ends for one in lifetimes), default=-1) - first + 2)
+    for one, room in zip(lifetimes, rooms, strict=True):
+        change[one.begins - first] += room
+        change[one.ends - first + 1] -= room
+    return list(accumulate(change))
 
 
 def _neighbours(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[list[int]]:
@@ -158,6 +154,18 @@ def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
             best, waste = offset, gap
         offset = max(offset, stop)
     return offset if best < 0 else best
+
+
+def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence[int]]) -> MemoryPlan:
+    """The best of all orders: placed from the lowest to the highest of the best plan, none lies higher than there."""
+    for order in permutations(range(len(rooms))):
+        offsets = _placed(order, rooms, neighbours, _lowest)
+        size = max(a + b for a, b in zip(offsets, rooms, strict=True))
+        if size < best.size:
+            best = MemoryPlan(tuple(offsets), size, best.lower_bound, "all orders, lowest gap")
+        if best.size == best.lower_bound:
+            break
+    return best
 
 
 def _varied(

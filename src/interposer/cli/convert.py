@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from interposer.cli.network import shape_argument
+from interposer.cli.network import add_source_arguments
 from interposer.cli.tables import say
 from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
-from interposer.session import FORMATS
 from interposer.session.source import read_network
 
 __all__ = ["configure", "execute"]
@@ -18,11 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
     parser.add_argument("output", help="the ONNX file to write")
-    parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
-    parser.add_argument(
-        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
-        help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
-    )  # fmt: skip
+    add_source_arguments(parser)
     parser.add_argument(
         "--opset", type=int, metavar="N",
         help="the version of the operator set (default: 20, which engines know, or a newer one where it is needed)",

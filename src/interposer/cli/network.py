@@ -10,9 +10,25 @@ from typing import TypeAlias
 from interposer.cli.tables import printable
 from interposer.session import FORMATS, Limits, Model, load
 
-__all__ = ["add_network_arguments", "backend_ids", "open_model", "report_absent", "shape_argument"]
+__all__ = [
+    "add_network_arguments",
+    "add_source_arguments",
+    "backend_ids",
+    "open_model",
+    "report_absent",
+    "shape_argument",
+]
 
 Number: TypeAlias = "int | float"
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how the file is to be read."""
+    parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
+    parser.add_argument(
+        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
+        help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
+    )  # fmt: skip
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,11 +40,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="backends in order of preference (default: all, CpuRef last)",
     )
-    parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
-    parser.add_argument(
-        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
-        help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
-    )  # fmt: skip
+    add_source_arguments(parser)
     parser.add_argument(
         "--value", type=_value, action="append", default=[], metavar="NAME=0,1",
         help="the value of an input, a number or several, which is then no input any more; may be repeated",

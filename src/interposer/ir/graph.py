@@ -17,7 +17,7 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Graph", "Layer", "Use", "Value", "cycle_fault"]
+__all__ = ["Graph", "Layer", "Use", "Value", "binding_id", "cycle_fault"]
 
 SHOWN: Final = 10
 """How many of the layers in a cycle an error names."""
@@ -388,6 +388,13 @@ class Graph:
         from interposer.ir.text import print_graph  # noqa: PLC0415 - the printer needs this module
 
         return print_graph(self, elide=32)
+
+
+def binding_id(layer: Layer) -> int:
+    """The number by which a caller gives an Input layer's tensor, or asks for an Output layer's."""
+    op = layer.op
+    assert isinstance(op, Input | Output)
+    return op.binding_id
 
 
 def cycle_fault(stuck: Sequence[Layer]) -> str:

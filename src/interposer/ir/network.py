@@ -7,7 +7,7 @@ from typing import Any
 
 from interposer.errors import InvalidArgumentError, InvalidNetworkError, expect
 from interposer.ir.builders import Builders
-from interposer.ir.graph import Graph, Layer, Value, cycle_fault
+from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_fault
 from interposer.ir.inference import infer_layer
 from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
@@ -103,12 +103,12 @@ class Network(Builders):
     @property
     def inputs(self) -> dict[int, Layer]:
         """The Input layers by binding id."""
-        return {_binding(layer): layer for layer in self.graph.inputs}
+        return {binding_id(layer): layer for layer in self.graph.inputs}
 
     @property
     def outputs(self) -> dict[int, Layer]:
         """The Output layers by binding id."""
-        return {_binding(layer): layer for layer in self.graph.outputs}
+        return {binding_id(layer): layer for layer in self.graph.outputs}
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.graph)
@@ -173,18 +173,12 @@ def _border_faults(graph: Graph) -> Iterator[str]:
     for kind, layers in (("input", graph.inputs), ("output", graph.outputs)):
         seen: dict[int, Layer] = {}
         for layer in layers:
-            binding = _binding(layer)
+            binding = binding_id(layer)
             if binding in seen:
                 yield f"{kind} binding id {binding} is used by layers {seen[binding].name!r} and {layer.name!r}"
             seen.setdefault(binding, layer)
     if not graph.outputs:
         yield "it has no output layer"
-
-
-def _binding(layer: Layer) -> int:
-    op = layer.op
-    assert isinstance(op, Input | Output)
-    return op.binding_id
 
 
 def _operand_index(layer: Layer, name: str) -> int:

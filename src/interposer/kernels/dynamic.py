@@ -31,16 +31,10 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
     return evaluate(static, [x], [given], outputs)
 
 
-@kernel(DynamicReshape)
-def dynamic_reshape(op: DynamicReshape, x: Array, shape: Array, *, info: KernelInfo) -> Array:
-    """That of Reshape."""
-    return _settled(op, info, x, shape)[0]
-
-
-@kernel(DynamicBroadcastTo)
-def dynamic_broadcast_to(op: DynamicBroadcastTo, x: Array, shape: Array, *, info: KernelInfo) -> Array:
-    """That of BroadcastTo."""
-    return _settled(op, info, x, shape)[0]
+@kernel(DynamicReshape, DynamicBroadcastTo, DynamicTile, DynamicPad)
+def dynamic(op: DynamicOp, x: Array, value: Array, *, info: KernelInfo) -> Array:
+    """That of Reshape, BroadcastTo, Tile or Pad."""
+    return _settled(op, info, x, value)[0]
 
 
 @kernel(DynamicSlice)
@@ -49,18 +43,6 @@ def dynamic_slice(
 ) -> Array:
     """That of StridedSlice."""
     return _settled(op, info, x, starts, ends, steps)[0]
-
-
-@kernel(DynamicTile)
-def dynamic_tile(op: DynamicTile, x: Array, multiples: Array, *, info: KernelInfo) -> Array:
-    """That of Tile."""
-    return _settled(op, info, x, multiples)[0]
-
-
-@kernel(DynamicPad)
-def dynamic_pad(op: DynamicPad, x: Array, pads: Array, *, info: KernelInfo) -> Array:
-    """That of Pad."""
-    return _settled(op, info, x, pads)[0]
 
 
 @kernel(DynamicTopK, dtypes={"input": ANY_TYPE - STORED_FLOATS - {DataType.STRING}})

@@ -6,7 +6,7 @@ Each of them becomes that other operator, which many backends know, once the ten
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -53,6 +53,15 @@ class DynamicOp(Op):
         if first is None or any(info is not None and info.constant is None for info in rest):
             return None
         return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
+
+    def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
+        """What the other operator gives, where it is known; else what is known without it."""
+        static = self.settled(*infos)
+        return self.unsettled(*infos) if static is None else tuple(static.infer_infos(infos[0]))
+
+    def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
+        """The infos of the results while a further operand is not known; here of the input's rank."""
+        return _moved(input, input.rank)
 
     def _faults(self, *infos: TensorInfo | None) -> Iterator[str]:
         try:
@@ -115,9 +124,9 @@ class DynamicReshape(DynamicOp):
         yield from _count(shape, "shape")
         yield from self._faults(input, shape)
 
-    def infer(self, input: TensorInfo, shape: TensorInfo) -> TensorInfo:
-        static = self.settled(input, shape)
-        return static.infer_infos(input)[0] or input if static else _moved(input, shape.shape[0])
+    def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
+        [shape] = others
+        return _moved(input, shape.shape[0])
 
 
 @op
@@ -163,11 +172,8 @@ class DynamicBroadcastTo(DynamicOp):
         yield from _count(shape, "shape")
         yield from self._faults(input, shape)
 
-    def infer(self, input: TensorInfo, shape: TensorInfo) -> TensorInfo:
-        static = self.settled(input, shape)
-        return static.infer_infos(input)[0] or input if static else self._open(input, shape)
-
-    def _open(self, input: TensorInfo, shape: TensorInfo) -> TensorInfo:
+    def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
+        [shape] = others
         wanted = [UNKNOWN] * shape.shape[0] if shape.constant is None else shape.constant.tolist()
         return _moved(input, max(input.rank, len(wanted))).with_shape(
             broadcast_shapes(input.shape, TensorShape(wanted)) or [UNKNOWN] * max(input.rank, len(wanted))
@@ -234,10 +240,7 @@ class DynamicSlice(DynamicOp):
             yield from quantized_axis_faults(input, self._normal(input.rank), "cut")
             yield from self._faults(input, starts, ends, steps)
 
-    def infer(self, input: TensorInfo, starts: TensorInfo, ends: TensorInfo, steps: TensorInfo | None) -> TensorInfo:
-        static = self.settled(input, starts, ends, steps)
-        if static is not None:
-            return static.infer_infos(input)[0] or input
+    def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
         cut = self._normal(input.rank)
         return input.with_shape([UNKNOWN if axis in cut else dim for axis, dim in enumerate(input.shape)])
 
@@ -280,10 +283,6 @@ class DynamicTile(DynamicOp):
         yield from faults or Tile((1,) * input.rank).violations(input)
         yield from () if faults else self._faults(input, multiples)
 
-    def infer(self, input: TensorInfo, multiples: TensorInfo) -> TensorInfo:
-        static = self.settled(input, multiples)
-        return static.infer_infos(input)[0] or input if static else _moved(input, input.rank)
-
 
 @op
 class DynamicPad(DynamicOp):
@@ -320,10 +319,6 @@ class DynamicPad(DynamicOp):
             return
         yield from Pad(((0, 0),) * input.rank, self.pad_value, self.padding_mode).violations(input)
         yield from self._faults(input, pads)
-
-    def infer(self, input: TensorInfo, pads: TensorInfo) -> TensorInfo:
-        static = self.settled(input, pads)
-        return static.infer_infos(input)[0] or input if static else _moved(input, input.rank)
 
 
 @op
@@ -370,10 +365,7 @@ class DynamicTopK(DynamicOp):
         yield from faults or TopK(0, self.axis).violations(input)
         yield from () if faults else self._faults(input, k)
 
-    def infer(self, input: TensorInfo, k: TensorInfo) -> tuple[TensorInfo | None, ...]:
-        static = self.settled(input, k)
-        if static is not None:
-            return tuple(static.infer_infos(input))
+    def unsettled(self, input: TensorInfo, *others: Any) -> tuple[TensorInfo | None, ...]:
         shape = list(input.shape)
         shape[normal_axis(self.axis, input.rank)] = UNKNOWN
         return input.with_shape(shape), TensorInfo(shape, self.index_dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -36,15 +36,16 @@ from interposer.optimizer.rewrites.unrolling import unroll
 __all__ = [
     "DEFAULT_PASSES",
     "INVERSE_CONVERSIONS",
+    "SETTLE_LAYERS",
+    "TAKE_APART",
+    "TIDY_REGIONS",
+    "UNROLL",
     "DropDeadLayers",
+    "GraphPass",
     "Pass",
     "PassRecord",
     "RewritePass",
-    "SettleLayers",
     "SquashEqualLayers",
-    "TakeApart",
-    "TidyRegions",
-    "Unroll",
     "insert_debug_layers",
     "run_passes",
 ]
@@ -90,47 +91,25 @@ class SquashEqualLayers:
 
 
 @dataclass(frozen=True)
-class SettleLayers:
-    """Gives layers whose attributes are tensors these as attributes, where the tensors' values are known."""
+class GraphPass:
+    """A function that goes through a graph once."""
 
-    name: str = "settle layers"
-
-    def apply(self, graph: Graph) -> Rewritten:
-        """Replace the layers, and fold what leads to them."""
-        return settle_layers(graph)
-
-
-@dataclass(frozen=True)
-class Unroll:
-    """Puts the branch that is known to be taken, and loops of few iterations, in place of layers with control flow."""
-
-    name: str = "unroll"
+    name: str
+    function: Callable[[Graph], Rewritten]
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Replace the layers."""
-        return unroll(graph)
+        """Call the function."""
+        return self.function(graph)
 
 
-@dataclass(frozen=True)
-class TakeApart:
-    """Lets those who read sequences and optionals read what these are known to hold."""
-
-    name: str = "take sequences apart"
-
-    def apply(self, graph: Graph) -> Rewritten:
-        """Replace the layers that read."""
-        return take_apart(graph)
-
-
-@dataclass(frozen=True)
-class TidyRegions:
-    """Lets regions take no more than they need from outside, and constants not at all."""
-
-    name: str = "tidy regions"
-
-    def apply(self, graph: Graph) -> Rewritten:
-        """Change the layers with regions."""
-        return tidy_regions(graph)
+SETTLE_LAYERS: Final = GraphPass("settle layers", settle_layers)
+"""Gives layers whose attributes are tensors these as attributes, where the tensors' values are known."""
+UNROLL: Final = GraphPass("unroll", unroll)
+"""Puts the branch that is known to be taken, and loops of few iterations, in place of layers with control flow."""
+TAKE_APART: Final = GraphPass("take sequences apart", take_apart)
+"""Lets those who read sequences and optionals read what these are known to hold."""
+TIDY_REGIONS: Final = GraphPass("tidy regions", tidy_regions)
+"""Lets regions take no more than they need from outside, and constants not at all."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +127,11 @@ _MOVES: Final = (fold_constants, *IDENTITIES, *TRANSPOSES)
 
 DEFAULT_PASSES: Final[Sequence[Pass]] = (
     DropDeadLayers(),
-    SettleLayers(),
+    SETTLE_LAYERS,
     RewritePass("fold constants", (fold_constants, *IDENTITIES)),
-    Unroll(),
-    TakeApart(),
-    TidyRegions(),
+    UNROLL,
+    TAKE_APART,
+    TIDY_REGIONS,
     SquashEqualLayers(),
     RewritePass("join conversions", INVERSES),
     RewritePass("join clamps", CLAMPS),

@@ -11,7 +11,7 @@ import numpy as np
 from interposer.collected import as_given, as_stored
 from interposer.dlpack import as_array
 from interposer.errors import BindingError
-from interposer.ir.graph import Layer
+from interposer.ir.graph import Layer, binding_id
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
 from interposer.types import MAX_RANK, Array, TensorInfo, TensorShape
@@ -88,11 +88,10 @@ class Bindings:
 
 
 def _binding(layer: Layer) -> Binding:
-    op: Any = layer.op
-    value = layer.output if isinstance(op, Input) else layer.values[0]
+    value = layer.output if isinstance(layer.op, Input) else layer.values[0]
     info = value.known.with_constant(None)
     shape = tuple(map(int, info.shape)) if _is_fixed(info) else None
-    return Binding(int(op.binding_id), layer.name, info, shape, info.dtype.numpy)
+    return Binding(binding_id(layer), layer.name, info, shape, info.dtype.numpy)
 
 
 def _fits(known: Mapping[int, Binding], given: object) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from interposer.backend import MemoryManager, TensorHandle
 from interposer.errors import BindingError, ExecutionError
-from interposer.ir.graph import Layer, Value
+from interposer.ir.graph import Layer, Value, binding_id
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
@@ -39,8 +38,8 @@ class WorkingMemHandle:
         self._busy = threading.Lock()
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
-        self._inputs = [(_binding(layer), layer) for layer in self._steps.inputs]
-        self._outputs = [(_binding(layer), layer) for layer in self._steps.outputs]
+        self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
+        self._outputs = [(binding_id(layer), layer) for layer in self._steps.outputs]
         self._directly = self._direct_outputs()
         self._written: set[int] = set()
 
@@ -50,7 +49,7 @@ class WorkingMemHandle:
         for layer in self._steps.outputs:
             [value] = layer.values
             if value in self._steps.imported and not isinstance(value.producer.op, Input):
-                found.setdefault(value, _binding(layer))
+                found.setdefault(value, binding_id(layer))
         return {binding: self._steps.handles[value] for value, binding in found.items()}
 
     def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
@@ -143,8 +142,3 @@ def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
         if not apart and np.may_share_memory(target, array):
             return True
     return False
-
-
-def _binding(layer: Layer) -> int:
-    op: Any = layer.op
-    return int(op.binding_id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from interposer.ir.graph import Layer, Value
+from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.network import Network
 from interposer.ops import Activation, ActivationFunction, BinaryOperation, Floor, UnaryOperation
 from interposer.ops.control import Constant, Input, Output
 from interposer.testing.bench import Bench
-from interposer.testing.oracle import binding, layer_values, reference_values
+from interposer.testing.oracle import layer_values, reference_values
 from interposer.types import Array
 
 __all__ = ["disagreements", "jumps", "layer_alone", "one_by_one"]
@@ -53,8 +53,8 @@ def disagreements(bench: Bench, network: Network, feeds: Mapping[int, Array], **
     tolerances = bench.tolerances.times(len(network))
     for layer in network.graph.outputs:
         value = layer.values[0]
-        fault = tolerances.difference(found[binding(layer)], known[value], value.known)
-        yield from [f"output {binding(layer)}: {fault}"] if fault else []
+        fault = tolerances.difference(found[binding_id(layer)], known[value], value.known)
+        yield from [f"output {binding_id(layer)}: {fault}"] if fault else []
 
 
 def _layers_that_disagree(
@@ -102,7 +102,7 @@ def one_by_one(
     known: dict[Value, Array] = {}
     for layer in network.graph.topological():
         if isinstance(layer.op, Input):
-            known[layer.output] = feeds[binding(layer)]
+            known[layer.output] = feeds[binding_id(layer)]
         elif isinstance(layer.op, Constant):
             known[layer.output] = layer.op.value
         elif layer.name in held_back:
@@ -110,4 +110,4 @@ def one_by_one(
         elif not isinstance(layer.op, Output):
             found = bench.run(*layer_alone(layer, known))
             known.update({value: found[value.index] for value in layer.outputs})
-    return {binding(layer): known[layer.values[0]] for layer in network.graph.outputs}
+    return {binding_id(layer): known[layer.values[0]] for layer in network.graph.outputs}

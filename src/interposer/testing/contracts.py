@@ -7,13 +7,12 @@ from typing import Final
 
 from interposer.backend import Capabilities, MemoryManager, OptimizationViews, WorkloadFactory
 from interposer.errors import InvalidArgumentError, UnsupportedLayerError
-from interposer.ir.graph import Graph
+from interposer.ir.graph import Graph, binding_id
 from interposer.ir.subgraph import SubgraphView
 from interposer.runtime import Runtime
 from interposer.testing.bench import Bench, Loaded, view_of
 from interposer.testing.checks import Check
 from interposer.testing.compare import one_by_one
-from interposer.testing.oracle import binding
 from interposer.testing.order import context_faults, order_faults
 from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import PATTERNS, VARIANTS, Growth
@@ -182,8 +181,8 @@ def division(bench: Bench, variant: str) -> Iterator[str]:
 def _differences(bench: Bench, growth: Growth, found: Outputs, wanted: Outputs) -> Iterator[str]:
     tolerances = bench.tolerances.times(len(growth.network))
     for layer in growth.network.graph.outputs:
-        fault = tolerances.difference(found[binding(layer)], wanted[binding(layer)], layer.values[0].known)
-        yield from [f"output {binding(layer)}: {fault}"] if fault else []
+        fault = tolerances.difference(found[binding_id(layer)], wanted[binding_id(layer)], layer.values[0].known)
+        yield from [f"output {binding_id(layer)}: {fault}"] if fault else []
 
 
 # --- networks side by side --------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from interposer.backend import Backend, Capabilities, KernelTable
-from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.ir.inference import infos_for
 from interposer.kernels.reference import evaluate, reference
 from interposer.ops.control import Constant, Input, Output
@@ -52,10 +52,4 @@ def _info(value: Value | None, known: Mapping[Value, Array]) -> TensorInfo | Non
 def reference_outputs(graph: Graph, feeds: Mapping[int, Array]) -> dict[int, Array]:
     """The outputs of a graph by binding id."""
     known = reference_values(graph, feeds)
-    return {binding(layer): known[layer.values[0]] for layer in graph.outputs}
-
-
-def binding(layer: Layer) -> int:
-    """The binding id of an Input or Output layer."""
-    op: Any = layer.op
-    return int(op.binding_id)
+    return {binding_id(layer): known[layer.values[0]] for layer in graph.outputs}

@@ -5,7 +5,7 @@ import pytest
 
 import interposer as ip
 from interposer.ir.network import Network
-from interposer.optimizer.passes import DEFAULT_PASSES, TakeApart, run_passes
+from interposer.optimizer.passes import DEFAULT_PASSES, TAKE_APART, run_passes
 from interposer.optimizer.rewrites.containers import CONTAINERS
 from interposer.types import TensorInfo
 from tests.optimizer.rewriting import assert_becomes, assert_stays, graph_of, lines
@@ -32,7 +32,7 @@ def test_what_is_read_from_known_tensors_is_read_from_these():
         """
     )
     original = graph.clone()
-    run_passes(graph, [TakeApart()])
+    run_passes(graph, [TAKE_APART])
     assert lines(graph).splitlines() == [
         "%sum = ElementwiseBinary %a, %a",
         'Output %sum as "y"',

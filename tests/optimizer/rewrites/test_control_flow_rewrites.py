@@ -10,7 +10,7 @@ from interposer.ir.inference import infer_graph
 from interposer.ir.text import parse_graph
 from interposer.ir.verify import verify
 from interposer.ops import ComparisonOperation
-from interposer.optimizer.passes import DEFAULT_PASSES, TidyRegions, Unroll, run_passes
+from interposer.optimizer.passes import DEFAULT_PASSES, TIDY_REGIONS, UNROLL, run_passes
 from interposer.types import DataType
 
 INT64, BOOL = DataType.INT64, DataType.BOOL
@@ -121,7 +121,7 @@ def test_what_is_known_to_run_stands_in_place_of_the_layer_and_gives_the_same(na
 
 def test_layers_that_were_in_a_region_are_called_after_it():
     graph = choice(True).graph
-    run_passes(graph, [Unroll()])
+    run_passes(graph, [UNROLL])
     assert "layer/then/sum" in [layer.name for layer in graph]
 
 
@@ -164,14 +164,14 @@ def test_loops_in_loops_are_counted_together():
     count = given(network, 40, np.int64)
     network.add_loop_layer(count, None, x, regions=[region("body", 3, outer)], num_carried=1, name="layer")
     graph = finished(network).graph
-    run_passes(graph, [Unroll()])
+    run_passes(graph, [UNROLL])
     [loop] = [layer for layer in graph if layer.regions]
     assert not any(layer.regions for layer in loop.regions[0])
 
 
 def test_constants_go_into_regions_and_what_nobody_takes_is_no_operand():
     graph = bounded().graph
-    record = run_passes(graph, [TidyRegions()])[0]
+    record = run_passes(graph, [TIDY_REGIONS])[0]
     assert record.counts == {"capture_unchanged": 1, "sink_constants": 1, "drop_operands": 2}
     layer = graph.layer("layer")
     assert [value.name for value in layer.values] == ["x"]
