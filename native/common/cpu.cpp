@@ -1,0 +1,55 @@
+#include "common/cpu.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+namespace native {
+namespace {
+
+const char* const kNames[] = {"baseline", "avx2", "avx512", "avx512vnni"};
+
+Isa of_this_processor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  auto has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  if (!has_avx2) return Isa::baseline;
+  auto has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512cd");
+  if (!has_avx512) return Isa::avx2;
+  return __builtin_cpu_supports("avx512vnni") ? Isa::avx512vnni : Isa::avx512;
+#else
+  return Isa::baseline;
+#endif
+}
+
+}  // namespace
+
+Isa best_isa() {
+  Isa found = of_this_processor();
+  const char* wanted = std::getenv("INTERPOSER_CPUACC_ISA");
+  if (wanted == nullptr) return found;
+  for (int n = 0; n < 4; ++n)
+    if (std::string_view(wanted) == kNames[n]) return std::min(found, Isa(n));
+  return found;
+}
+
+const char* isa_name(Isa isa) { return kNames[int(isa)]; }
+
+bool has_bf16() {
+#if defined(__x86_64__)
+  return of_this_processor() == Isa::avx512vnni && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+long l2_bytes() {
+  long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return size > 0 ? size : 512 * 1024;
+}
+
+}  // namespace native

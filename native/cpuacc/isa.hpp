@@ -1,0 +1,69 @@
+// Kernels are compiled once for every instruction set: each kernels/<family>.cpp becomes one object per set, with the
+// set's flags and the macro ISA_NS (baseline, avx2, avx512, avx512vnni), and exports a table of functions from the
+// namespace cpuacc::ISA_NS. In kernels/<family>.hpp, which both sides include:
+//
+//     struct PoolKernels { void (*max)(const float* in, float* out, int64_t n); };
+//     CPUACC_TABLE(PoolKernels, pool_kernels)
+//
+// in kernels/<family>.cpp:
+//
+//     namespace cpuacc::ISA_NS {
+//     static void max(...) {...}
+//     extern const PoolKernels pool_kernels = {max};
+//     }
+//
+// and in lower/<family>.cpp: `pool_kernels_for(settings.isa).max(...)`. In kernel files everything else is static or in
+// an unnamed namespace, nothing of std:: with code of its own is used (inline functions would be shared among the sets),
+// and there are no initialisers at load time. Includes: <immintrin.h>, <stdint.h>, <string.h>, <math.h>.
+
+#ifndef CPUACC_ISA_HPP
+#define CPUACC_ISA_HPP
+
+#if defined(__x86_64__)
+#define CPUACC_X86 1
+#endif
+
+#ifdef ISA_NS
+
+#define CPUACC_TABLE(Type, name) \
+  namespace ISA_NS {             \
+  extern const Type name;        \
+  }
+
+#elif defined(CPUACC_X86)
+
+#include "common/cpu.hpp"
+#define CPUACC_TABLE(Type, name)                        \
+  namespace baseline {                                  \
+  extern const Type name;                               \
+  }                                                     \
+  namespace avx2 {                                      \
+  extern const Type name;                               \
+  }                                                     \
+  namespace avx512 {                                    \
+  extern const Type name;                               \
+  }                                                     \
+  namespace avx512vnni {                                \
+  extern const Type name;                               \
+  }                                                     \
+  inline const Type& name##_for(native::Isa isa) {      \
+    switch (isa) {                                      \
+      case native::Isa::avx2: return avx2::name;        \
+      case native::Isa::avx512: return avx512::name;    \
+      case native::Isa::avx512vnni: return avx512vnni::name; \
+      default: return baseline::name;                   \
+    }                                                   \
+  }
+
+#else
+
+#include "common/cpu.hpp"
+#define CPUACC_TABLE(Type, name) \
+  namespace baseline {           \
+  extern const Type name;        \
+  }                              \
+  inline const Type& name##_for(native::Isa) { return baseline::name; }
+
+#endif
+
+#endif  // CPUACC_ISA_HPP

@@ -1,0 +1,117 @@
+// Steps: what a network becomes. A program is a list of steps that run one after the other, each on some threads.
+
+#ifndef CPUACC_STEP_HPP
+#define CPUACC_STEP_HPP
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cpuacc/graph.hpp"
+#include "common/cpu.hpp"
+
+namespace cpuacc {
+
+using native::Isa;
+
+/// Where bytes lie during a run: `offset` behind one of Run::bases. The planner fills both in after lowering.
+struct Buffer {
+  int32_t id = -1;    // -1: there is none (an optional operand that is absent)
+  uint32_t base = 0;  // 0: a constant, whose address `offset` is; 1: the arena; then border inputs and outputs
+  uint64_t offset = 0;
+
+  explicit operator bool() const { return id >= 0; }
+};
+
+/// One run. Border tensors may be unaligned beyond their elements; constants and the arena are aligned to 64 bytes
+/// (constants of the network that were not packed: to their elements only).
+struct Run {
+  char* const* bases;
+  char* scratch;            // aligned to 64 bytes
+  uint64_t scratch_stride;  // bytes from the scratch memory of one part to that of the next
+
+  template <class T = void>
+  T* at(const Buffer& buffer) const {
+    return reinterpret_cast<T*>(bases[buffer.base] + buffer.offset);
+  }
+  template <class T = void>
+  T* part_scratch(int part) const {
+    return reinterpret_cast<T*>(scratch + static_cast<uint64_t>(part) * scratch_stride);
+  }
+};
+
+/// One piece of work. `fn` is called once for each part in 0 .. parts - 1, at the same time on different threads, with
+/// any 1 <= parts <= max_parts; all of them end before the next step begins. It throws nothing and keeps nothing.
+struct Step {
+  using Function = void (*)(const Step& step, const Run& run, int part, int parts);
+
+  std::string name;  // of the kernel and the node, for profiles: "conv3x3 features/0"
+  Function fn = nullptr;
+  int max_parts = 1;
+  std::vector<Buffer> in, out;
+  std::shared_ptr<const void> state;  // parameters; a struct of the family's own
+  uint64_t scratch_per_part = 0;      // bytes
+  int in_place = -1;  // position in `in` whose memory out[0] may take where nobody else needs it (same bytes)
+
+  template <class T>
+  const T& as() const {
+    return *static_cast<const T*>(state.get());
+  }
+};
+
+/// The elements [first, last) of `count` that part `part` of `parts` does, in multiples of `grain`.
+struct Range {
+  int64_t first, last;
+};
+inline Range split(int64_t count, int part, int parts, int64_t grain = 1) {
+  int64_t grains = (count + grain - 1) / grain;
+  int64_t first = grains * part / parts * grain, last = grains * (part + 1) / parts * grain;
+  return {first < count ? first : count, last < count ? last : count};
+}
+
+/// What a network is compiled for.
+struct Settings {
+  Isa isa = Isa::baseline;
+  int threads = 1;
+  bool fast_math = false;            // Winograd with large tiles, approximate functions
+  bool fast_requantization = false;  // codes may differ by one step
+  int autotune = 0;                  // 0: rules, 1: time the alternatives
+};
+
+/// How many parts are worth while for some work, given about how many nanoseconds it takes on one thread.
+int parts_for(const Settings& settings, double nanoseconds);
+
+/// Takes what nodes become. Handed to Lowering::lower.
+class Builder {
+ public:
+  virtual ~Builder() = default;
+
+  const Graph& graph;
+  const Settings& settings;
+
+  /// The place of a tensor of the graph; of -1 an absent one.
+  virtual Buffer buffer(int tensor) = 0;
+  /// Memory in the arena that lives from the step added next to the last one that was given it.
+  virtual Buffer temporary(uint64_t bytes) = 0;
+  /// Constant bytes made from the network's constants (packed weights, tables), aligned to 64, zero where `make` does
+  /// not write. Made once: when a program is restored from a blob, `make` is not called and the bytes come from it, so
+  /// that `bytes` must not depend on them. The pointer holds as long as the program.
+  virtual const void* pack(uint64_t bytes, const std::function<void(void*)>& make) = 0;
+  /// The result lies where the operand does, `offset` bytes behind its beginning: no step is needed (Reshape). Or the
+  /// operand in the result (Concat): then `inside` is true and the operand is placed within the result.
+  /// False where that cannot be (both at the border): copy then.
+  virtual bool share(int result, int operand, uint64_t offset = 0, bool inside = false) = 0;
+  /// One of `count` alternatives, the same again when a program is restored. Autotuning times them with `seconds`;
+  /// otherwise it is `preferred`.
+  virtual int choose(int count, int preferred, const std::function<double(int)>& seconds) = 0;
+  virtual void add(Step step) = 0;
+
+ protected:
+  Builder(const Graph& graph, const Settings& settings) : graph(graph), settings(settings) {}
+};
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_STEP_HPP
