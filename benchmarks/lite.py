@@ -1,4 +1,4 @@
-"""Networks as TFLite files, for LiteRT: those of `networks` only, written with the schema that LiteRT brings."""
+"""Networks as TFLite files, for LiteRT: those of `designs` only, written with the schema that LiteRT brings."""
 
 from __future__ import annotations
 

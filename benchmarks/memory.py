@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from lite import has_litert, tflite_bytes
-from networks import DESIGNS
+from designs import DESIGNS
 
 import interposer as ip
 from interposer import DataLayout

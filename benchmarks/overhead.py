@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 from lite import has_litert, tflite_bytes
-from networks import adding
+from designs import adding
 
 import interposer as ip
 from interposer import include

@@ -1,0 +1,69 @@
+"""The networks of the benchmark: well-known designs with seeded weights, as ONNX, built when they are first needed.
+
+    build("resnet50", batch=8)              # an onnx.ModelProto
+    saved("resnet50", folder, batch=8)      # the path of its file, which is written where it is not there yet
+
+The same name gives the same bytes on every machine, as far as NumPy draws the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import onnx
+
+from .bert import bert_base, bert_small
+from .densenet import densenet121
+from .inception import inception_v3
+from .lstm import lstm
+from .mobilenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, mobilenet_v3
+from .resnet import resnet50
+from .shufflenet import shufflenet_v2
+from .squeezenet import squeezenet
+from .unet import unet
+from .yolo import yolo
+
+__all__ = ["BATCHED", "NETWORKS", "QUICK", "build", "saved"]
+
+NETWORKS: Final[dict[str, Callable[[int], onnx.ModelProto]]] = {
+    one.__name__: one
+    for one in (mobilenet_v1, mobilenet_v2, mobilenet_v3, efficientnet_lite0, shufflenet_v2, squeezenet, resnet50,
+                densenet121, inception_v3, unet, yolo, bert_base, bert_small, lstm)
+}  # fmt: skip
+BATCHED: Final = ("mobilenet_v2", "resnet50", "bert_small", "lstm")
+"""Those that are also measured in batches of 8."""
+QUICK: Final = ("mobilenet_v2", "squeezenet", "bert_small")
+"""Those of a short run."""
+
+
+def build(name: str, batch: int = 1) -> onnx.ModelProto:
+    """The network of that name."""
+    return NETWORKS[name](batch)
+
+
+def saved(name: str, folder: Path, batch: int = 1) -> Path:
+    """Its file in this folder; files that other versions of the builders wrote there are removed."""
+    stem = f"{name}-{batch}"
+    path = folder / f"{stem}-{_version()}.onnx"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(f"{stem}-*"):
+            old.unlink()
+        partial = path.with_suffix(f".{os.getpid()}")
+        onnx.save(build(name, batch), partial)
+        partial.replace(path)
+    return path
+
+
+@cache
+def _version() -> str:
+    """A hash of the builders."""
+    found = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(source.read_bytes())
+    return found.hexdigest()[:12]

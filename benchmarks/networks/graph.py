@@ -1,0 +1,185 @@
+"""What the networks are built with: ONNX nodes with seeded weights, float32, images as NCHW.
+
+Batch normalizations that inference folds into a convolution are folded already. Weights are drawn such that tensors
+neither vanish nor grow from layer to layer: a variance of 2 / fan-in before a ReLU and of 1 / fan-in elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+__all__ = ["Graph"]
+
+OPSET: Final = 17
+IR_VERSION: Final = 8
+RELU_GAIN: Final = math.sqrt(2)
+
+
+class Graph:
+    """A network in the making; tensors are known by their names, and of every image its channels are known."""
+
+    def __init__(self, name: str, batch: int = 1) -> None:
+        self.name, self.batch = name, batch
+        self.channels: dict[str, int] = {}
+        self._random = np.random.default_rng(0)
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+
+    def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
+        """An input of this shape, which leaves out the batch."""
+        self._inputs.append(helper.make_tensor_value_info(name, dtype, [self.batch, *shape]))
+        self.channels[name] = shape[0]
+        return name
+
+    def image(self, size: int, channels: int = 3) -> str:
+        """A square image."""
+        return self.input("image", (channels, size, size))
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Any node; the name of its output, or a list of names where there are several."""
+        name = f"{kind}_{len(self._nodes)}"
+        names = [name] if outputs == 1 else [f"{name}_{number}" for number in range(outputs)]
+        self._nodes.append(helper.make_node(kind, inputs, names, name, **attributes))
+        if inputs and inputs[0] in self.channels:
+            self.channels |= dict.fromkeys(names, self.channels[inputs[0]])
+        return name if outputs == 1 else names
+
+    def constant(self, value: Any, dtype: type = np.float32) -> str:
+        """A constant tensor."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def weights(self, shape: Sequence[int], fan_in: int, gain: float = 1.0) -> str:
+        """Normally distributed, with a deviation of gain / sqrt(fan-in)."""
+        drawn = self._random.standard_normal(shape, np.float32)
+        return self.constant(drawn * np.float32(gain / math.sqrt(fan_in)))
+
+    def bias(self, size: int) -> str:
+        """Small numbers."""
+        return self.constant(0.1 * self._random.standard_normal(size, np.float32))
+
+    def finish(self, *outputs: str) -> onnx.ModelProto:
+        """The model with these outputs, whose shapes are inferred."""
+        results = [onnx.ValueInfoProto(name=name) for name in outputs]
+        graph = helper.make_graph(self._nodes, self.name, self._inputs, results, self._constants)
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="benchmark")
+        return _typed(model)
+
+    # --- layers -------------------------------------------------------------------------------------------------------
+
+    def conv(
+        self,
+        x: str,
+        channels: int,
+        kernel: int | tuple[int, int] = 1,
+        stride: int = 1,
+        groups: int = 1,
+        act: str | None = "Relu",
+        gain: float | None = None,
+        pad: int | None = None,
+    ) -> str:
+        """A convolution with bias and what follows it; padded so that only its stride makes the image smaller."""
+        height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
+        pads = [height // 2, width // 2] * 2 if pad is None else [pad] * 4
+        depth = self.channels[x] // groups
+        if gain is None:
+            gain = 1.0 if act is None else RELU_GAIN
+        weights = self.weights((channels, depth, height, width), depth * height * width, gain)
+        where = {"kernel_shape": [height, width], "strides": [stride] * 2, "pads": pads, "group": groups}
+        y = self.node("Conv", x, weights, self.bias(channels), **where)
+        self.channels[y] = channels
+        return self.act(y, act)
+
+    def depthwise(self, x: str, kernel: int = 3, stride: int = 1, act: str | None = "Relu") -> str:
+        """A convolution of every channel by itself."""
+        channels = self.channels[x]
+        return self.conv(x, channels, kernel, stride, groups=channels, act=act)
+
+    def act(self, x: str, kind: str | None) -> str:
+        """An activation by its ONNX name; Relu6 and Swish are what exporters write for them."""
+        if kind is None:
+            return x
+        if kind == "Relu6":
+            return self.node("Clip", x, self.constant(0.0), self.constant(6.0))
+        if kind == "Swish":
+            return self.node("Mul", x, self.node("Sigmoid", x))
+        return self.node(kind, x)
+
+    def add(self, a: str, b: str) -> str:
+        return self.node("Add", a, b)
+
+    def concat(self, *parts: str) -> str:
+        """Joined along the channels."""
+        y = self.node("Concat", *parts, axis=1)
+        self.channels[y] = sum(self.channels[part] for part in parts)
+        return y
+
+    def max_pool(self, x: str, kernel: int = 3, stride: int = 2, pad: int | None = None, ceil: bool = False) -> str:
+        pads = [kernel // 2 if pad is None else pad] * 4
+        where = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": pads}
+        return self.node("MaxPool", x, **where, ceil_mode=int(ceil))
+
+    def average_pool(self, x: str, kernel: int = 2, stride: int = 2) -> str:
+        return self.node("AveragePool", x, kernel_shape=[kernel] * 2, strides=[stride] * 2)
+
+    def upsample(self, x: str) -> str:
+        """Twice as high and wide, each pixel four times."""
+        scales = self.constant([1, 1, 2, 2])
+        how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self.node("Resize", x, "", scales, **how)
+
+    def batch_norm(self, x: str) -> str:
+        """A normalization that no convolution can take in."""
+        channels = self.channels[x]
+        scale = self.constant(1 + 0.1 * self._random.standard_normal(channels, np.float32))
+        variance = self.constant(1 + 0.1 * self._random.random(channels, np.float32))
+        return self.node("BatchNormalization", x, scale, self.bias(channels), self.bias(channels), variance)
+
+    def linear(self, x: str, features: int, gain: float = 1.0) -> str:
+        """A matrix product with the last axis, and a bias; `x` may be of any rank."""
+        depth = self.channels[x]
+        y = self.add(self.node("MatMul", x, self.weights((depth, features), depth, gain)), self.bias(features))
+        self.channels[y] = features
+        return y
+
+    def gemm(self, x: str, features: int, gain: float = 1.0) -> str:
+        """The same for rank 2, in one node."""
+        depth = self.channels[x]
+        y = self.node("Gemm", x, self.weights((features, depth), depth, gain), self.bias(features), transB=1)
+        self.channels[y] = features
+        return y
+
+    def classify(self, x: str, classes: int = 1000) -> str:
+        """Averaged over the image, and one number for each class."""
+        return self.gemm(self.node("Flatten", self.node("GlobalAveragePool", x)), classes)
+
+
+def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, with the types and shapes that ONNX infers for its outputs."""
+    inferred = onnx.shape_inference.infer_shapes(_without_weights(model), strict_mode=True).graph.output
+    for ours, found in zip(model.graph.output, inferred, strict=True):
+        ours.CopyFrom(found)
+    return model
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose large constants are inputs: shapes are inferred from a copy in bytes, and weights are heavy."""
+    graph = model.graph
+    small = [one for one in graph.initializer if one.data_type == TensorProto.INT64 or math.prod(one.dims) < 64]
+    kept = {one.name for one in small}
+    heavy = [
+        helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+        for one in graph.initializer
+        if one.name not in kept
+    ]
+    light = helper.make_graph(graph.node, graph.name, [*graph.input, *heavy], graph.output, small)
+    return helper.make_model(light, opset_imports=model.opset_import, ir_version=model.ir_version)
