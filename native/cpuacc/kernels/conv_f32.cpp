@@ -1,0 +1,12 @@
+// The kernels of float32 convolutions and matrix products for one instruction set.
+
+#include "cpuacc/kernels/conv_f32.hpp"
+
+#include "cpuacc/kernels/depthwise.hpp"
+#include "cpuacc/kernels/window.hpp"
+
+namespace cpuacc::ISA_NS {
+
+extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise};
+
+}  // namespace cpuacc::ISA_NS

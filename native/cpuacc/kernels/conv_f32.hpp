@@ -1,0 +1,92 @@
+// float32 convolutions and matrix products: parameters, and the table of kernels of one instruction set.
+//
+// Blocked images are (channels / 16, height, width, 16), one image of the batch at a time. Channels that fill up the
+// last block are never read as input; as output they get what the (zero) weights and biases there give.
+
+#ifndef CPUACC_KERNELS_CONV_F32_HPP
+#define CPUACC_KERNELS_CONV_F32_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+enum class Function : int32_t {
+  sigmoid, tanh, linear, relu, bounded_relu, soft_relu, leaky_relu, abs, sqrt, square, elu, hard_swish, gelu,
+  gelu_tanh, selu, celu, softsign, hard_sigmoid, swish, mish, thresholded_relu, shrink, add
+};
+
+/// One piece of work on a result: `add` is the residual.
+struct PostOp {
+  Function function;
+  float a, b;
+};
+
+/// What is done with sums: the residual added and the result clamped in registers, where that is all (`count` is 0);
+/// else the list, on every tile while it is in the cache.
+struct Finish {
+  float low, high;
+  int32_t count;
+  PostOp ops[4];
+};
+
+/// An image as a kernel writes it: floats from one block of channels, row and pixel to the next.
+struct Grid {
+  int64_t block, row, pixel;
+};
+
+/// A product of pixels and weights: out[pixel][o] = bias[o] + sum over channels of in[pixel][c] * weights[c][o].
+/// Weights are packed in panels (see `first_block_of_panel`), each as [channel][16 * blocks].
+struct Product {
+  int32_t depth, blocks;  // input channels; blocks of output channels
+  const float* weights;
+  const float* bias;
+  Finish finish;
+};
+
+/// A window that slides over an image. Weights: [panel][block of input channels][tap][channel][16 * blocks of panel].
+/// `planar`: [panel][input channel][tap][16 * blocks of panel], for few input channels.
+struct Convolution {
+  Product product;
+  int32_t height, width, out_height, out_width;
+  int32_t kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  int32_t strip;  // output rows at once
+  bool planar;
+  const int32_t* taps;  // offsets into the scratch memory, see `lay_out_taps`
+};
+
+/// Where the input of a planar convolution lies: floats from one channel, row and pixel to the next. In a blocked image
+/// (`channel_block` not 0) channel c is at c / 16 * channel_block + c % 16.
+struct Planes {
+  int64_t channel, row, pixel, channel_block, first_channel;
+};
+
+struct Part {
+  int32_t row, row_end;      // output rows, or pixels of a product
+  int32_t block, block_end;  // blocks of output channels; panels are not cut
+};
+
+struct Depthwise {
+  int32_t blocks, height, width, out_height, out_width;
+  int32_t kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  const float* weights;  // [block][tap][16]
+  const float* bias;
+  Finish finish;
+};
+
+struct ConvKernels {
+  int32_t panel;  // blocks of a panel but the last, which may have one more where `panel` is 2
+  void (*product)(const Product&, const float* in, int64_t in_block, float* out, const Grid& grid, const float* residual,
+                  const Part& part);
+  void (*convolve)(const Convolution&, const float* in, const Planes& planes, float* out, const Grid& grid,
+                   const float* residual, float* scratch, const Part& part);
+  void (*depthwise)(const Depthwise&, const float* in, float* out, const float* residual, float* scratch, int64_t first,
+                    int64_t last);
+};
+
+CPUACC_TABLE(ConvKernels, conv_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_CONV_F32_HPP

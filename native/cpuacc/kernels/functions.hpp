@@ -1,0 +1,146 @@
+// Activation functions on vectors, and what is done with the sums of a tile after they were stored.
+
+#ifndef CPUACC_KERNELS_FUNCTIONS_HPP
+#define CPUACC_KERNELS_FUNCTIONS_HPP
+
+#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/simd.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+CPUACC_INLINE Vec select(IntVec condition, Vec yes, Vec no) {
+  return reinterpret_cast<Vec>((condition & reinterpret_cast<IntVec>(yes)) | (~condition & reinterpret_cast<IntVec>(no)));
+}
+
+CPUACC_INLINE Vec absolute(Vec x) { return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) & 0x7fffffff); }
+
+CPUACC_INLINE Vec power_of_two(IntVec n) { return reinterpret_cast<Vec>((n + 127) << 23); }
+
+/// Within 2 units in the last place; 0 and infinity where it leaves the range.
+CPUACC_INLINE Vec exponential(Vec x) {
+  const float magic = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
+  x = at_most(at_least(x, all(-104.0f)), all(89.0f));
+  Vec shifted = x * 1.44269504f + magic;
+  IntVec n = reinterpret_cast<IntVec>(shifted) - 0x4b400000;
+  Vec whole = __builtin_convertvector(n, Vec);
+  Vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+  Vec p = ((((all(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
+           1.6666665459e-1f) * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  IntVec half = n >> 1;
+  return p * power_of_two(half) * power_of_two(n - half);
+}
+
+/// exp(x) - 1, exact to the last digits about 0.
+CPUACC_INLINE Vec exponential_less_one(Vec x) {
+  Vec near = x + x * x * (all(0.5f) + x * (all(1.0f / 6) + x * (all(1.0f / 24) + x * (all(1.0f / 120) + x * (1.0f / 720)))));
+  return select(absolute(x) < 0.25f, near, exponential(x) - 1.0f);
+}
+
+CPUACC_INLINE Vec sigmoid(Vec x) { return 1.0f / (1.0f + exponential(-x)); }
+
+CPUACC_INLINE Vec hyperbolic_tangent(Vec x) {
+  Vec s = x * x;
+  Vec near = x + x * s * ((((all(-5.70498872745e-3f) * s + 2.06390887954e-2f) * s - 5.37397155531e-2f) * s +
+                           1.33314422036e-1f) * s - 3.33332819422e-1f);
+  return select(absolute(x) < 0.625f, near, 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f));
+}
+
+/// log(1 + exp(x))
+CPUACC_INLINE Vec soft_relu(Vec x) {
+  Vec e = exponential(-absolute(x)), z = e / (e + 2.0f), s = z * z;
+  Vec series = 1.0f + s * (all(1.0f / 3) + s * (all(0.2f) + s * (all(1.0f / 7) + s * (all(1.0f / 9) + s * (1.0f / 11)))));
+  return at_least(x, all(0.0f)) + 2.0f * z * series;
+}
+
+/// Abramowitz and Stegun 7.1.26: within 1.5e-7.
+CPUACC_INLINE Vec error_function(Vec x) {
+  Vec t = 1.0f / (1.0f + 0.3275911f * absolute(x));
+  Vec p = t * (0.254829592f + t * (t * (1.421413741f + t * (t * 1.061405429f - 1.453152027f)) - 0.284496736f));
+  Vec y = 1.0f - p * exponential(-x * x);
+  return select(x < 0.0f, -y, y);
+}
+
+CPUACC_INLINE Vec mish(Vec x) {
+  Vec e = exponential(at_most(x, all(20.0f))), w = e * (e + 2.0f);
+  return x * w / (w + 2.0f);
+}
+
+CPUACC_INLINE Vec square_root(Vec x) {
+  for (int n = 0; n < kLanes; ++n) x[n] = __builtin_sqrtf(x[n]);
+  return x;
+}
+
+CPUACC_INLINE Vec apply(Function function, Vec x, Vec a, Vec b) {
+  const Vec zero = {};
+  switch (function) {
+    case Function::sigmoid: return sigmoid(x);
+    case Function::tanh: return a * hyperbolic_tangent(b * x);
+    case Function::linear: return a * x + b;
+    case Function::relu: return at_least(x, zero);
+    case Function::bounded_relu: return at_most(at_least(x, b), a);
+    case Function::soft_relu: return soft_relu(x);
+    case Function::leaky_relu: return select(x > zero, x, a * x);
+    case Function::abs: return absolute(x);
+    case Function::sqrt: return square_root(x);
+    case Function::square: return x * x;
+    case Function::elu: return select(x >= zero, x, a * exponential_less_one(x));
+    case Function::hard_swish: return x * at_most(at_least(x + 3.0f, zero), all(6.0f)) * (1.0f / 6);
+    case Function::gelu: return 0.5f * x * (1.0f + error_function(x * 0.70710678f));
+    case Function::gelu_tanh: return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
+    case Function::selu: return b * select(x > zero, x, a * exponential_less_one(x));
+    case Function::celu: return at_least(x, zero) + at_most(a * exponential_less_one(x / a), zero);
+    case Function::softsign: return x / (1.0f + absolute(x));
+    case Function::hard_sigmoid: return at_most(at_least(a * x + b, zero), all(1.0f));
+    case Function::swish: return x / (1.0f + exponential(-a * x));
+    case Function::mish: return mish(x);
+    case Function::thresholded_relu: return select(x > a, x, zero);
+    case Function::shrink: return select(x > a, x - b, select(x < -a, x + b, zero));
+    case Function::add: break;
+  }
+  return x;
+}
+
+/// One function over runs of values; the loop is inside of the choice.
+template <Function kFunction>
+void apply_rows(float* c, int64_t pitch, int rows, int length, float a, float b) {
+  for (int m = 0; m < rows; ++m, c += pitch)
+    for (int n = 0; n < length; n += kLanes) store(c + n, apply(kFunction, load(c + n), all(a), all(b)));
+}
+
+void apply_function(const PostOp& op, float* c, int64_t pitch, int rows, int length) {
+  switch (op.function) {
+#define CPUACC_CASE(name) \
+  case Function::name: return apply_rows<Function::name>(c, pitch, rows, length, op.a, op.b);
+    CPUACC_CASE(sigmoid) CPUACC_CASE(tanh) CPUACC_CASE(linear) CPUACC_CASE(relu) CPUACC_CASE(bounded_relu)
+    CPUACC_CASE(soft_relu) CPUACC_CASE(leaky_relu) CPUACC_CASE(abs) CPUACC_CASE(sqrt) CPUACC_CASE(square)
+    CPUACC_CASE(elu) CPUACC_CASE(hard_swish) CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu)
+    CPUACC_CASE(celu) CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
+    CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
+#undef CPUACC_CASE
+    case Function::add: return;
+  }
+}
+
+/// The work that does not fit into registers, on `rows` pixels of some blocks of channels that were just stored.
+__attribute__((noinline)) void finish(const Finish& work, float* c, const float* residual, int64_t c_block,
+                                      int64_t c_pixel, int rows, int blocks) {
+  for (int i = 0; i < work.count; ++i)
+    for (int n = 0; n < blocks; ++n) {
+      float* to = c + n * c_block;
+      if (work.ops[i].function != Function::add) {
+        apply_function(work.ops[i], to, c_pixel, rows, 16);
+        continue;
+      }
+      const float* from = residual + n * c_block;
+      for (int m = 0; m < rows; ++m)
+        for (int v = 0; v < 16; v += kLanes)
+          store(to + m * c_pixel + v, load(to + m * c_pixel + v) + load(from + m * c_pixel + v));
+    }
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_FUNCTIONS_HPP

@@ -1,0 +1,126 @@
+// Convolutions with a window: strips of the padded image in scratch memory, over which the taps of a tile reach.
+
+#ifndef CPUACC_KERNELS_WINDOW_HPP
+#define CPUACC_KERNELS_WINDOW_HPP
+
+#include <string.h>
+
+#include "cpuacc/kernels/product.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+/// One strip: every `stride`-th row and column of the padded image lies together (a phase), so that neighbouring output
+/// pixels read neighbours. Only the phases that a tap needs are there, in order.
+struct Strip {
+  explicit Strip(const Convolution& c)
+      : row_phases(phases(c.kernel_height, c.dilation_y, c.stride_y)),
+        column_phases(phases(c.kernel_width, c.dilation_x, c.stride_x)),
+        rows(c.strip + (c.kernel_height - 1) * c.dilation_y / c.stride_y),
+        columns(c.out_width + (c.kernel_width - 1) * c.dilation_x / c.stride_x) {}
+
+  static int phases(int kernel, int dilation, int stride) {
+    int most = (kernel - 1) * dilation + 1;
+    return most < stride ? most : stride;
+  }
+  int64_t channel() const { return int64_t{row_phases} * column_phases * rows * columns; }
+
+  int row_phases, column_phases, rows, columns;
+};
+
+/// Columns [first, last) of a phase that lie inside of the image.
+struct Inside {
+  Inside(int phase, int stride, int pad, int width, int columns) {
+    first = pad > phase ? (pad - phase + stride - 1) / stride : 0;
+    last = width + pad > phase ? (width + pad - phase + stride - 1) / stride : 0;
+    if (first > columns) first = columns;
+    if (last > columns) last = columns;
+    if (last < first) last = first;
+  }
+  int first, last;
+};
+
+/// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it.
+template <int kStep>
+CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, float* to) {
+  Inside inside(phase, c.stride_x, c.pad_left, c.width, from ? columns : 0);
+  memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(inside.first));
+  const float* x = from + (inside.first * c.stride_x + phase - c.pad_left) * pixel;
+  for (int column = inside.first; column < inside.last; ++column, x += c.stride_x * pixel)
+    if (kStep == 1) {
+      to[column] = *x;
+    } else {
+      for (int v = 0; v < kStep; v += kLanes) store(to + column * kStep + v, load(x + v));
+    }
+  memset(to + inside.last * kStep, 0, sizeof(float) * kStep * static_cast<size_t>(columns - inside.last));
+}
+
+template <int kStep>
+CPUACC_INLINE void copy_channel(const Convolution& c, const Strip& strip, const float* image, int64_t row, int64_t pixel,
+                                int first_row, float* to) {
+  for (int y_phase = 0; y_phase < strip.row_phases; ++y_phase)
+    for (int x_phase = 0; x_phase < strip.column_phases; ++x_phase)
+      for (int r = 0; r < strip.rows; ++r, to += strip.columns * kStep) {
+        int y = (first_row + r) * c.stride_y + y_phase - c.pad_top;
+        copy_row<kStep>(c, y >= 0 && y < c.height ? image + y * row : nullptr, pixel, x_phase, strip.columns, to);
+      }
+}
+
+inline const float* plane(const Planes& p, const float* in, int channel) {
+  int64_t at = p.first_channel + channel;
+  return in + (p.channel_block ? at / 16 * p.channel_block + at % 16 : at * p.channel);
+}
+
+template <int kStep>
+void convolve_strips(const Convolution& c, const float* in, const Planes& planes, float* out, const Grid& grid,
+                     const float* residual, float* scratch, const Part& part) {
+  const Strip strip(c);
+  const Product& p = c.product;
+  const int count = c.kernel_height * c.kernel_width * (kStep == 1 ? p.depth : 1);
+  const bool flat = strip.columns == c.out_width && grid.row == c.out_width * grid.pixel;
+  Tile t{};
+  t.a_block = strip.channel() * kStep;
+  t.taps = c.taps;
+  t.tap_count = count;
+  t.depth = kStep == 1 ? 1 : p.depth;
+  t.c_block = grid.block;
+  t.c_pixel = grid.pixel;
+  t.low = p.finish.low;
+  t.high = p.finish.high;
+  for (int row = part.row; row < part.row_end; row += c.strip) {
+    int rows = part.row_end - row < c.strip ? part.row_end - row : c.strip;
+    for (int channel = 0; channel < p.depth; channel += kStep)
+      copy_channel<kStep>(c, strip, plane(planes, in, channel), planes.row, planes.pixel, row,
+                          scratch + channel / kStep * t.a_block);
+    for (int block = part.block; block < part.block_end;) {
+      int blocks = panel_at(block, p.blocks);
+      int64_t size = int64_t{blocks} * 16 * t.depth * count;
+      t.b = p.weights + int64_t{block} * 16 * t.depth * count;
+      t.bias = p.bias + block * 16;
+      t.ahead = reinterpret_cast<const char*>(t.b + size);
+      int most = rows_of_panel(blocks), tiles = flat ? (rows * c.out_width + most - 1) / most : rows * ((c.out_width + most - 1) / most);
+      t.ahead_step = (blocks * 64 + tiles - 1) / tiles;
+      for (int r = 0; r < rows; r += flat ? rows : 1) {
+        int64_t to = block * grid.block + (row + r) * grid.row;
+        t.a = scratch + int64_t{r} * strip.columns * kStep;
+        t.c = out + to;
+        t.residual = residual ? residual + to : nullptr;
+        run_of_tiles<kStep>(t, flat ? rows * c.out_width : c.out_width, blocks, kStep, p.finish);
+      }
+      block += blocks;
+    }
+  }
+}
+
+void convolve(const Convolution& c, const float* in, const Planes& planes, float* out, const Grid& grid,
+              const float* residual, float* scratch, const Part& part) {
+  if (c.planar)
+    convolve_strips<1>(c, in, planes, out, grid, residual, scratch, part);
+  else
+    convolve_strips<16>(c, in, planes, out, grid, residual, scratch, part);
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_WINDOW_HPP

@@ -1,0 +1,56 @@
+// Weights of float32 convolutions and matrix products in the order in which the kernels read them.
+
+#ifndef CPUACC_LOWER_PACK_F32_HPP
+#define CPUACC_LOWER_PACK_F32_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cpuacc {
+
+inline int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
+
+/// Weights as the network has them: elements from one output channel, input channel and tap (place in the window, row
+/// by row) to the next.
+struct Weights {
+  const float* data;
+  int64_t outputs, inputs, taps;
+  int64_t by_output, by_input, by_tap;
+
+  float at(int64_t output, int64_t input, int64_t tap) const {
+    return data[output * by_output + input * by_input + tap * by_tap];
+  }
+  int64_t packed() const { return blocks_of(outputs) * 16 * inputs * taps; }
+};
+
+/// Blocks of the panel that begins at `block`: `panel` of them, but an odd one at the end joins the last panel.
+inline int64_t blocks_of_panel(int64_t block, int64_t blocks, int64_t panel) {
+  int64_t left = blocks - block;
+  return panel > 1 && left == panel + 1 ? left : std::min(left, panel);
+}
+
+/// [panel][group of input channels][tap][input channel][output channel of the panel]; `group` is 16 for blocked images
+/// and 1 for planes. `to` holds zeros where it is not written to.
+inline void pack_panels(const Weights& w, int64_t panel, int64_t group, float* to) {
+  int64_t blocks = blocks_of(w.outputs);
+  for (int64_t block = 0; block < blocks;) {
+    int64_t wide = blocks_of_panel(block, blocks, panel), first = block * 16;
+    int64_t outputs = std::min(wide * 16, w.outputs - first);
+    for (int64_t input = 0; input < w.inputs; input += group)
+      for (int64_t tap = 0; tap < w.taps; ++tap)
+        for (int64_t i = input; i < std::min(input + group, w.inputs); ++i, to += wide * 16)
+          for (int64_t o = 0; o < outputs; ++o) to[o] = w.at(first + o, i, tap);
+    block += wide;
+  }
+}
+
+/// [block of channels][tap][16], of weights [tap][channel].
+inline void pack_depthwise(const float* weights, int64_t channels, int64_t taps, float* to) {
+  for (int64_t channel = 0; channel < channels; ++channel)
+    for (int64_t tap = 0; tap < taps; ++tap)
+      to[(channel / 16 * taps + tap) * 16 + channel % 16] = weights[tap * channels + channel];
+}
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_LOWER_PACK_F32_HPP
