@@ -31,6 +31,10 @@ struct Run {
   char* const* bases;
   char* scratch;            // aligned to 64 bytes
   uint64_t scratch_stride;  // bytes from the scratch memory of one part to that of the next
+  const char** fault;       // what `fail` was told
+
+  /// To end the run with an error after this step: an index in the data that is out of range, and the like.
+  void fail(const char* why) const { __atomic_store_n(fault, why, __ATOMIC_RELAXED); }
 
   template <class T = void>
   T* at(const Buffer& buffer) const {
@@ -91,7 +95,8 @@ class Builder {
   const Graph& graph;
   const Settings& settings;
 
-  /// The place of a tensor of the graph; of -1 an absent one.
+  /// The place of a tensor of the graph; of -1 an absent one. Data of constants is to be reached at run time by such a
+  /// buffer or by `pack` only: the tensor's own pointer may be gone by then.
   virtual Buffer buffer(int tensor) = 0;
   /// Memory in the arena that lives from the step added next to the last one that was given it.
   virtual Buffer temporary(uint64_t bytes) = 0;

@@ -1,0 +1,38 @@
+#include "common/arena.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+
+namespace native {
+namespace {
+
+constexpr uint64_t kHuge = 2 << 20;
+
+}  // namespace
+
+Arena::~Arena() {
+  for (const Chunk& chunk : chunks_) munmap(chunk.memory, chunk.size);
+}
+
+char* Arena::take(uint64_t bytes) {
+  uint64_t size = std::max<uint64_t>(64, (bytes + 63) / 64 * 64);
+  if (chunks_.empty() || chunks_.back().size - chunks_.back().used < size) {
+    uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back().size;  // small networks take small pages
+    uint64_t wanted = std::max(size, std::min<uint64_t>(least, 8 * kHuge));
+    wanted = wanted >= kHuge ? (wanted + kHuge - 1) / kHuge * kHuge : (wanted + 4095) / 4096 * 4096;
+    void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    if (wanted >= kHuge) madvise(memory, wanted, MADV_HUGEPAGE);
+    chunks_.push_back({static_cast<char*>(memory), wanted, 0});
+  }
+  Chunk& chunk = chunks_.back();
+  char* given = chunk.memory + chunk.used;
+  chunk.used += size;
+  total_ += size;
+  return given;
+}
+
+}  // namespace native

@@ -1,0 +1,226 @@
+#include "common/pool.hpp"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace native {
+namespace {
+
+constexpr int64_t kSpinAfterWork = 50'000;   // nanoseconds that a thread spins for more work before it sleeps
+constexpr int64_t kSpinWhileHeld = 2'000'000;  // the same while a run holds the pool
+constexpr int kSpinsOfCaller = 20'000;       // before it offers its processor to others
+
+std::atomic<unsigned> forks{0};
+
+void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, count_fork); });
+}
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int64_t now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+void sleep_while(std::atomic<uint32_t>* word, uint32_t value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void wake(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0); }
+
+}  // namespace
+
+/// The threads of one process.
+struct Team {
+  struct alignas(64) Worker {
+    Team* team = nullptr;
+    int number = 0;
+    std::atomic<int> cpu{-1};  // that it is pinned to
+    pthread_t thread{};
+  };
+
+  alignas(64) std::atomic<uint32_t> ticket{0};  // counts jobs and calls to wake up
+  alignas(64) std::atomic<int> pending{0};      // workers that have not finished the job
+  alignas(64) std::atomic<bool> held{false};
+  std::atomic<int> sleeping{0};
+  std::atomic<bool> stopping{false};
+  Pool::Function function = nullptr;
+  void* context = nullptr;
+  std::atomic<int> parts{0};
+  std::atomic<uint32_t> job{0};  // the ticket of the newest job
+  std::mutex owner;
+  unsigned fork_count = 0;
+  std::vector<int> cpus;  // that the process may use
+  std::vector<Worker> workers;
+
+  explicit Team(int threads);
+  void stop();
+  void call();
+  void work(Worker& self);
+  void pin(Worker& worker, int cpu);
+  void keep_clear_of_caller();
+};
+
+Team::Team(int threads) : fork_count(forks.load(std::memory_order_relaxed)), workers(size_t(threads - 1)) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  size_t started = 0;
+  for (Worker& worker : workers) {
+    worker.team = this;
+    worker.number = int(started) + 1;
+    auto enter = [](void* self) -> void* {
+      static_cast<Worker*>(self)->team->work(*static_cast<Worker*>(self));
+      return nullptr;
+    };
+    if (pthread_create(&worker.thread, nullptr, enter, &worker) != 0) break;
+    ++started;
+  }
+  if (started < workers.size()) {  // the workers have addresses of their own: those that did not start stay unused
+    for (size_t n = started; n < workers.size(); ++n) workers[n].number = 0;
+  }
+  keep_clear_of_caller();
+}
+
+void Team::stop() {
+  stopping.store(true);
+  call();
+  for (Worker& worker : workers)
+    if (worker.number > 0) pthread_join(worker.thread, nullptr);
+}
+
+/// A new ticket, and whoever sleeps wakes up.
+void Team::call() {
+  ticket.fetch_add(1, std::memory_order_seq_cst);
+  if (sleeping.load(std::memory_order_seq_cst) > 0) wake(&ticket);
+}
+
+void Team::pin(Worker& worker, int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  if (pthread_setaffinity_np(worker.thread, sizeof one, &one) == 0) worker.cpu.store(cpu, std::memory_order_relaxed);
+}
+
+/// A worker on the processor of the caller moves to one that no other worker has. Pins them all at first.
+void Team::keep_clear_of_caller() {
+  int mine = sched_getcpu();
+  if (cpus.size() <= workers.size()) return;  // fewer processors than threads: the system places them
+  auto taken = [&](int cpu) {
+    return cpu == mine || std::any_of(workers.begin(), workers.end(), [&](const Worker& other) {
+             return other.cpu.load(std::memory_order_relaxed) == cpu;
+           });
+  };
+  for (Worker& worker : workers) {
+    int at = worker.cpu.load(std::memory_order_relaxed);
+    if (worker.number == 0 || (at >= 0 && at != mine)) continue;
+    auto free = std::find_if_not(cpus.begin(), cpus.end(), taken);
+    if (free != cpus.end()) pin(worker, *free);
+  }
+}
+
+void Team::work(Worker& self) {
+  uint32_t seen = 0;
+  for (;;) {
+    int64_t until = 0;
+    uint32_t current;
+    for (int spins = 0; (current = ticket.load(std::memory_order_acquire)) == seen; ++spins) {
+      relax();
+      if (spins % 64 != 63) continue;
+      int64_t time = now();
+      if (until == 0) until = time;
+      int64_t patience = held.load(std::memory_order_relaxed) ? kSpinWhileHeld : kSpinAfterWork;
+      if (time - until < patience) continue;
+      sleeping.fetch_add(1, std::memory_order_seq_cst);
+      if (ticket.load(std::memory_order_seq_cst) == seen) sleep_while(&ticket, seen);
+      sleeping.fetch_sub(1, std::memory_order_seq_cst);
+      until = 0;
+    }
+    seen = current;
+    if (stopping.load(std::memory_order_relaxed)) return;
+    if (job.load(std::memory_order_relaxed) != seen) continue;  // only woken up
+    int count = parts.load(std::memory_order_relaxed);
+    if (self.number < count) function(context, self.number, count);
+    pending.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+Pool::Pool(int threads) : threads_(threads) { watch_forks(); }
+
+Pool::~Pool() {
+  Team* team = team_.load();
+  if (team == nullptr) return;
+  if (team->fork_count != forks.load()) return;  // its threads were left behind in the parent
+  team->stop();
+  delete team;
+}
+
+Team* Pool::team() {
+  Team* team = team_.load(std::memory_order_acquire);
+  if (team != nullptr && team->fork_count == forks.load(std::memory_order_relaxed)) return team;
+  std::lock_guard<std::mutex> lock(starting_);
+  team = team_.load(std::memory_order_acquire);
+  if (team == nullptr || team->fork_count != forks.load(std::memory_order_relaxed)) {
+    team = new Team(threads_);  // that of the parent stays: locks in it may be held by threads that are gone
+    team_.store(team, std::memory_order_release);
+  }
+  return team;
+}
+
+Pool::Lease::Lease(Pool* pool) {
+  if (pool == nullptr || pool->threads() < 2) return;
+  Team* team = pool->team();
+  if (!team->owner.try_lock()) return;
+  team_ = team;
+  team->keep_clear_of_caller();
+  team->held.store(true, std::memory_order_relaxed);
+  if (team->sleeping.load(std::memory_order_seq_cst) > 0) team->call();
+}
+
+Pool::Lease::~Lease() {
+  if (team_ == nullptr) return;
+  team_->held.store(false, std::memory_order_relaxed);
+  team_->owner.unlock();
+}
+
+void Pool::Lease::run(Function function, void* context, int parts) {
+  int helpers = 0;
+  if (team_ != nullptr)
+    for (Team::Worker& worker : team_->workers) helpers += worker.number > 0;
+  if (helpers + 1 < parts) {
+    for (int part = 0; part < parts; ++part) function(context, part, parts);
+    return;
+  }
+  Team& team = *team_;
+  team.function = function;
+  team.context = context;
+  team.parts.store(parts, std::memory_order_relaxed);
+  team.pending.store(helpers, std::memory_order_relaxed);
+  team.job.store(team.ticket.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  team.call();
+  function(context, 0, parts);
+  for (int spins = 0; team.pending.load(std::memory_order_acquire) != 0; ++spins) {
+    relax();
+    if (spins > kSpinsOfCaller) sched_yield();
+  }
+}
+
+}  // namespace native

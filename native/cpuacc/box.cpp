@@ -1,0 +1,123 @@
+#include "cpuacc/box.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cpuacc {
+namespace {
+
+struct Copy {
+  const MoveKernels* kernels;
+  Box box;
+  int64_t rows, in_offset, out_offset;  // offsets in bytes
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Copy& copy = step.as<Copy>();
+    Range rows = split(copy.rows, part, parts);
+    if (rows.first == rows.last) return;
+    const char* in = run.at<char>(step.in[0]) + copy.in_offset;
+    copy.kernels->copy(copy.box, in, run.at<char>(step.out[0]) + copy.out_offset, rows.first, rows.last);
+  }
+};
+
+struct Fill {
+  const MoveKernels* kernels;
+  int64_t item, count;
+  char value[8];
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Fill& fill = step.as<Fill>();
+    Range range = split(fill.count, part, parts, 64);
+    char* out = run.at<char>(step.out[0]) + range.first * fill.item;
+    fill.kernels->fill(out, fill.value, fill.item, range.last - range.first);
+  }
+};
+
+/// Axes of one element disappear, and those that follow one another in both tensors become one.
+Axes merged(const Axes& axes) {
+  Axes found;
+  for (const Axis& axis : axes) {
+    if (axis.extent == 1) continue;
+    if (!found.empty() && found.back().from == axis.from * axis.extent && found.back().to == axis.to * axis.extent) {
+      found.back() = {found.back().extent * axis.extent, axis.from, axis.to};
+      continue;
+    }
+    found.push_back(axis);
+  }
+  if (found.empty()) found.push_back({1, 1, 1});
+  return found;
+}
+
+/// Where the operand is not read in order, the axis along which its elements lie together comes next to the last.
+void turn(Axes& axes) {
+  if (axes.back().from == 1) return;
+  for (size_t n = 0; n + 1 < axes.size(); ++n)
+    if (axes[n].from == 1) {
+      std::rotate(axes.begin() + long(n), axes.begin() + long(n) + 1, axes.end() - 1);
+      return;
+    }
+}
+
+}  // namespace
+
+Shape steps_of(const Shape& shape) {
+  Shape steps(shape.size(), 1);
+  for (size_t n = shape.size(); n-- > 1;) steps[n - 1] = steps[n] * shape[n];
+  return steps;
+}
+
+Axes axes_of(const Shape& result) {
+  Shape steps = steps_of(result);
+  Axes axes;
+  for (size_t n = 0; n < result.size(); ++n) axes.push_back({result[n], 0, steps[n]});
+  return axes;
+}
+
+Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item, int64_t in_offset,
+               int64_t out_offset) {
+  bool empty = std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.extent == 0; });
+  axes = merged(axes);
+  turn(axes);
+  auto copy = std::make_shared<Copy>();
+  copy->kernels = &move_kernels_for(builder.settings.isa);
+  copy->in_offset = in_offset * int64_t(item);
+  copy->out_offset = out_offset * int64_t(item);
+  copy->box.rank = int(axes.size());
+  copy->box.item = int64_t(item);
+  int64_t rows = 1, size = int64_t(item);
+  for (size_t n = 0; n < axes.size(); ++n) {
+    copy->box.extent[n] = axes[n].extent;
+    copy->box.from[n] = axes[n].from * int64_t(item);
+    copy->box.to[n] = axes[n].to * int64_t(item);
+    if (n + 1 < axes.size()) rows *= axes[n].extent;
+    size *= axes[n].extent;
+  }
+  copy->rows = empty ? 0 : rows;
+  if (empty) size = 0;
+  Step step;
+  step.name = std::move(name);
+  step.fn = &Copy::run;
+  double seconds_per_byte = axes.back().from == 1 && axes.back().to == 1 ? 0.1 : 0.4;
+  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, double(size) * seconds_per_byte), std::max<int64_t>(rows, 1)));
+  step.in = {in};
+  step.out = {out};
+  step.state = std::move(copy);
+  return step;
+}
+
+Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count) {
+  auto fill = std::make_shared<Fill>();
+  fill->kernels = &move_kernels_for(builder.settings.isa);
+  fill->item = int64_t(item);
+  fill->count = count;
+  std::memcpy(fill->value, value, item);
+  Step step;
+  step.name = std::move(name);
+  step.fn = &Fill::run;
+  step.max_parts = parts_for(builder.settings, double(count) * double(item) * 0.1);
+  step.out = {out};
+  step.state = std::move(fill);
+  return step;
+}
+
+}  // namespace cpuacc

@@ -1,0 +1,204 @@
+#include "cpuacc/graph.hpp"
+
+#include <algorithm>
+
+namespace cpuacc {
+namespace {
+
+Tensor tensor_of(const ipr::TensorInfo& info) {
+  Tensor made;
+  made.name = std::string(info.name());
+  made.dtype = info.dtype();
+  made.shape.assign(info.shape().begin(), info.shape().end());
+  made.scales.assign(info.scales().begin(), info.scales().end());
+  made.zero_points.assign(info.zero_points().begin(), info.zero_points().end());
+  made.axis = info.is_quantized() ? info.axis() : -1;
+  static const char nothing = 0;  // a constant without elements may have no address
+  if (info.is_constant()) made.data = info.constant().data ? info.constant().data : &nothing;
+  return made;
+}
+
+Value value_of(const ipr_attribute& raw) {
+  Value made;
+  made.name = std::string(ipr::view(raw.name));
+  made.kind = raw.kind;
+  made.i = raw.i;
+  made.f = raw.f;
+  made.text = std::string(ipr::view(raw.text));
+  if (raw.ints) made.ints.assign(raw.ints, raw.ints + raw.count);
+  if (raw.floats) made.floats.assign(raw.floats, raw.floats + raw.count);
+  for (uint64_t n = 0; raw.texts && n < raw.count; ++n) made.texts.emplace_back(ipr::view(raw.texts[n]));
+  made.columns = raw.columns;
+  return made;
+}
+
+Node node_of(const ipr_graph& graph, const ipr::Layer& layer) {
+  Node made;
+  made.type = std::string(layer.type());
+  made.name = std::string(layer.name());
+  made.layer = layer.index();
+  for (uint64_t n = 0; n < layer.raw().attribute_count; ++n)
+    made.attributes.push_back(value_of(*ipr_attribute_at(&graph, &layer.raw(), n)));
+  for (int64_t tensor : layer.inputs()) made.inputs.push_back(int(tensor));
+  for (int64_t tensor : layer.outputs()) made.outputs.push_back(int(tensor));
+  return made;
+}
+
+}  // namespace
+
+int64_t Tensor::elements() const {
+  return ipr_elements(shape.data(), rank());
+}
+
+uint64_t Tensor::bytes() const {
+  uint64_t item = ipr::item_size(dtype);
+  if (layout == Layout::plain) return uint64_t(std::max<int64_t>(elements(), 0)) * item;
+  int64_t c = extent(layout == Layout::blocked_nchw ? 1 : 3);
+  return c == 0 ? 0 : uint64_t(elements() / c * ((c + kBlock - 1) / kBlock * kBlock)) * item;
+}
+
+bool Tensor::same_quantization(const Tensor& other) const {
+  return axis == other.axis && scales == other.scales && zero_points == other.zero_points;
+}
+
+const Value* Node::find(std::string_view wanted) const {
+  for (const Value& one : attributes)
+    if (one.name == wanted) return &one;
+  return nullptr;
+}
+
+bool Node::has(std::string_view wanted) const {
+  const Value* found = find(wanted);
+  return found != nullptr && found->kind != IPR_KIND_NONE;
+}
+
+int64_t Node::integer(std::string_view wanted, int64_t absent) const { return has(wanted) ? find(wanted)->i : absent; }
+
+double Node::number(std::string_view wanted, double absent) const {
+  if (!has(wanted)) return absent;
+  const Value& found = *find(wanted);
+  return found.kind == IPR_KIND_FLOAT ? found.f : double(found.i);
+}
+
+std::string_view Node::text(std::string_view wanted, std::string_view absent) const {
+  return has(wanted) ? std::string_view(find(wanted)->text) : absent;
+}
+
+const std::vector<int64_t>& Node::integers(std::string_view wanted) const {
+  static const std::vector<int64_t> none;
+  const Value* found = find(wanted);
+  return found ? found->ints : none;
+}
+
+const std::vector<double>& Node::numbers(std::string_view wanted) const {
+  static const std::vector<double> none;
+  const Value* found = find(wanted);
+  return found ? found->floats : none;
+}
+
+void Node::set(std::string_view wanted, int64_t value) {
+  for (Value& one : attributes)
+    if (one.name == wanted) {
+      one.kind = IPR_KIND_INT;
+      one.i = value;
+      return;
+    }
+  Value made;
+  made.name = std::string(wanted);
+  made.kind = IPR_KIND_INT;
+  made.i = value;
+  attributes.push_back(std::move(made));
+}
+
+Graph::Graph(const ipr::Graph& offered) {
+  for (size_t n = 0; n < offered.tensor_count(); ++n) tensors.push_back(tensor_of(offered.tensor(int64_t(n))));
+  for (ipr::Layer layer : offered) nodes.push_back(node_of(offered.raw(), layer));
+  inputs.assign(offered.inputs().begin(), offered.inputs().end());
+  outputs.assign(offered.outputs().begin(), offered.outputs().end());
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
+}
+
+const Tensor* Graph::in(const Node& node, size_t position) const {
+  if (position >= node.inputs.size() || node.inputs[position] < 0) return nullptr;
+  return &(*this)[node.inputs[position]];
+}
+
+bool Graph::is_border(int tensor) const {
+  return std::find(inputs.begin(), inputs.end(), tensor) != inputs.end() ||
+         std::find(outputs.begin(), outputs.end(), tensor) != outputs.end();
+}
+
+std::vector<int> Graph::users(int tensor) const {
+  std::vector<int> found;
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (int input : nodes[n].inputs)
+      if (input == tensor && !nodes[n].type.empty()) found.push_back(int(n));
+  return found;
+}
+
+int Graph::add_tensor(const Tensor& like) {
+  tensors.push_back(like);
+  tensors.back().producer = -1;
+  return int(tensors.size()) - 1;
+}
+
+namespace {
+
+/// Depth first from the results that are wanted, in the order of the nodes, so that an order that works is kept.
+struct Sorter {
+  Graph& graph;
+  std::vector<char> wanted;
+  std::vector<Node> sorted;
+
+  void mark() {
+    std::vector<int> open;
+    for (int tensor : graph.outputs)
+      if (graph[tensor].producer >= 0) open.push_back(graph[tensor].producer);
+    while (!open.empty()) {
+      int node = open.back();
+      open.pop_back();
+      if (wanted[size_t(node)]++) continue;
+      for (int tensor : graph.nodes[size_t(node)].inputs)
+        if (tensor >= 0 && graph[tensor].producer >= 0) open.push_back(graph[tensor].producer);
+    }
+  }
+
+  void emit(std::vector<char>& ready) {
+    std::vector<char> done(graph.nodes.size(), 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t n = 0; n < graph.nodes.size(); ++n) {
+        if (done[n] || !wanted[n] || !is_ready(graph.nodes[n], ready)) continue;
+        for (int tensor : graph.nodes[n].outputs) ready[size_t(tensor)] = 1;
+        sorted.push_back(std::move(graph.nodes[n]));
+        graph.nodes[n].outputs.clear();
+        done[n] = moved = true;
+      }
+    }
+  }
+
+  static bool is_ready(const Node& node, const std::vector<char>& ready) {
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](int tensor) { return tensor < 0 || ready[size_t(tensor)]; });
+  }
+};
+
+}  // namespace
+
+void Graph::index() {
+  for (Tensor& tensor : tensors) tensor.producer = -1;
+  for (size_t n = 0; n < nodes.size(); ++n)
+    if (!nodes[n].type.empty())
+      for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
+  std::vector<char> ready(tensors.size(), 0);
+  for (size_t n = 0; n < tensors.size(); ++n) ready[n] = tensors[n].producer < 0;
+  Sorter sorter{*this, std::vector<char>(nodes.size(), 0), {}};
+  sorter.mark();
+  sorter.emit(ready);
+  nodes = std::move(sorter.sorted);
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
+}
+
+}  // namespace cpuacc

@@ -1,0 +1,208 @@
+#include "cpuacc/plan.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cpuacc {
+namespace {
+
+uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+constexpr uint64_t kCopied = 64 * 1024;  // smaller constants are copied, so that the host may forget them
+
+}  // namespace
+
+Plan::Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored)
+    : Builder(graph, settings), pack_(pack), restored_(restored) {
+  for (const Tensor& tensor : graph.tensors) {
+    Value value;
+    value.bytes = tensor.bytes();
+    if (tensor.is_constant()) value.base = 0, value.place = reinterpret_cast<uint64_t>(tensor.data);
+    values_.push_back(value);
+  }
+  for (size_t n = 0; n < graph.inputs.size(); ++n) values_[size_t(graph.inputs[n])].base = uint32_t(2 + n);
+  for (size_t n = 0; n < graph.outputs.size(); ++n)
+    values_[size_t(graph.outputs[n])].base = uint32_t(2 + graph.inputs.size() + n);
+}
+
+Buffer Plan::buffer(int tensor) {
+  Buffer made;
+  made.id = tensor;
+  if (tensor < 0 || values_[size_t(tensor)].base != 0) return made;
+  Value& value = values_[size_t(tensor)];
+  const Tensor& constant = graph[tensor];
+  if (value.first == 0 || constant.keep) return made;  // copied before, or our own
+  if (value.bytes > kCopied) {
+    reads_constants_ = true;
+    return made;
+  }
+  auto copy = [&](void* to) { std::memcpy(to, constant.data, value.bytes); };
+  value.place = reinterpret_cast<uint64_t>(pack(value.bytes, copy));
+  value.first = 0;
+  return made;
+}
+
+Buffer Plan::temporary(uint64_t bytes) {
+  Value value;
+  value.bytes = bytes;
+  values_.push_back(value);
+  Buffer made;
+  made.id = int32_t(values_.size()) - 1;
+  return made;
+}
+
+const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
+  size_t number = pack_.pieces.size();
+  char* memory = pack_.memory.take(bytes);
+  if (restored_ == nullptr) {
+    make(memory);
+  } else {
+    if (number >= restored_->sizes.size() || restored_->sizes[number] != bytes)
+      throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
+    if (bytes > 0) std::memcpy(memory, restored_->data + restored_offset_, bytes);
+    restored_offset_ += rounded(bytes);
+  }
+  pack_.pieces.push_back({memory, bytes});
+  return memory;
+}
+
+int Plan::choose(int count, int preferred, const std::function<double(int)>& seconds) {
+  int chosen = preferred;
+  size_t number = pack_.choices.size();
+  if (restored_ != nullptr) {
+    if (number >= restored_->choices.size() || restored_->choices[number] < 0 || restored_->choices[number] >= count)
+      throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
+    chosen = restored_->choices[number];
+  } else if (settings.autotune > 0 && seconds) {
+    double best = seconds(preferred);
+    for (int n = 0; n < count; ++n) {
+      if (n == preferred) continue;
+      double found = seconds(n);
+      if (found < best) best = found, chosen = n;
+    }
+  }
+  pack_.choices.push_back(chosen);
+  return chosen;
+}
+
+Plan::Place Plan::find(int id) const {
+  uint64_t offset = 0;
+  while (values_[size_t(id)].parent >= 0) {
+    offset += values_[size_t(id)].offset;
+    id = values_[size_t(id)].parent;
+  }
+  return {id, offset};
+}
+
+void Plan::join(int child, int parent, uint64_t offset) {
+  values_[size_t(child)].parent = parent;
+  values_[size_t(child)].offset = offset;
+}
+
+/// Let all that lies in `root` lie in the memory of a border tensor of the same size.
+bool Plan::take_border(int root, int border) {
+  if (is_border(root) || values_[size_t(root)].bytes != values_[size_t(border)].bytes) return false;
+  join(root, border, 0);
+  return true;
+}
+
+bool Plan::share(int result, int operand, uint64_t offset, bool inside) {
+  buffer(operand);  // a constant may be copied
+  Place a = find(operand), b = find(result);
+  if (a.root == b.root) return false;
+  if (inside) {
+    bool fits = a.offset == 0 && values_[size_t(a.root)].bytes == values_[size_t(operand)].bytes;
+    if (is_border(a.root) || !fits) return false;
+    join(a.root, b.root, b.offset + offset);
+    return true;
+  }
+  if (b.offset != 0 || values_[size_t(b.root)].bytes != values_[size_t(result)].bytes) return false;
+  if (is_border(b.root)) return a.offset + offset == 0 && take_border(a.root, b.root);
+  join(b.root, a.root, a.offset + offset);
+  return true;
+}
+
+void Plan::add(Step step) {
+  step.max_parts = std::max(1, std::min(step.max_parts, settings.threads));
+  steps_.push_back(std::move(step));
+}
+
+void Plan::find_lifetimes() {
+  for (Value& value : values_) value.first = value.last = -1;
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    auto touch = [&](const Buffer& buffer) {
+      if (!buffer) return;
+      Value& root = values_[size_t(find(buffer.id).root)];
+      if (root.first < 0) root.first = int(n);
+      root.last = int(n);
+    };
+    for (const Buffer& buffer : steps_[n].in) touch(buffer);
+    for (const Buffer& buffer : steps_[n].out) touch(buffer);
+  }
+}
+
+void Plan::share_in_place() {
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    const Step& step = steps_[n];
+    if (step.in_place < 0 || !step.in[size_t(step.in_place)] || step.out.empty()) continue;
+    Place from = find(step.in[size_t(step.in_place)].id), to = find(step.out[0].id);
+    Value &source = values_[size_t(from.root)], &target = values_[size_t(to.root)];
+    if (from.root == to.root || is_border(from.root) || from.offset != 0 || to.offset != 0) continue;
+    if (source.last != int(n) || target.first != int(n) || target.bytes > source.bytes) continue;
+    auto beside = [&](const Buffer& other) {  // another operand in the same memory
+      return other && find(other.id).root == from.root && find(other.id).offset != from.offset;
+    };
+    if (std::any_of(step.in.begin(), step.in.end(), beside)) continue;
+    if (is_border(to.root)) {
+      int first = source.first;
+      if (take_border(from.root, to.root)) target.first = first;
+      continue;
+    }
+    source.last = target.last;
+    join(to.root, from.root, 0);
+  }
+}
+
+/// The largest first, each at the lowest place that is free while it lives.
+void Plan::place_roots() {
+  std::vector<int> roots, placed;
+  for (size_t n = 0; n < values_.size(); ++n)
+    if (values_[n].parent < 0 && values_[n].base == 1 && values_[n].first >= 0) roots.push_back(int(n));
+  std::stable_sort(roots.begin(), roots.end(),
+                   [&](int a, int b) { return values_[size_t(a)].bytes > values_[size_t(b)].bytes; });
+  for (int root : roots) {
+    Value& value = values_[size_t(root)];
+    uint64_t size = std::max<uint64_t>(64, rounded(value.bytes)), place = 0;
+    for (int other : placed) {  // in the order of their places
+      const Value& there = values_[size_t(other)];
+      if (there.last < value.first || there.first > value.last) continue;
+      if (there.place >= place + size) break;
+      place = std::max(place, there.place + std::max<uint64_t>(64, rounded(there.bytes)));
+    }
+    value.place = place;
+    arena_bytes_ = std::max(arena_bytes_, place + size);
+    auto behind = [&](int other) { return values_[size_t(other)].place > place; };
+    placed.insert(std::find_if(placed.begin(), placed.end(), behind), root);
+  }
+}
+
+void Plan::fill_in(Buffer& buffer) {
+  if (!buffer) return;
+  Place place = find(buffer.id);
+  const Value& root = values_[size_t(place.root)];
+  buffer.base = root.base;
+  buffer.offset = place.offset + (root.base < 2 ? root.place : 0);
+}
+
+std::vector<Step> Plan::finish() {
+  find_lifetimes();
+  share_in_place();
+  place_roots();
+  for (Step& step : steps_) {
+    for (Buffer& buffer : step.in) fill_in(buffer);
+    for (Buffer& buffer : step.out) fill_in(buffer);
+  }
+  return std::move(steps_);
+}
+
+}  // namespace cpuacc

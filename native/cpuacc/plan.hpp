@@ -1,0 +1,64 @@
+// Lowers nodes into steps, and gives every value that lives during a run its place.
+
+#ifndef CPUACC_PLAN_HPP
+#define CPUACC_PLAN_HPP
+
+#include <vector>
+
+#include "cpuacc/program.hpp"
+
+namespace cpuacc {
+
+class Plan : public Builder {
+ public:
+  Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored);
+
+  Buffer buffer(int tensor) override;
+  Buffer temporary(uint64_t bytes) override;
+  const void* pack(uint64_t bytes, const std::function<void(void*)>& make) override;
+  bool share(int result, int operand, uint64_t offset, bool inside) override;
+  int choose(int count, int preferred, const std::function<double(int)>& seconds) override;
+  void add(Step step) override;
+
+  /// The steps with all places filled in; nothing else may be called afterwards.
+  std::vector<Step> finish();
+  uint64_t arena_bytes() const { return arena_bytes_; }
+  /// Whether steps read constants of the host where these lie.
+  bool reads_constants() const { return reads_constants_; }
+
+ private:
+  /// A value, or a part of another one: `offset` bytes behind the beginning of `parent`.
+  struct Value {
+    uint64_t bytes = 0;
+    int parent = -1;
+    uint64_t offset = 0;
+    uint32_t base = 1;  // as in Buffer
+    uint64_t place = 0;
+    int first = -1, last = -1;  // steps; of a root, those of all its parts
+  };
+  struct Place {
+    int root;
+    uint64_t offset;
+  };
+
+  Place find(int id) const;
+  bool is_border(int root) const { return values_[size_t(root)].base != 1; }
+  void join(int child, int parent, uint64_t offset);
+  bool take_border(int root, int border);
+  void find_lifetimes();
+  void share_in_place();
+  void place_roots();
+  void fill_in(Buffer& buffer);
+
+  std::vector<Value> values_;
+  std::vector<Step> steps_;
+  Pack& pack_;
+  const Restored* restored_;
+  uint64_t restored_offset_ = 0;
+  uint64_t arena_bytes_ = 0;
+  bool reads_constants_ = false;
+};
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_PLAN_HPP

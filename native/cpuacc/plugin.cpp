@@ -1,0 +1,114 @@
+// CpuAcc as the host sees it.
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "cpuacc/program.hpp"
+
+namespace cpuacc {
+namespace {
+
+bool is_known(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
+}
+
+/// What holds for nodes of all types.
+Refusal unknown_extents(const Graph& graph, const Node& node) {
+  auto known = [&](int tensor) { return tensor < 0 || is_known(graph[tensor].shape); };
+  if (std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
+      std::all_of(node.outputs.begin(), node.outputs.end(), known))
+    return taken();
+  return refused("a shape is not known before it runs", IPR_REASON_SHAPE);
+}
+
+ipr::Verdict verdict(const Graph& graph, const Node& node, const Settings& settings) {
+  Refusal why = unknown_extents(graph, node);
+  if (why) return ipr::no(why.text, why.code);
+  if (find_lowering(graph, node, settings, &why)) return ipr::yes();
+  return ipr::no(why.text, why.code);
+}
+
+class CpuAcc : public ipr::Backend {
+ public:
+  ipr::Info info() const override {
+    constexpr uint32_t everywhere = IPR_SCOPE_INIT | IPR_SCOPE_MODEL;
+    ipr::Info info;
+    info.vendor = "Interposer";
+    info.name = "CpuAcc";
+    info.version = "1.0.0";
+    info.description = "Kernels in C++ for whole networks on processors";
+    info.capabilities =
+        IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE | IPR_CAP_DETERMINISTIC;
+    info.options = {
+        {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0, everywhere},
+        {"FastMathEnabled", "let float kernels round in another order, such as Winograd's with large tiles", false,
+         everywhere},
+        {"FastRequantization", "let quantized results differ from the reference by one step", false, everywhere},
+        {"TuningLevel", "1: time alternative kernels when a network is loaded; 0: choose by rules", 0, everywhere},
+    };
+    info.properties = {{"NonConstWeights", "weights and bias may be computed", true},
+                       {"ConstantTensorsAsInputs", "every operand may be constant", true},
+                       {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())}};
+    return info;
+  }
+
+  void init(const ipr::Host& host, const ipr::Options& options) override {
+    defaults_ = Settings();
+    defaults_.isa = native::best_isa();
+    defaults_.threads = std::max(1, int(host.threads()));
+    defaults_ = settings(options);
+  }
+
+  void shutdown() override { pools_.clear(); }
+
+  std::vector<ipr::Verdict> query(const ipr::Graph& offered, const ipr::Options& options) override {
+    Graph graph(offered);
+    Settings wanted = settings(options);
+    std::vector<ipr::Verdict> found;
+    for (const Node& node : graph.nodes) found.push_back(verdict(graph, node, wanted));
+    return found;
+  }
+
+  std::unique_ptr<ipr::Executable> compile(const ipr::Graph& offered, const ipr::Options& options) override {
+    Settings wanted = settings(options);
+    return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
+  }
+
+ private:
+  Settings settings(const ipr::Options& options) const {
+    Settings found = defaults_;
+    int64_t threads = options.integer("NumberOfThreads", 0);
+    if (threads < 0) throw ipr::Error("NumberOfThreads is negative", IPR_INVALID_ARGUMENT);
+    if (threads > 0) found.threads = int(std::min<int64_t>(threads, 256));
+    found.fast_math = options.flag("FastMathEnabled", found.fast_math);
+    found.fast_requantization = options.flag("FastRequantization", found.fast_requantization);
+    found.autotune = int(options.integer("TuningLevel", found.autotune));
+    return found;
+  }
+
+  static Graph prepared(const ipr::Graph& offered, const Settings& settings) {
+    Graph graph(offered);
+    for (const Pass& pass : passes())
+      if (pass.apply(graph, settings)) graph.index();
+    return graph;
+  }
+
+  /// The pool of so many threads, which executables share.
+  native::Pool* pool(int threads) {
+    if (threads < 2) return nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<native::Pool>& found = pools_[threads];
+    if (!found) found = std::make_unique<native::Pool>(threads);
+    return found.get();
+  }
+
+  Settings defaults_;
+  std::mutex mutex_;
+  std::map<int, std::unique_ptr<native::Pool>> pools_;
+};
+
+}  // namespace
+}  // namespace cpuacc
+
+IPR_BACKEND("CpuAcc", cpuacc::CpuAcc)

@@ -1,0 +1,59 @@
+// A graph made ready to run: steps in their order, with a place in memory for every value.
+
+#ifndef CPUACC_PROGRAM_HPP
+#define CPUACC_PROGRAM_HPP
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/arena.hpp"
+#include "common/pool.hpp"
+#include "cpuacc/lowering.hpp"
+
+namespace cpuacc {
+
+/// Everything that is made once from constants, in the order in which it was made; what a blob keeps.
+struct Pack {
+  struct Piece {
+    const char* data;
+    uint64_t size;
+  };
+  native::Arena memory;
+  std::vector<Piece> pieces;
+  std::vector<int32_t> choices;
+};
+
+/// Pieces and choices of a blob, to be used instead of making them.
+struct Restored {
+  const char* data = nullptr;  // pieces, each at a multiple of 64 bytes
+  std::vector<uint64_t> sizes;
+  std::vector<int32_t> choices;
+};
+
+class Program : public ipr::Executable {
+ public:
+  /// Lowers a graph after its passes. `pool` may be nullptr where there is one thread.
+  Program(Graph graph, const Settings& settings, native::Pool* pool, const Restored* restored = nullptr);
+
+  void execute(const ipr::Run& run) override;
+
+  const Pack& packed() const { return pack_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  uint64_t signature = 0;  // of the graph that it was made from
+
+ private:
+  void run_steps(const ipr::Run& run, char* const* bases);
+
+  std::vector<Step> steps_;
+  Pack pack_;
+  std::vector<std::shared_ptr<void>> kept_;  // constants that passes made
+  native::Pool* pool_;
+  int threads_;
+  bool parallel_ = false;
+  uint64_t arena_bytes_ = 0, scratch_stride_ = 0;
+};
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_PROGRAM_HPP

@@ -1,0 +1,53 @@
+// All families, in the order in which they are asked: quick and special ones before plain ones.
+
+#include <iterator>
+
+#include "cpuacc/lowering.hpp"
+
+namespace cpuacc {
+
+Family moves_family();
+
+namespace {
+
+using Make = Family (*)();
+
+const Make kFamilies[] = {
+    moves_family,
+};
+
+struct All {
+  std::vector<Lowering> lowerings;
+  std::vector<Pass> passes;
+
+  All() {
+    for (Make make : kFamilies) {
+      Family family = make();
+      lowerings.insert(lowerings.end(), family.lowerings.begin(), family.lowerings.end());
+      passes.insert(passes.end(), family.passes.begin(), family.passes.end());
+    }
+  }
+};
+
+const All& all() {
+  static const All made;
+  return made;
+}
+
+}  // namespace
+
+const std::vector<Lowering>& lowerings() { return all().lowerings; }
+const std::vector<Pass>& passes() { return all().passes; }
+
+const Lowering* find_lowering(const Graph& graph, const Node& node, const Settings& settings, Refusal* why) {
+  Refusal last = refused("no kernel for " + node.type, IPR_REASON_LAYER_TYPE);
+  for (const Lowering& one : lowerings()) {
+    if (node.type != one.type) continue;
+    last = one.support(graph, node, settings);
+    if (!last) return &one;
+  }
+  if (why) *why = last;
+  return nullptr;
+}
+
+}  // namespace cpuacc

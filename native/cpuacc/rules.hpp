@@ -1,0 +1,34 @@
+// What the rules of several families have in common.
+
+#ifndef CPUACC_RULES_HPP
+#define CPUACC_RULES_HPP
+
+#include <initializer_list>
+#include <string>
+
+#include "cpuacc/lowering.hpp"
+
+namespace cpuacc {
+
+inline bool is_f32(const Tensor& tensor) { return tensor.dtype == IPR_DTYPE_FLOAT32; }
+inline bool is_code8(const Tensor& tensor) {
+  return (tensor.dtype == IPR_DTYPE_INT8 || tensor.dtype == IPR_DTYPE_UINT8) && tensor.is_quantized();
+}
+
+std::string described(const Tensor& tensor);
+
+/// Taken where all operands (absent ones do not count) and results are float32.
+Refusal all_f32(const Graph& graph, const Node& node);
+
+/// An axis, counted from the end where it is negative.
+inline int axis_of(int64_t axis, int rank) { return int(axis < 0 ? axis + rank : axis); }
+
+/// Extents before, at and behind an axis, multiplied.
+struct Around {
+  int64_t outer, extent, inner;
+};
+Around around(const Shape& shape, int axis);
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_RULES_HPP
