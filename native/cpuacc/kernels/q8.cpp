@@ -1,0 +1,296 @@
+#include "cpuacc/kernels/q8.hpp"
+
+#include "cpuacc/kernels/q8_simd.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+// ---- Back to codes -----------------------------------------------------------------------------------------------------
+
+INLINE Vec scaled(Vec sum, const Q8Finish& f, int64_t lane) {
+  Floats x = floats(sum);
+  Floats half = with_sign(load_floats(f.half + lane), x);
+  return truncated(fused(x, load_floats(f.scale + lane), fused(x, load_floats(f.scale_rest + lane), half)));
+}
+
+INLINE int32_t within(double x) {
+  if (x >= 65536) return 65536;
+  return x > -65536 ? static_cast<int32_t>(x) : -65536;
+}
+INLINE double half_away(double x, double half) { return x < 0 ? x - half : x + half; }
+
+/// What `scaled` gives, for the other modes.
+static __attribute__((noinline)) void scale_slowly(const int32_t* sums, int32_t* to, const Q8Finish& f, int64_t lane) {
+  if (f.mode == Q8Finish::twofold)
+    for (int n = 0; n < kLanes; ++n)
+      to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], f.wide_half[lane + n]));
+  else if (f.mode == Q8Finish::real)
+    for (int n = 0; n < kLanes; ++n) to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], 0.5));
+  else
+    store(to, fixed_point(load(sums), load(f.multiplier + lane), load(f.shift + lane)));
+}
+
+template <bool QUICK>
+INLINE Vec whole(Vec sum, const Q8Finish& f, int64_t lane) {
+  if (QUICK) return scaled(sum, f, lane);
+  int32_t sums[kLanes], codes[kLanes];
+  store(sums, sum);
+  scale_slowly(sums, codes, f, lane);
+  return load(codes);
+}
+
+INLINE Vec codes_of(Vec a, Vec b, Vec c, Vec d, Vec zero, Vec low, Vec high) {
+  Vec ab = add_shorts(to_shorts(a, b), zero), cd = add_shorts(to_shorts(c, d), zero);
+  return clamp_bytes(to_bytes(ab, cd), low, high);
+}
+
+INLINE Vec rescaled(Vec code, const Q8Add::Factor& f) {
+  Vec offset = subtract(code, splat(f.zero));
+  return fixed_point(shift_left<20>(offset), splat(f.multiplier), splat(f.shift));
+}
+
+INLINE Vec added(Vec a, Vec b, const Q8Add& q) {
+  return fixed_point(add(rescaled(a, q.a), rescaled(b, q.b)), splat(q.out.multiplier), splat(q.out.shift));
+}
+
+/// The sums of the bytes of two vectors.
+static __attribute__((noinline)) Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
+  Vec none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
+  return codes_of(added(low16(a0, none), low16(b0, none), q), added(high16(a0, none), high16(b0, none), q),
+                  added(low16(a1, none), low16(b1, none), q), added(high16(a1, none), high16(b1, none), q),
+                  shorts(q.out.zero), bytes(q.low), bytes(q.high));
+}
+
+template <bool QUICK, int VECTORS>
+INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
+                         uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+  Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high), flip = splat(f.flip);
+  for (int m = 0; m < rows; ++m, sums += VECTORS * kLanes, out += step) {
+    Vec x[4];
+    for (int n = 0; n < VECTORS; ++n) {
+      Vec sum = load(sums + n * kLanes);
+      if (byte_sums) sum = add(sum, multiply(load(byte_sums + m * kLanes), load(f.weight_offset + lane + n * kLanes)));
+      x[n] = whole<QUICK>(sum, f, lane + n * kLanes);
+    }
+    for (int n = VECTORS; n < 4; ++n) x[n] = x[n % VECTORS];
+    Vec codes = codes_of(x[0], x[1], x[2], x[3], zero, low, high);
+    if (residual.add) {
+      Vec other = apart(load_bytes(residual.codes + m * residual.step, channels), VECTORS);
+      codes = sums_of_codes(codes, exclusive_or(other, splat(residual.add->flip_b)), *residual.add);
+      codes = exclusive_or(codes, splat(residual.add->flip));
+    } else {
+      codes = exclusive_or(codes, flip);
+    }
+    store_bytes(out, together(codes, VECTORS), channels);
+  }
+}
+
+template <int VECTORS>
+static void finish_of(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
+                      uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+  if (f.mode == Q8Finish::single)
+    finish_panel<true, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+  else
+    finish_panel<false, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+}
+
+static void finish(int rows, int vectors, const int32_t* sums, const Q8Finish& f, int64_t lane,
+                   const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+  auto run = vectors == 4 ? finish_of<4> : vectors == 2 ? finish_of<2> : finish_of<1>;
+  run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+}
+
+// ---- Products of matrices ----------------------------------------------------------------------------------------------
+
+INLINE uint32_t word(const uint8_t* from) {
+  uint32_t x;
+  memcpy(&x, from, sizeof(x));
+  return x;
+}
+
+/// ROWS pixels by VECTORS vectors of channels, in registers.
+template <int ROWS, int VECTORS>
+static void tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
+  Vec sum[ROWS][VECTORS], flip = splat(from.flip);
+#pragma GCC unroll 4
+  for (int n = 0; n < VECTORS; ++n)
+#pragma GCC unroll 16
+    for (int m = 0; m < ROWS; ++m) sum[m][n] = load(bias + n * kLanes);
+  const int64_t step = from.step;
+  for (int64_t s = 0; s < from.segment_count; ++s) {
+    const uint8_t* p[(ROWS + 2) / 3];
+#pragma GCC unroll 5
+    for (int m = 0; m < (ROWS + 2) / 3; ++m) {
+      p[m] = from.segments[s] + from.offset + 3 * m * step;
+      asm("" : "+r"(p[m]));  // else every row has a pointer of its own, which are more than there are registers
+    }
+    for (int64_t k = 0; k < from.words; ++k, weights += VECTORS * 4 * kLanes) {
+      Vec w[VECTORS];
+#pragma GCC unroll 4
+      for (int n = 0; n < VECTORS; ++n) w[n] = load(weights + n * 4 * kLanes);
+#pragma GCC unroll 16
+      for (int m = 0; m < ROWS; ++m) {
+        Vec x = exclusive_or(splat(word(p[m / 3] + m % 3 * step)), flip);
+#pragma GCC unroll 4
+        for (int n = 0; n < VECTORS; ++n) sum[m][n] = dot(sum[m][n], x, w[n]);
+      }
+#pragma GCC unroll 5
+      for (int m = 0; m < (ROWS + 2) / 3; ++m) p[m] += 4;
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < ROWS; ++m)
+#pragma GCC unroll 4
+    for (int n = 0; n < VECTORS; ++n) store(sums + (m * VECTORS + n) * kLanes, sum[m][n]);
+}
+
+typedef void (*Tile)(const Q8Rows&, const int8_t*, const int32_t*, int32_t*);
+
+#if defined(__AVX512VNNI__)
+constexpr Tile kTiles[4][15] = {
+    {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>, tile_of<5, 1>, tile_of<6, 1>, tile_of<7, 1>,
+     tile_of<8, 1>, tile_of<9, 1>, tile_of<10, 1>, tile_of<11, 1>, tile_of<12, 1>, tile_of<13, 1>, tile_of<14, 1>},
+    {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>, tile_of<4, 2>, tile_of<5, 2>, tile_of<6, 2>, tile_of<7, 2>,
+     tile_of<8, 2>, tile_of<9, 2>, tile_of<10, 2>, tile_of<11, 2>, tile_of<12, 2>},
+    {},
+    {nullptr, tile_of<1, 4>, tile_of<2, 4>, tile_of<3, 4>, tile_of<4, 4>, tile_of<5, 4>, tile_of<6, 4>}};
+#define MOST_ROWS {0, 14, 12, 0, 6}
+#elif defined(__AVX512BW__)
+constexpr Tile kTiles[4][15] = {
+    {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>, tile_of<5, 1>, tile_of<6, 1>},
+    {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>, tile_of<4, 2>, tile_of<5, 2>, tile_of<6, 2>},
+    {},
+    {nullptr, tile_of<1, 4>, tile_of<2, 4>, tile_of<3, 4>, tile_of<4, 4>}};
+#define MOST_ROWS {0, 6, 6, 0, 4}
+#else
+constexpr Tile kTiles[4][15] = {
+    {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>},
+    {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>},
+    {},
+    {nullptr, tile_of<1, 4>, tile_of<2, 4>}};
+#define MOST_ROWS {0, 4, 3, 0, 2}
+#endif
+
+static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias,
+                 int32_t* sums) {
+  kTiles[vectors - 1][rows](from, weights, bias, sums);
+}
+
+/// Two sums for every lane, so that the processor need not wait for one product to begin the next.
+template <int VECTORS>
+static void vector_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
+                           const int32_t* bias, int32_t* sums) {
+  constexpr int size = VECTORS * 4 * kLanes;
+  Vec even[VECTORS], odd[VECTORS];
+  for (int n = 0; n < VECTORS; ++n) even[n] = load(bias + n * kLanes), odd[n] = splat(0);
+  int64_t k = 0;
+  for (; k + 2 <= words; k += 2, weights += 2 * size) {
+    Vec x = splat(word(from + 4 * k) ^ flip), y = splat(word(from + 4 * k + 4) ^ flip);
+    for (int n = 0; n < VECTORS; ++n) {
+      even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
+      odd[n] = dot(odd[n], y, load(weights + size + n * 4 * kLanes));
+    }
+  }
+  if (k < words)
+    for (int n = 0; n < VECTORS; ++n)
+      even[n] = dot(even[n], splat(word(from + 4 * k) ^ flip), load(weights + n * 4 * kLanes));
+  for (int n = 0; n < VECTORS; ++n) store(sums + n * kLanes, add(even[n], odd[n]));
+}
+
+static void vector_tile(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
+                        const int32_t* bias, int32_t* sums) {
+  auto run = vectors == 4 ? vector_tile_of<4> : vectors == 2 ? vector_tile_of<2> : vector_tile_of<1>;
+  run(from, words, flip, weights, bias, sums);
+}
+
+// ---- Depthwise ---------------------------------------------------------------------------------------------------------
+
+/// Bytes of 4 vectors that are multiplied together, side by side.
+INLINE void interleave(const uint8_t* const* from, int64_t at, Vec* to) {
+  Vec a = load(from[0] + at), b = load(from[1] + at), c = load(from[2] + at), d = load(from[3] + at);
+  Vec low_ab = low8(a, b), high_ab = high8(a, b), low_cd = low8(c, d), high_cd = high8(c, d);
+  to[0] = low16(low_ab, low_cd);
+  to[1] = high16(low_ab, low_cd);
+  to[2] = low16(high_ab, high_cd);
+  to[3] = high16(high_ab, high_cd);
+}
+
+template <bool QUICK, int ROWS, int SETS>
+INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
+                         int64_t count) {
+  constexpr int size = 4 * kLanes;
+  Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high), flip = splat(f.flip);
+  int64_t phase = 0;
+  const int8_t* w = d.weights;
+  for (int64_t at = 0; at < count; at += size) {
+    Vec sum[ROWS][4];
+    for (int r = 0; r < ROWS; ++r)
+      for (int j = 0; j < 4; ++j) sum[r][j] = load(d.bias + (phase * 4 + j) * kLanes);
+    for (int64_t g = 0; g < d.groups; ++g, w += ROWS * SETS * 4 * size) {
+      Vec x[4];
+      interleave(taps + 4 * g, at, x);
+#pragma GCC unroll 4
+      for (int n = 0; n < ROWS * SETS; ++n)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) sum[n / SETS][j] = dot(sum[n / SETS][j], x[j], load(w + (n * 4 + j) * size));
+    }
+    for (int r = 0; r < ROWS; ++r) {
+      Vec y[4];
+      for (int j = 0; j < 4; ++j) y[j] = whole<QUICK>(sum[r][j], f, (phase * 4 + j) * kLanes);
+      store_bytes(out[r] + at, exclusive_or(codes_of(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
+    }
+    if (++phase == d.period) phase = 0, w = d.weights;
+  }
+}
+
+template <int ROWS, int SETS>
+static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
+                           int64_t count) {
+  if (f.mode == Q8Finish::single)
+    depthwise_of<true, ROWS, SETS>(d, taps, f, out, count);
+  else
+    depthwise_of<false, ROWS, SETS>(d, taps, f, out, count);
+}
+
+static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
+                      int64_t count) {
+  if (d.sets == 2)
+    (d.rows == 2 ? depthwise_rows<2, 2> : depthwise_rows<1, 2>)(d, taps, f, out, count);
+  else
+    (d.rows == 2 ? depthwise_rows<2, 1> : depthwise_rows<1, 1>)(d, taps, f, out, count);
+}
+
+// ---- Bytes -------------------------------------------------------------------------------------------------------------
+
+static void copy(uint8_t* to, const uint8_t* from, int64_t count, uint32_t flip) {
+  Vec mask = splat(flip);
+  for (int64_t n = 0; n < count; n += 4 * kLanes)
+    store_bytes(to + n, exclusive_or(load_bytes(from + n, count - n), mask), count - n);
+}
+
+static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t channels, int64_t step, int64_t times,
+                   uint32_t flip) {
+  for (int64_t n = 0; n < pixels; ++n, from += step) {
+    if (times == 1) {
+      copy(to, from, channels, flip);
+      to += channels;
+      continue;
+    }
+    for (int64_t c = 0; c < channels; ++c, to += times) memset(to, from[c] ^ static_cast<uint8_t>(flip), static_cast<size_t>(times));
+  }
+}
+
+static void add_codes(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,
+                      const Q8Add& q) {
+  Vec mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
+  for (int64_t n = 0; n < count; n += 4 * kLanes) {
+    Vec x = exclusive_or(load_bytes(a + n, count - n), mask_a), y = exclusive_or(load_bytes(b + n, count - n), mask_b);
+    store_bytes(out + n, exclusive_or(sums_of_codes(x, y, q), mask), count - n);
+  }
+}
+
+}  // namespace
+
+extern const Q8Kernels q8_kernels = {kLanes, MOST_ROWS, tile, vector_tile, finish, depthwise, copy, gather, add_codes};
+
+}  // namespace cpuacc::ISA_NS

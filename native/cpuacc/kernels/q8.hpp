@@ -1,0 +1,92 @@
+// Kernels on codes of 8 bits: sums of products of unsigned activations and signed weights in int32, and the way back to
+// codes. Signed activations become unsigned by turning their highest bit (`flip`), which adds 128 to their zero point.
+//
+// Sums come in vectors of `lanes` int32. A panel is 1, 2 or 4 vectors; channels lie in it in the order in which packing
+// instructions put them back into their own: channel_of() tells which one a lane holds.
+
+#ifndef CPUACC_KERNELS_Q8_HPP
+#define CPUACC_KERNELS_Q8_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+/// The channel, counted from the first of its panel, that lane `lane` of vector `vector` of `vectors` holds.
+constexpr int channel_of(int vectors, int vector, int lane) { return lane / 4 * 4 * vectors + vector * 4 + lane % 4; }
+
+/// Where the bytes to be multiplied lie: pixel m begins `offset + m * step` behind every segment.
+struct Q8Rows {
+  const uint8_t* const* segments;
+  int64_t segment_count;
+  int64_t words;  // of 4 bytes, in a segment
+  int64_t offset, step;
+  uint32_t flip;  // 0x80808080 for int8
+};
+
+/// code = zero + trunc(sum * scale + copysign(half, sum)), clamped: in float32 (with the scale in two parts) or in
+/// float64 where it was shown that this is what the reference computes for every sum; else as the reference does.
+struct Q8Finish {
+  enum Mode : int32_t { single, twofold, fixed_point, real };
+  Mode mode;
+  int32_t zero, low, high;  // of unsigned codes
+  uint32_t flip;            // 0x80808080 where the result is int8
+  const float *scale, *scale_rest, *half;                   // for every lane of every panel
+  const double *wide_scale, *wide_half;                     // twofold; real: the factor
+  const int32_t *multiplier, *shift;                        // fixed_point; shift is to the left
+  const int32_t* weight_offset;  // nullptr, or what times the sum of the bytes is to be added to a sum
+};
+
+/// The sum of two tensors of codes, in integers as the reference has it: each operand is shifted left by 20 bits and
+/// rescaled to a common scale, their sum is rescaled to the result's. All codes are unsigned.
+struct Q8Add {
+  struct Factor {
+    int32_t zero, multiplier, shift;
+  } a, b, out;
+  int32_t low, high;
+  uint32_t flip_b, flip;  // of the operand b as it is loaded, and of the result
+};
+
+/// Something to be added to the result of a panel; `add` is nullptr where there is nothing.
+struct Q8Residual {
+  const Q8Add* add;
+  const uint8_t* codes;
+  int64_t step;
+};
+
+/// Depthwise: every group multiplies 4 bytes of each lane, from 4 pointers, for `rows` rows of the output.
+struct Q8Depthwise {
+  int64_t groups;
+  int64_t sets;    // 1, or 2 where weights need 9 bits and are the sum of two sets
+  int64_t period;  // after so many vectors of bytes the channels begin anew
+  int64_t rows;    // 1 or 2
+  const int8_t* weights;  // (period, groups, rows, sets, 4 vectors)
+  const int32_t* bias;    // (period, 4 vectors)
+};
+
+struct Q8Kernels {
+  int lanes;
+  int most_rows[5];  // pixels of a tile, by the number of vectors
+  /// sums[m][n] = bias[n] + the products of pixel m and panel; (rows, vectors, lanes) sums.
+  void (*tile)(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);
+  /// The same for one pixel that lies in one piece.
+  void (*vector_tile)(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
+                      const int32_t* bias, int32_t* sums);
+  /// Sums of one panel to `channels` codes in each row. `lane` is the panel's first in the arrays of `finish`.
+  void (*finish)(int rows, int vectors, const int32_t* sums, const Q8Finish& finish, int64_t lane,
+                 const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual);
+  /// `bytes` codes in each row; sums are of 4 vectors as in a panel.
+  void (*depthwise)(const Q8Depthwise& weights, const uint8_t* const* taps, const Q8Finish& finish, uint8_t* const* out,
+                    int64_t bytes);
+  void (*copy)(uint8_t* to, const uint8_t* from, int64_t bytes, uint32_t flip);
+  /// Pixels of `channels` bytes that lie `step` bytes apart, put together; each byte `times` times.
+  void (*gather)(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t channels, int64_t step, int64_t times,
+                 uint32_t flip);
+  void (*add)(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t bytes, uint32_t flip_a, const Q8Add& add);
+};
+CPUACC_TABLE(Q8Kernels, q8_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_Q8_HPP
