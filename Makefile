@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := $(BIN)/python
 STAMPS := $(VENV)/installed
 DIGITS := examples/digits
+NATIVE := $(shell find native -type f -not -path '*/build/*')
 
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
@@ -14,7 +15,7 @@ DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all exports bench lint docs clean
+.PHONY: help demo test test-all exports native bench lint docs clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,6 +35,9 @@ test-all: lint  ## the same with the slow tests, and once more without the refer
 
 exports: $(STAMPS)-exports  ## install PyTorch, so that `make test` tries what it exports too (200 MB and more)
 
+native: $(STAMPS)-dev  ## build the native backends anew, and show what is wrong where that fails
+	$(RUN) -m pip install --quiet --no-deps --no-build-isolation --config-settings=native=required --editable .
+
 lint: $(STAMPS)-dev  ## check style, format and types
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
@@ -47,15 +51,15 @@ docs: $(STAMPS)-dev  ## write the generated reference pages anew
 	$(RUN) tools/onnx_cases.py
 
 clean:  ## remove the environment and all that was built or cached
-	rm -rf $(VENV) build dist native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/interposer/native native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installed are either what a user needs, or that and the tools; the second includes the first.
-$(STAMPS)-all: pyproject.toml | $(RUN)
+$(STAMPS)-all: pyproject.toml $(NATIVE) | $(RUN)
 	$(RUN) -m pip install --quiet --editable '.[all]'
 	@touch $@
 
-$(STAMPS)-dev: pyproject.toml | $(RUN)
+$(STAMPS)-dev: pyproject.toml $(NATIVE) | $(RUN)
 	$(RUN) -m pip install --quiet --editable '.[all,dev]'
 	@touch $(STAMPS)-all $@
 

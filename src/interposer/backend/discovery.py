@@ -37,7 +37,8 @@ def load_dynamic_backends(
         ConfigError: a setting that cannot be meant, or a list of allowed backends that cannot be read.
     """
     folders = folders_to_search(None if path is None else os.fsdecode(path))
-    if not folders and not os.path.isdir(PACKAGE_FOLDER):
+    own = PACKAGE_FOLDER if os.environ.get("INTERPOSER_CPUACC") == "1" else ""  # until it has passed all that it must
+    if not folders and not os.path.isdir(own):
         return None
     from interposer.backend.dynamic.allow_list import allowed_digests  # noqa: PLC0415 - only where it is needed
     from interposer.backend.dynamic.loader import LoadingOptions, load_backends  # noqa: PLC0415
@@ -52,4 +53,4 @@ def load_dynamic_backends(
         disabled=disabled,
         backend_options=backend_options or {},
     )
-    return load_backends(registry, folders, options)
+    return load_backends(registry, folders, options, own)

@@ -1,0 +1,148 @@
+"""How the package is built (PEP 517): by scikit-build-core, which builds the backends in ``native`` with CMake.
+
+Where they cannot be built, the package is built without them. The build says so, and a file in the package has the
+reason, for `interposer backends`; with ``--config-settings=native=required`` it is an error instead.
+
+An editable install is one line in a ``.pth`` file; its native backends are put into the source tree, where the package
+looks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from scikit_build_core import build as scikit
+from scikit_build_core.build import build_sdist, get_requires_for_build_sdist
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+Settings = Mapping[str, str | list[str]] | None
+
+SOURCES: Final = "src"
+NATIVE: Final = "interposer/native"
+NOT_BUILT: Final = f"{NATIVE}/not_built.txt"
+"""The file with the reason, as in `interposer.backend.dynamic.paths`."""
+PROCESSORS: Final = ("x86_64", "amd64", "aarch64", "arm64")
+COMPILERS: Final = ("c++", "g++", "clang++")
+PURE: Final = {"wheel.cmake": "false"}
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """CMake and Ninja, unless they are there already, or of no use."""
+    settings, _ = _split(config_settings)
+    return [] if _obstacle(settings) else scikit.get_requires_for_build_wheel(settings)
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """The same."""
+    return get_requires_for_build_wheel(config_settings)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
+    """The metadata are the same with native backends and without."""
+    return scikit.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[0] | PURE)
+
+
+def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings = None) -> str:
+    """The same."""
+    return scikit.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[0] | PURE)
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    """A wheel for this kind of machine, or one of pure Python where the native backends cannot be built."""
+    settings, required = _split(config_settings)
+    os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
+    reason = _obstacle(settings)
+    if reason is None:
+        try:
+            return scikit.build_wheel(wheel_directory, settings)
+        except (SystemExit, Exception) as error:
+            said = "" if isinstance(error, SystemExit) else f" ({type(error).__name__}: {error})"
+            reason = f"its build failed{said}; `pip install --verbose` shows all of it"
+    if required:
+        raise SystemExit(f"the native backends are required, but cannot be built: {reason}")
+    return _wheel_without(wheel_directory, settings, reason)
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Put the native backends into the source tree, and let the environment look there for the package."""
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = Path(folder, build_wheel(folder, config_settings))
+        _take_over(wheel, Path(SOURCES))
+        link = Path(folder, "link")
+        link.write_text(f"{Path(SOURCES).absolute()}\n", encoding="utf-8")
+        only_link = {"wheel.packages": [], f"wheel.force-include.{link}": "_interposer.pth"}
+        return scikit.build_wheel(wheel_directory, _split(config_settings)[0] | PURE | only_link)
+
+
+def _split(given: Settings) -> tuple[dict[str, str | list[str]], bool]:
+    """The settings of scikit-build-core, and whether native backends are required."""
+    settings = dict(given or {})
+    native = settings.pop("native", "")
+    if native not in ("", "required"):
+        raise SystemExit(f"the setting native is {native!r}; it can only be 'required'")
+    return settings, native == "required"
+
+
+def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
+    """Why there is no use in trying to build the native backends, or None."""
+    if str(settings.get("wheel.cmake", "true")).lower() in ("false", "0", "off", "no"):
+        return "whoever built the package did not want it (wheel.cmake=false)"
+    if not sys.platform.startswith("linux"):
+        return f"it is for Linux; this is {sys.platform}"
+    if platform.machine().lower() not in PROCESSORS or sys.maxsize < 1 << 32:
+        return f"it is for 64-bit processors of x86 and Arm; this is {platform.machine()}, {platform.architecture()[0]}"
+    if not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        return f"no C++ compiler was found when the package was built ({', '.join(COMPILERS)}, or $CXX)"
+    return None
+
+
+def _wheel_without(wheel_directory: str, settings: dict[str, str | list[str]], reason: str) -> str:
+    print(f"*** Interposer is built without its native backends: {reason}", file=sys.stderr)
+    note = Path(SOURCES, NOT_BUILT)
+    note.parent.mkdir(exist_ok=True)
+    note.write_text(f"{reason}\n", encoding="utf-8")
+    try:
+        return scikit.build_wheel(wheel_directory, settings | PURE | {"sdist.include": str(note)})
+    finally:
+        note.unlink()
+
+
+def _take_over(wheel: Path, target: Path) -> None:
+    """Put the native backends of a wheel below `target`, in the place of those that are there."""
+    folder = target / NATIVE
+    folder.mkdir(exist_ok=True)
+    taken = set(_extracted(wheel, folder))
+    for old in folder.iterdir():
+        if old.name not in taken:
+            old.unlink()
+
+
+def _extracted(wheel: Path, folder: Path) -> Iterator[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.namelist():
+            above, _, name = member.rpartition("/")
+            if above == NATIVE:
+                fresh = folder / f".{name}"
+                fresh.write_bytes(archive.read(member))  # a process may have the old one open: it keeps its own
+                fresh.replace(folder / name)
+                yield name
