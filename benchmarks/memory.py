@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lite import has_litert, tflite_bytes
 from designs import DESIGNS
+from lite import has_litert, tflite_bytes
 
 import interposer as ip
 from interposer import DataLayout

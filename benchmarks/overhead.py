@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from lite import has_litert, tflite_bytes
 from designs import adding
+from lite import has_litert, tflite_bytes
 
 import interposer as ip
 from interposer import include

@@ -18,8 +18,8 @@ def densenet121(batch: int = 1) -> onnx.ModelProto:
         if stage:
             x = g.average_pool(g.conv(_normal(g, x), g.channels[x] // 2, act=None, gain=2**0.5))
         for _ in range(layers):
-            y = g.conv(_normal(g, x), 4 * GROWTH, gain=2.0)
-            x = g.concat(x, g.conv(y, GROWTH, 3, act=None, gain=2**0.5))
+            y = g.conv(_normal(g, x), 4 * GROWTH)
+            x = g.concat(x, g.conv(y, GROWTH, 3, act=None))
     return g.finish(g.classify(_normal(g, x)))
 
 

@@ -1,4 +1,4 @@
-"""A detector of the YOLO kind: a backbone of partial blocks, paths up and down, three heads, no suppression; 320 x 320."""
+"""A detector of the YOLO kind: a backbone, paths up and down, three heads, no suppression; images of 320 x 320."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def yolo(batch: int = 1) -> onnx.ModelProto:
 
 
 def _conv(g: Graph, x: str, channels: int, kernel: int = 1, stride: int = 1, pad: int | None = None) -> str:
-    return g.conv(x, channels, kernel, stride, act="Swish", gain=1.6, pad=pad)
+    return g.conv(x, channels, kernel, stride, act="Swish", gain=1.4, pad=pad)
 
 
 def _partial(g: Graph, x: str, channels: int, blocks: int, add: bool = True) -> str:
@@ -55,7 +55,7 @@ def _pyramid(g: Graph, x: str) -> str:
 def _head(g: Graph, x: str, size: int) -> str:
     """A row for each anchor of each cell: where, how certain, and of which class."""
     numbers = 5 + CLASSES
-    y = g.conv(x, ANCHORS * numbers, act=None)
+    y = g.conv(x, ANCHORS * numbers, act=None, gain=0.3)
     y = g.node("Reshape", y, g.constant([g.batch, ANCHORS, numbers, size, size], np.int64))
     y = g.node("Sigmoid", g.node("Transpose", y, perm=[0, 1, 3, 4, 2]))
     return g.node("Reshape", y, g.constant([g.batch, ANCHORS * size * size, numbers], np.int64))

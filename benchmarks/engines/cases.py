@@ -1,0 +1,141 @@
+"""What is measured: networks as files in the formats that engines read, with inputs for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import interposer as ip
+from benchmarks import networks
+from benchmarks.designs import adding
+from interposer.errors import InterposerError
+from interposer.frontends import onnx, tflite
+from interposer.ir.estimate import operations
+
+__all__ = ["Case", "known", "prepare", "tiny"]
+
+PRODUCTS: Final = (
+    "BatchMatMul",
+    "Convolution2d",
+    "DepthwiseConvolution2d",
+    "FullyConnected",
+    "LstmSequence",
+    "TransposeConvolution2d",
+)
+"""The operators whose operations are counted: those that are sums of products."""
+
+
+FORMATS: Final = (".onnx", ".tflite")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and its batch: its file, what it was converted to for engines that cannot read it, and inputs.
+
+    `operations` counts every multiplication and every addition of direct sums of products; `refused` says for a format
+    why there is no file of it.
+    """
+
+    name: str
+    batch: int
+    path: Path
+    converted: dict[str, Path]
+    refused: dict[str, str]
+    inputs: Path
+    operations: int
+    quantized: bool
+
+    @property
+    def title(self) -> str:
+        return self.name if self.batch == 1 else f"{self.name} x{self.batch}"
+
+    def file(self, formats: Iterable[str]) -> Path | None:
+        """The original if an engine reads these formats, else what it was converted to, else None."""
+        if self.path.suffix in formats:
+            return self.path
+        return next((self.converted[one] for one in formats if one in self.converted), None)
+
+
+def known(models: Path | None) -> list[str]:
+    """The names of all networks: the benchmark's own, and the model files of a folder."""
+    return [*networks.NETWORKS, *(path.name for path in _files(models))]
+
+
+def _files(models: Path | None) -> list[Path]:
+    return sorted([*models.glob("*.tflite"), *models.glob("*.onnx")]) if models else []
+
+
+def prepare(name: str, batch: int, models: Path | None, folder: Path, formats: Iterable[str]) -> Case:
+    """Build and read what is measured, and write it in these formats too; files are kept in the folder."""
+    path = networks.saved(name, folder, batch) if name in networks.NETWORKS else _named(name, models)
+    network = (onnx if path.suffix == ".onnx" else tflite).load(path)
+    converted, refused = _converted(network, path, folder, formats)
+    inputs = folder / f"{path.stem}.inputs.npz"
+    np.savez(inputs, *_inputs(network))
+    counted = [layer for layer in network.graph.topological() if type(layer.op).__name__ in PRODUCTS]
+    return Case(
+        name=name.removesuffix(path.suffix),
+        batch=batch,
+        path=path,
+        converted=converted,
+        refused=refused,
+        inputs=inputs,
+        operations=sum(map(operations, counted)),
+        quantized=all(layer.outputs[0].known.quantization is not None for layer in counted),
+    )
+
+
+def _named(name: str, models: Path | None) -> Path:
+    return next(path for path in _files(models) if path.name == name)
+
+
+def tiny(folder: Path) -> dict[str, Path]:
+    """A network that costs nothing, in every format that can be written here."""
+    network = adding()
+    folder.mkdir(parents=True, exist_ok=True)
+    made, _ = _converted(network, folder / "tiny", folder, FORMATS)
+    return made
+
+
+def _converted(
+    network: ip.Network, path: Path, folder: Path, formats: Iterable[str]
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Files of the same network in other formats, by suffix, and why there are none."""
+    made: dict[str, Path] = {}
+    refused: dict[str, str] = {}
+    for suffix in {*formats} - {path.suffix}:
+        target = folder / f"{path.stem}{suffix}"
+        try:
+            _write(network, target)
+            made[suffix] = target
+        except (ImportError, InterposerError) as error:
+            refused[suffix] = " ".join(str(error).split())
+    return made, refused
+
+
+def _write(network: ip.Network, path: Path) -> None:
+    if path.suffix == ".onnx":
+        from interposer.writers import onnx as writer  # noqa: PLC0415 - it needs a package
+    else:
+        from interposer.writers import tflite as writer  # noqa: PLC0415 - it needs a package
+    writer.save(network, path)
+
+
+def _inputs(network: ip.Network) -> list[Any]:
+    generator = np.random.default_rng(0)
+    return [_random(generator, layer.output.known) for layer in network.graph.inputs]
+
+
+def _random(generator: np.random.Generator, info: ip.TensorInfo) -> Any:
+    """Normal numbers; of eight-bit integers all alike; and of others ones, which hide nothing in a mask."""
+    shape, dtype = tuple(info.shape), info.dtype.numpy
+    if info.dtype.is_float:
+        return generator.standard_normal(shape).astype(dtype)
+    if dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return np.ones(shape, dtype)

@@ -1,0 +1,143 @@
+"""`python benchmarks/run.py engines`: whole networks on CpuAcc and its peers, interleaved in one run.
+
+Every engine runs in a process of its own, through its own Python API; while one has its turn, the others sleep. Before
+anything is timed, all must give the same results. Times are warm; loading is from the file to the first answer, in a
+process that has loaded another network before, without a cache and with one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.networks import BATCHED, QUICK
+
+from . import DEFAULT, engine
+from .cases import known, prepare, tiny
+from .measure import Plan, measure
+from .peak import Peak, measure_peaks
+from .plot import svg
+from .report import text, versus
+
+__all__ = ["main"]
+
+HERE: Final = Path(__file__).resolve().parents[1]
+MODELS: Final = HERE.parents[1] / "shared/models"
+BATCH: Final = 8
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure what was asked for."""
+    given = _parser().parse_args(words)
+    if given.quick:
+        given.rounds, given.seconds = min(given.rounds, 3), min(given.seconds, 0.1)
+    models = given.models if given.models.is_dir() else None
+    wanted = _selected(known(models), given.networks or (QUICK if given.quick else ["*"]))
+    if not wanted:
+        print(f"no such network: {' '.join(given.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
+        return 2
+    given.output.mkdir(parents=True, exist_ok=True)
+    plan = Plan(given.engines, given.rounds, given.seconds, given.loads, tiny(given.cache))
+    peaks = measure_peaks(given.threads)
+    formats = {suffix for name in given.engines for suffix in engine(name).formats}
+    rows: list[dict[str, Any]] = []
+    for name, batch in _pairs(wanted, given.batches):
+        case = prepare(name, batch, models, given.cache, formats)
+        for threads in given.threads:
+            rows.append(measure(case, threads, plan))
+            print(_progress(rows[-1], given.engines), flush=True)
+            _write(given.output, rows, given.engines, peaks)
+    print("\n" + text(rows, given.engines, peaks))
+    print(f"written to {given.output}: engines.json, engines.txt, engines.svg")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py engines", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    listed = {"type": lambda said: [one for one in said.split(",") if one]}
+    parser.add_argument("--networks", **listed, help="names or patterns, such as mobilenet*,*.tflite; all by default")
+    parser.add_argument("--engines", type=_engines, default=[*DEFAULT],
+                        help="as CpuAcc,OpenVINO or 'Interposer[A,B],CpuRef'; the first is compared with the others "
+                             f"(by default {','.join(DEFAULT)})")  # fmt: skip
+    parser.add_argument("--threads", type=_numbers, default=[1, 2], help="as 1,2, the default")
+    parser.add_argument("--batches", type=_numbers, default=[1, BATCH],
+                        help=f"as 1,{BATCH}, the default; batches of more than 1: {', '.join(BATCHED)}")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each engine (7)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="length of a turn (0.3)")
+    parser.add_argument("--loads", type=int, default=1, help="processes to take the least time of loading from (1)")
+    parser.add_argument("--quick", action="store_true", help="few networks unless some are named, short turns")
+    parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
+    parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are kept")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="folder for JSON, text and plot")
+    return parser
+
+
+def _numbers(said: str) -> list[int]:
+    return [int(one) for one in said.split(",")]
+
+
+def _engines(said: str) -> list[str]:
+    """Names separated by commas, but not by those in brackets; each as tables have it."""
+    names, depth = [""], 0
+    for letter in said:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            names.append("")
+        else:
+            names[-1] += letter
+    return [engine(name.strip()).name for name in names if name.strip()]
+
+
+def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The names that any pattern fits, with or without the suffix of a file."""
+    return [name for name in names if any(fnmatchcase(name, one) or fnmatchcase(Path(name).stem, one)
+                                          for one in patterns)]  # fmt: skip
+
+
+def _pairs(names: Sequence[str], batches: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """Networks and batches; batches of more than one for those of which it says something."""
+    for name in names:
+        for batch in batches:
+            if batch == 1 or name in BATCHED:
+                yield name, batch
+
+
+def _progress(row: dict[str, Any], engines: Sequence[str]) -> str:
+    cells = [
+        f"{name} {one['median_ms']:.3f}" if "median_ms" in one else f"{name} -" for name, one in row["engines"].items()
+    ]
+    against = versus(row, engines[0])
+    end = f"   {against.ratio:.2f} x {against.peer}" if against else ""
+    return f"{row['network']:34} x{row['batch']}  {row['threads']} threads   {'  '.join(cells)}{end}"
+
+
+def _write(folder: Path, rows: list[dict[str, Any]], engines: Sequence[str], peaks: dict[int, Peak]) -> None:
+    """All that is known so far, so that a run that is ended leaves something."""
+    facts = {
+        "machine": {"processor": _processor(), "system": platform.platform(), "processors": os.cpu_count()},
+        "engines": engines,
+        "peaks": {str(threads): asdict(peak) for threads, peak in peaks.items()},
+        "rows": rows,
+    }
+    (folder / "engines.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    (folder / "engines.txt").write_text(text(rows, engines, peaks), encoding="utf-8")
+    (folder / "engines.svg").write_text(svg(rows, engines), encoding="utf-8")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())

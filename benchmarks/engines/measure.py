@@ -1,0 +1,203 @@
+"""One network on all engines: loaded, compared, and timed in turn."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from . import engine
+from .cases import Case
+from .process import EngineError, Process
+from .watch import Watch
+
+__all__ = ["Plan", "deviation", "measure"]
+
+Figures = dict[str, Any]
+
+FLOAT_TOLERANCE: Final = 1e-3
+"""Largest difference of floating-point results, as a part of the largest number."""
+STEPS: Final = 16
+"""Largest difference of quantized results, in steps: engines round differently, and differences add up."""
+EXCEPTIONS: Final = {"kws_ref_model_float32": 0.02}
+"""Its weights are quantized, and LiteRT quantizes what they are multiplied with, which others do not."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How it is measured.
+
+    Args:
+        engines: names; the first is the one that is compared with the others.
+        rounds: how often each engine has its turn.
+        seconds: how long a turn is, after a fifth of it that is not counted.
+        loads: from how many processes the time of loading is taken.
+        tiny: files of the network that every process loads first, by suffix.
+    """
+
+    engines: Sequence[str]
+    rounds: int
+    seconds: float
+    loads: int
+    tiny: Mapping[str, Path]
+    patience: float = 300.0
+
+
+def measure(case: Case, threads: int, plan: Plan) -> Figures:
+    """Figures of every engine by its name; of one that did not run, why not."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        found: dict[str, Figures] = {}
+        running: dict[str, Process] = {}
+        for name in plan.engines:
+            place = folder / str(len(found))
+            place.mkdir()
+            try:
+                running[name], found[name] = _started(stack, name, case, threads, plan, place)
+            except EngineError as error:
+                found[name] = {"failed": str(error)}
+        _compare(case, found, running)
+        watch = Watch()
+        _take_turns(found, running, plan)
+        others = watch.others(sum(figures.pop("cpu_ms", 0.0) for figures in found.values()))
+    return {
+        "network": case.name,
+        "batch": case.batch,
+        "threads": threads,
+        "operations": case.operations,
+        "quantized": case.quantized,
+        "others": others,
+        "engines": found,
+    }
+
+
+def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, place: Path) -> tuple[Process, Figures]:
+    """A process with the network ready, and what that took."""
+    path = _file(name, case)
+    colds, warms = [], []
+    for number in range(plan.loads):
+        cache = place / f"cache{number}"
+        cache.mkdir()
+        process = stack.enter_context(_process(name, path, threads, cache, plan))
+        loaded = process.ask("load", str(path), str(case.inputs), str(place / "first.npz"))
+        colds.append(loaded["load_ms"])
+        warms.append(_warm(name, case, path, threads, cache, plan))
+        if number < plan.loads - 1:
+            process.close()
+    way = process.ask("choose", str(place / "outputs.npz"))
+    return process, {
+        "version": loaded["version"],
+        "note": loaded["note"],
+        "file": path.suffix,
+        "way": way,
+        "load_cold_ms": min(colds),
+        "load_warm_ms": min(warms),
+        "outputs": place,
+    }
+
+
+def _file(name: str, case: Case) -> Path:
+    """What this engine reads.
+
+    Raises:
+        EngineError: the engine is not here, or cannot read the network.
+    """
+    one = engine(name)
+    if absent := one.absent():
+        raise EngineError(absent)
+    path = case.file(one.formats)
+    if path is None:
+        reasons = [f"no {suffix} file: {case.refused.get(suffix, 'not written')}" for suffix in one.formats]
+        raise EngineError("; ".join(reasons))
+    return path
+
+
+def _process(name: str, path: Path, threads: int, cache: Path, plan: Plan) -> Process:
+    process = Process(name, threads, cache, plan.patience)
+    try:
+        if path.suffix in plan.tiny:
+            process.ask("warm_up", str(plan.tiny[path.suffix]))
+    except EngineError:
+        process.close()
+        raise
+    return process
+
+
+def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Plan) -> float:
+    """Milliseconds of loading where the cache has what can be kept."""
+    with _process(name, path, threads, cache, plan) as keeper:
+        keeper.ask("keep", str(path))
+    with _process(name, path, threads, cache, plan) as process:
+        loaded = process.ask("load", str(path), str(case.inputs), str(cache.with_suffix(".npz")))
+    return float(loaded["load_ms"])
+
+
+def _compare(case: Case, found: dict[str, Figures], running: dict[str, Process]) -> None:
+    """Put engines aside that do not give what the first peer that runs gives."""
+    order = [*list(running)[1:], *list(running)[:1]] if len(running) > 1 else []
+    for name in order:
+        worst = max(
+            deviation(_arrays(found[name]["outputs"] / file), _arrays(found[order[0]]["outputs"] / "first.npz"))
+            for file in ("first.npz", "outputs.npz")
+        )
+        found[name]["deviation"] = worst
+        found[name]["compared_with"] = order[0]
+        if worst > _allowed(case):
+            running.pop(name)
+            found[name] = {"failed": f"its results are not those of {order[0]}: {worst:.3g}", "deviation": worst}
+    for figures in found.values():
+        figures.pop("outputs", None)
+
+
+def _allowed(case: Case) -> float:
+    return EXCEPTIONS.get(case.name, STEPS if case.quantized else FLOAT_TOLERANCE)
+
+
+def _arrays(path: Path) -> list[Any]:
+    with np.load(path) as file:
+        return [file[name] for name in file.files]
+
+
+def deviation(found: Sequence[Any], expected: Sequence[Any]) -> float:
+    """The largest difference: in steps of integers, or as a part of the largest number; infinite if nothing fits."""
+    if len(found) != len(expected):
+        return float("inf")
+    return max((_deviation(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
+
+
+def _deviation(found: Any, expected: Any) -> float:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return float("inf")
+    if not found.size:
+        return 0.0
+    worst = float(np.max(np.abs(found.astype(np.float64) - expected.astype(np.float64))))
+    if not np.isfinite(worst):
+        return float("inf")
+    scale = float(np.max(np.abs(expected))) if expected.dtype.kind == "f" else 1.0
+    return worst / (scale or 1.0)
+
+
+def _take_turns(found: dict[str, Figures], running: dict[str, Process], plan: Plan) -> None:
+    """Rounds in which every engine has one turn, in one order and then in the other; medians and minima of all."""
+    rounds: dict[str, list[Figures]] = {name: [] for name in running}
+    for number in range(plan.rounds):
+        for name in list(running)[:: -1 if number % 2 else 1]:
+            try:
+                rounds[name].append(running[name].ask("measure", plan.seconds))
+            except EngineError as error:
+                running.pop(name)
+                found[name] = {"failed": str(error)}
+    for name, process in running.items():
+        found[name] |= {
+            "median_ms": statistics.median(one["median_ms"] for one in rounds[name]),
+            "min_ms": min(one["min_ms"] for one in rounds[name]),
+            "rounds_ms": [one["median_ms"] for one in rounds[name]],
+            "cpu_ms": sum(one["cpu_ms"] for one in rounds[name]),
+            "memory_bytes": process.ask("memory"),
+        }

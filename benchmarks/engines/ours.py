@@ -1,0 +1,103 @@
+"""Interposer, with whatever backends: `Interposer[CpuAcc,CpuRef]`, or a backend's id alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.session import default_runtime
+
+from .engine import Arrays, Call, Engine
+
+__all__ = ["Interposer"]
+
+AUTO: Final = "auto"
+
+
+class Interposer(Engine):
+    """The public API: `load`, then either `Model.run`, or runs in place on the same runtime.
+
+    Args:
+        backends: in order of preference; CpuRef is added, so that what nobody else takes still runs, and is told of.
+    """
+
+    formats = (".onnx", ".tflite")
+
+    def __init__(self, backends: list[str]) -> None:
+        self.name = backends[0] if len(backends) == 1 else f"Interposer[{','.join(backends)}]"
+        self.backends = [*backends, *([] if {"CpuRef", AUTO} & {*backends} else ["CpuRef"])]
+        self._model: Any = None
+
+    def absent(self) -> str:
+        records = {one.id: one for one in default_runtime().registry.records()}
+        lacking = {one: records.get(one) for one in self.backends if one != AUTO}
+        reasons = [f"{name}: {'not known' if one is None else one.reason}"
+                   for name, one in lacking.items() if one is None or not one.available]  # fmt: skip
+        return "; ".join(reasons)
+
+    def environment(self, threads: int, cache: Path) -> Mapping[str, str]:
+        return {"INTERPOSER_NUM_THREADS": str(threads), "INTERPOSER_CACHE_DIR": str(cache)}
+
+    def begin(self) -> None:
+        import interposer  # noqa: PLC0415 - in the engine's process only
+
+        self._ip = interposer
+
+    def load(self, path: Path, threads: int, cache: Path) -> None:
+        self._model = self._ip.load(path, AUTO if AUTO in self.backends else self.backends)
+
+    def feed(self, inputs: Arrays) -> None:
+        self._inputs = list(inputs)
+
+    def ways(self) -> Mapping[str, Call]:
+        def run() -> None:
+            self._found = self._model.run(self._inputs)
+
+        return {"Model.run": run} | self._in_place()
+
+    def _in_place(self) -> Mapping[str, Call]:
+        """Runs with working memory and arrays for the outputs that stay the same; made when first called."""
+        state: list[Any] = []
+
+        def prepare() -> None:
+            runtime = self._model.runtime
+            number = runtime.load_network(self._model.optimized)
+            working = runtime.create_working_mem_handle(number)
+            bindings = runtime.bindings(number)
+            by_name = dict(zip(self._model.inputs, self._inputs, strict=True))
+            feeds = {key: by_name[one.name] for key, one in bindings.inputs.items()}
+            targets = {key: np.empty(tuple(one.info.shape), one.info.dtype.numpy)
+                       for key, one in bindings.outputs.items()}  # fmt: skip
+            state.extend([runtime.execute, number, working, feeds, targets])
+            self._found = [targets[key] for key in sorted(targets)]
+
+        def run() -> None:
+            if not state:
+                prepare()
+            execute, number, working, feeds, targets = state
+            execute(number, working, feeds, targets)
+
+        return {"execute in place": run}
+
+    def outputs(self) -> Arrays:
+        return [np.asarray(one) for one in self._found]
+
+    def version(self) -> str:
+        return str(self._ip.__version__)
+
+    def note(self) -> str:
+        """Who has how many layers, where not all are with the first backend."""
+        optimized = self._model.optimized
+        layers = Counter(str(one.backend) for one in optimized.graph.topological() if one.backend is not None)
+        if set(layers) <= {self.backends[0]}:
+            return ""
+        return "layers: " + ", ".join(f"{backend} {count}" for backend, count in layers.most_common())
+
+    def close(self) -> None:
+        if self._model is not None:
+            self._model.close()
+            self._model = None

@@ -1,0 +1,61 @@
+"""What the machine could do at best: measured, so that shares of it mean something."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+__all__ = ["Peak", "measure_peaks"]
+
+SOURCE: Final = Path(__file__).with_name("peak.c")
+SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Operations a second of so many threads: of float32, and of eight-bit integers or 0 where that is not known."""
+
+    float32: float
+    int8: float
+    how: str
+
+    def of(self, quantized: bool) -> float:
+        """The one that a network of this kind is compared with."""
+        return self.int8 if quantized else self.float32
+
+
+def measure_peaks(threads: list[int]) -> dict[int, Peak]:
+    """The peak for each number of threads; without a C compiler, NumPy's matrix product stands in for all of them."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return {
+            count: Peak(_numpy(), 0.0, "NumPy's matrix product, in as many threads as it takes") for count in threads
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder, "peak"))
+        flags = ["-O2", "-march=native", "-ffp-contract=fast"]
+        subprocess.run([compiler, *flags, "-o", program, str(SOURCE), "-lpthread"], check=True)
+        return {count: _run(program, count) for count in threads}
+
+
+def _run(program: str, threads: int) -> Peak:
+    words = [program, str(threads), str(SECONDS)]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return Peak(float(said[0]), float(said[1]), "fused multiplications and additions in registers")
+
+
+def _numpy(size: int = 1024) -> float:
+    a = np.ones((size, size), np.float32)
+    best = 0.0
+    for _ in range(10):
+        start = time.perf_counter()
+        a @ a
+        best = max(best, 2 * size**3 / (time.perf_counter() - start))
+    return best

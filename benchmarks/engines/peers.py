@@ -1,0 +1,160 @@
+"""The peers, each through its own Python API as its documentation has it for one network and little latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from .engine import Arrays, Call, Engine
+
+__all__ = ["LiteRT", "OnnxRuntime", "OpenVINO"]
+
+KEPT: Final = "optimized.onnx"
+
+
+class OnnxRuntime(Engine):
+    """ONNX Runtime on its CPU provider; what it keeps for the next time is the optimized graph."""
+
+    name = "ONNX Runtime"
+    packages = ("onnxruntime",)
+
+    def begin(self) -> None:
+        import onnxruntime  # noqa: PLC0415 - in the engine's process only
+
+        self._ort = onnxruntime
+
+    def load(self, path: Path, threads: int, cache: Path) -> None:
+        options = self._ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        kept = cache / KEPT
+        if kept.exists():
+            options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            path = kept
+        self._session = self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def keep(self, path: Path, threads: int, cache: Path) -> None:
+        options = self._ort.SessionOptions()
+        options.log_severity_level = 3
+        options.optimized_model_filepath = str(cache / KEPT)
+        self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def feed(self, inputs: Arrays) -> None:
+        names = [one.name for one in self._session.get_inputs()]
+        self._feeds = dict(zip(names, inputs, strict=True))
+
+    def ways(self) -> Mapping[str, Call]:
+        bound: list[Any] = []
+
+        def run() -> None:
+            self._found = self._session.run(None, self._feeds)
+
+        def run_bound() -> None:
+            if not bound:
+                bound.append(self._binding())
+            self._session.run_with_iobinding(bound[0])
+
+        return {"run": run, "run_with_iobinding": run_bound}
+
+    def _binding(self) -> Any:
+        binding = self._session.io_binding()
+        for name, array in self._feeds.items():
+            binding.bind_cpu_input(name, array)
+        values = [self._ort.OrtValue.ortvalue_from_numpy(one) for one in self._found]
+        for one, value in zip(self._session.get_outputs(), values, strict=True):
+            binding.bind_ortvalue_output(one.name, value)
+        self._found = values
+        return binding
+
+    def outputs(self) -> Arrays:
+        return [one if isinstance(one, np.ndarray) else one.numpy() for one in self._found]
+
+    def version(self) -> str:
+        return str(self._ort.__version__)
+
+
+class OpenVINO(Engine):
+    """OpenVINO on the CPU, an inference request on the caller's own memory, and float32 where the network says so."""
+
+    name = "OpenVINO"
+    formats = (".onnx", ".tflite")
+    packages = ("openvino",)
+
+    def begin(self) -> None:
+        import openvino  # noqa: PLC0415 - in the engine's process only
+
+        self._openvino = openvino
+        self._core = openvino.Core()
+
+    def load(self, path: Path, threads: int, cache: Path) -> None:
+        kept = {"CACHE_DIR": str(cache)} if any(cache.iterdir()) else {}
+        self._compiled = self._core.compile_model(str(path), "CPU", self._config(threads) | kept)
+
+    def keep(self, path: Path, threads: int, cache: Path) -> None:
+        self._core.compile_model(str(path), "CPU", self._config(threads) | {"CACHE_DIR": str(cache)})
+
+    @staticmethod
+    def _config(threads: int) -> dict[str, Any]:
+        return {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+
+    def feed(self, inputs: Arrays) -> None:
+        self._request = self._compiled.create_infer_request()
+        self._inputs = list(inputs)
+        for number, array in enumerate(inputs):
+            self._request.set_input_tensor(number, self._openvino.Tensor(array, shared_memory=True))
+
+    def ways(self) -> Mapping[str, Call]:
+        return {"infer in place": self._request.infer}
+
+    def outputs(self) -> Arrays:
+        return [self._request.get_output_tensor(n).data.copy() for n in range(len(self._compiled.outputs))]
+
+    def version(self) -> str:
+        return str(self._openvino.__version__).partition("-")[0]
+
+
+class LiteRT(Engine):
+    """LiteRT's interpreter with XNNPACK, which it uses unless told otherwise."""
+
+    name = "LiteRT"
+    formats = (".tflite",)
+    packages = ("ai_edge_litert",)
+
+    def begin(self) -> None:
+        from ai_edge_litert import interpreter  # noqa: PLC0415 - in the engine's process only
+
+        self._interpreters = interpreter
+
+    def load(self, path: Path, threads: int, cache: Path) -> None:
+        self._interpreter = self._interpreters.Interpreter(model_path=str(path), num_threads=threads)
+        self._interpreter.allocate_tensors()
+
+    def feed(self, inputs: Arrays) -> None:
+        indices = [one["index"] for one in self._interpreter.get_input_details()]
+        self._inputs = list(zip(indices, inputs, strict=True))
+        for index, array in self._inputs:
+            self._interpreter.set_tensor(index, array)
+
+    def ways(self) -> Mapping[str, Call]:
+        def run() -> None:
+            for index, array in self._inputs:
+                self._interpreter.set_tensor(index, array)
+            self._interpreter.invoke()
+
+        return {"set_tensor, invoke": run, "invoke in place": self._interpreter.invoke}
+
+    def outputs(self) -> Arrays:
+        return [self._interpreter.get_tensor(one["index"]) for one in self._interpreter.get_output_details()]
+
+    def version(self) -> str:
+        from importlib.metadata import version  # noqa: PLC0415 - the package does not say it itself
+
+        return version("ai-edge-litert")

@@ -1,0 +1,161 @@
+"""What was found, as text."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from .peak import Peak
+
+__all__ = ["Versus", "speed_of_peak", "text", "versus"]
+
+Row = Mapping[str, Any]
+
+TIMES: Final = """milliseconds of one run: median (least)
+x: how many times as fast as the best of the others, by the medians of rounds; least: by the least times
+of peak: what part of the machine's peak that is, direct sums of products counted
+others: what part of all processors other programs used meanwhile"""
+
+
+class Versus:
+    """The first engine of a row beside the quickest of the others, or beside a named one.
+
+    `ratio` says how many times as fast it is: the median, over rounds, of the other's time by its own.
+    """
+
+    def __init__(self, ours: Mapping[str, Any], peer: str, theirs: Mapping[str, Any]) -> None:
+        self.peer = peer
+        pairs = zip(ours["rounds_ms"], theirs["rounds_ms"], strict=True)
+        self.ratio = statistics.median(their / our for our, their in pairs)
+        self.ratio_of_minima = theirs["min_ms"] / ours["min_ms"]
+
+
+def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
+    """The comparison, where both have run."""
+    timed = {name: one for name, one in row["engines"].items() if "median_ms" in one}
+    ours = timed.pop(subject, None)
+    if peer is not None:
+        timed = {name: one for name, one in timed.items() if name == peer}
+    if ours is None or not timed:
+        return None
+    best = min(timed, key=lambda name: float(timed[name]["median_ms"]))
+    return Versus(ours, best, timed[best])
+
+
+def speed_of_peak(row: Row, name: str, peaks: Mapping[int, Peak]) -> float | None:
+    """The part of the machine's peak that an engine reached, with direct operations counted."""
+    figures = row["engines"].get(name, {})
+    peak = peaks[row["threads"]].of(row["quantized"])
+    if "median_ms" not in figures or not peak:
+        return None
+    return float(row["operations"]) / (figures["median_ms"] / 1000) / peak
+
+
+def text(rows: Sequence[Row], engines: Sequence[str], peaks: Mapping[int, Peak]) -> str:
+    """Tables of times, of loading and memory, and what they come to."""
+    parts = [
+        _peaks(peaks),
+        TIMES,
+        _table(_titles(engines), [_times(row, engines, peaks) for row in rows]),
+        "milliseconds from the file to the first answer, without a cache / with one; MB of memory that came with it",
+        _table(["network", "threads", *engines], [_loads(row, engines) for row in rows]),
+        "\n".join(_summary(rows, engines)),
+        "\n".join(_remarks(rows)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _peaks(peaks: Mapping[int, Peak]) -> str:
+    lines = []
+    for threads, peak in peaks.items():
+        integers = f", {peak.int8 / 1e9:.0f} GOP/s of int8" if peak.int8 else ""
+        lines.append(f"peak, {_threads(threads)}: {peak.float32 / 1e9:.0f} GFLOP/s of float32{integers} ({peak.how})")
+    return "\n".join(lines)
+
+
+def _titles(engines: Sequence[str]) -> list[str]:
+    return ["network", "type", "threads", *engines, "x", "least", "of peak", "others"]
+
+
+def _times(row: Row, engines: Sequence[str], peaks: Mapping[int, Peak]) -> list[str]:
+    against, share = versus(row, engines[0]), speed_of_peak(row, engines[0], peaks)
+    return [
+        _title(row),
+        "int8" if row["quantized"] else "float32",
+        str(row["threads"]),
+        *(_cell(row["engines"].get(name, {})) for name in engines),
+        f"{against.ratio:.2f}" if against else "",
+        f"{against.ratio_of_minima:.2f}" if against else "",
+        f"{share:.0%}" if share else "",
+        "" if row["others"] is None else f"{row['others']:.0%}",
+    ]
+
+
+def _cell(figures: Mapping[str, Any]) -> str:
+    if "median_ms" not in figures:
+        return "-"
+    return f"{_number(figures['median_ms'])} ({_number(figures['min_ms'])})"
+
+
+def _number(value: float) -> str:
+    """Three digits that mean something."""
+    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
+
+
+def _loads(row: Row, engines: Sequence[str]) -> list[str]:
+    return [_title(row), str(row["threads"]), *(_load(row["engines"].get(name, {})) for name in engines)]
+
+
+def _load(figures: Mapping[str, Any]) -> str:
+    if "load_cold_ms" not in figures or "memory_bytes" not in figures:
+        return "-"
+    cold, warm = figures["load_cold_ms"], figures["load_warm_ms"]
+    return f"{_number(cold)} / {_number(warm)}; {figures['memory_bytes'] / 1e6:.0f}"
+
+
+def _title(row: Row) -> str:
+    return str(row["network"]) if row["batch"] == 1 else f"{row['network']} x{row['batch']}"
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[k]) for row in [titles, *rows]) for k in range(len(titles))]
+    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in [titles, *rows]]
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
+    """Geometric means of how many times as fast the first engine is, and where it is slower."""
+    subject = engines[0]
+    for threads in sorted({row["threads"] for row in rows}):
+        mine = [row for row in rows if row["threads"] == threads]
+        found = [(row, one) for row in mine if (one := versus(row, subject)) is not None]
+        if not found:
+            continue
+        yield f"{subject}, {_threads(threads)}: {_mean([one for _, one in found])} as fast as the best of the others"
+        for peer in engines[1:]:
+            if beside := [one for row in mine if (one := versus(row, subject, peer))]:
+                yield f"  as {peer}: {_mean(beside)}"
+        losses = [f"{_title(row)} ({one.ratio:.2f} of {one.peer})" for row, one in found if one.ratio < 1]
+        yield f"  slower: {', '.join(losses) or 'nowhere'}"
+
+
+def _mean(found: Sequence[Versus]) -> str:
+    mean = statistics.geometric_mean(one.ratio for one in found)
+    return f"{mean:.2f} times ({len(found)} networks)"
+
+
+def _remarks(rows: Sequence[Row]) -> Iterator[str]:
+    """What did not run, and what runs in another way than its column says; each once."""
+    said: dict[str, None] = {}
+    for row in rows:
+        for name, figures in row["engines"].items():
+            remark = figures.get("failed") or figures.get("note")
+            if remark:
+                said[f"{_title(row)}, {name}: {remark}"] = None
+    yield from said
