@@ -6,6 +6,7 @@
 
 namespace cpuacc {
 
+Family elementwise_family();
 Family moves_family();
 
 namespace {
@@ -14,6 +15,7 @@ using Make = Family (*)();
 
 const Make kFamilies[] = {
     moves_family,
+    elementwise_family,
 };
 
 struct All {

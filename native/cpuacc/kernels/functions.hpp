@@ -124,7 +124,7 @@ void apply_function(const PostOp& op, float* c, int64_t pitch, int rows, int len
 }
 
 /// The work that does not fit into registers, on `rows` pixels of some blocks of channels that were just stored.
-__attribute__((noinline)) void finish(const Finish& work, float* c, const float* residual, int64_t c_block,
+__attribute__((noinline, unused)) void finish(const Finish& work, float* c, const float* residual, int64_t c_block,
                                       int64_t c_pixel, int rows, int blocks) {
   for (int i = 0; i < work.count; ++i)
     for (int n = 0; n < blocks; ++n) {

@@ -1,0 +1,290 @@
+// Layers that compute every element by itself, with operands that broadcast.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/pointwise.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kChunk = 2048;  // elements that stay in the nearest cache while posts work on them
+
+struct Post32 {
+  Function function;
+  float a, b;
+};
+
+std::vector<Post32> posts_of(const Node& node) {
+  std::vector<Post32> found;
+  for (const Post& post : node.posts) found.push_back({function_of(post.function), float(post.a), float(post.b)});
+  return found;
+}
+
+void apply_posts(const ElementKernels& kernels, const std::vector<Post32>& posts, void* out, int64_t count) {
+  float* values = static_cast<float*>(out);
+  for (const Post32& post : posts) kernels.activation(post.function, post.a, post.b, values, values, count);
+}
+
+/// Which elements of which rows a part does: whole rows where there are enough of them, else pieces of each.
+struct Share {
+  Range rows, columns;
+};
+
+Share share_of(int64_t rows, int64_t length, int part, int parts) {
+  if (rows >= 4 * parts) return {split(rows, part, parts), {0, length}};
+  return {{0, rows}, split(length, part, parts, 64)};
+}
+
+Refusal not_quantized(const Graph& graph, const Node& node) {
+  for (size_t n = 0; n < node.inputs.size(); ++n) {
+    const Tensor* in = graph.in(node, n);
+    if (in && in->is_quantized())
+      return refused("operand " + std::to_string(n) + " is " + described(*in) + "; takes what has no scale here",
+                     IPR_REASON_DATA_TYPE);
+  }
+  if (graph.out(node).is_quantized()) return refused("the result is quantized", IPR_REASON_DATA_TYPE);
+  if (!only_activations(graph, node)) return refused("takes activation functions of float32 only", IPR_REASON_OTHER);
+  return taken();
+}
+
+// ---- Two operands -----------------------------------------------------------------------------------------------------
+
+struct Pair {
+  const ElementKernels* kernels;
+  OfTwo function;
+  Rows rows;
+  int64_t in_size, out_size;
+  std::vector<Post32> posts;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Pair& self = step.as<Pair>();
+    const char *a = run.at<char>(step.in[0]), *b = run.at<char>(step.in[1]);
+    char* out = run.at<char>(step.out[0]);
+    Share share = share_of(self.rows.rows, self.rows.length, part, parts);
+    for (int64_t row = share.rows.first; row < share.rows.last; ++row) {
+      int64_t from_a = self.rows.begin(0, row), from_b = self.rows.begin(1, row);
+      for (int64_t n = share.columns.first; n < share.columns.last; n += kChunk) {
+        int64_t count = std::min(kChunk, share.columns.last - n);
+        char* to = out + (row * self.rows.length + n) * self.out_size;
+        self.function(a + (from_a + (self.rows.one[0] ? 0 : n)) * self.in_size,
+                      b + (from_b + (self.rows.one[1] ? 0 : n)) * self.in_size, to, count, self.rows.one[0],
+                      self.rows.one[1]);
+        apply_posts(*self.kernels, self.posts, to, count);
+      }
+    }
+  }
+};
+
+OfTwo pair_function(const Graph& graph, const Node& node, const Settings& settings) {
+  Binary operation = binary_of(node);
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1);
+  if (operation == Binary::none || a.dtype != b.dtype) return nullptr;
+  return element_kernels_for(settings.isa).binary(operation, a.dtype);
+}
+
+Refusal binary_support(const Graph& graph, const Node& node, const Settings& settings) {
+  Refusal why = not_quantized(graph, node);
+  if (why) return why;
+  if (pair_function(graph, node, settings)) return taken();
+  return refused(std::string(node.text("operation", node.type)) + " of " + described(*graph.in(node, 0)) + " and " +
+                     described(*graph.in(node, 1)) + " is not computed here",
+                 IPR_REASON_DATA_TYPE);
+}
+
+/// About how long one element takes, in nanoseconds.
+double cost_of(Binary operation) {
+  switch (operation) {
+    case Binary::power: case Binary::atan2: case Binary::mod: case Binary::fmod: case Binary::floor_div: return 10;
+    default: return 0.2;
+  }
+}
+
+void lower_binary(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  auto pair = std::make_shared<Pair>();
+  pair->kernels = &element_kernels_for(builder.settings.isa);
+  pair->function = pair_function(graph, node, builder.settings);
+  pair->rows = rows_of(out.shape, {&a.shape, &b.shape});
+  pair->in_size = int64_t(ipr::item_size(a.dtype));
+  pair->out_size = int64_t(ipr::item_size(out.dtype));
+  pair->posts = posts_of(node);
+  if (out.elements() == 0) pair->rows.rows = 0;
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &Pair::run;
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * cost_of(binary_of(node)));
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  if (pair->in_size == pair->out_size) step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;
+  step.state = std::move(pair);
+  builder.add(std::move(step));
+}
+
+// ---- One operand ------------------------------------------------------------------------------------------------------
+
+struct Single {
+  const ElementKernels* kernels;
+  OfOne function;  // nullptr: only posts
+  int64_t count, in_size, out_size;
+  std::vector<Post32> posts;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Single& self = step.as<Single>();
+    Range range = split(self.count, part, parts, 64);
+    for (int64_t n = range.first; n < range.last; n += kChunk) {
+      int64_t count = std::min(kChunk, range.last - n);
+      const char* in = run.at<char>(step.in[0]) + n * self.in_size;
+      char* out = run.at<char>(step.out[0]) + n * self.out_size;
+      if (self.function) {
+        self.function(in, out, count);
+        apply_posts(*self.kernels, self.posts, out, count);
+        continue;
+      }
+      const Post32& first = self.posts[0];
+      self.kernels->activation(first.function, first.a, first.b, reinterpret_cast<const float*>(in),
+                               reinterpret_cast<float*>(out), count);
+      for (size_t i = 1; i < self.posts.size(); ++i) apply_posts(*self.kernels, {self.posts[i]}, out, count);
+    }
+  }
+};
+
+void lower_single(const Node& node, Builder& builder, OfOne function, std::vector<Post32> posts, double cost) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  auto single = std::make_shared<Single>();
+  single->kernels = &element_kernels_for(builder.settings.isa);
+  single->function = function;
+  single->count = in.elements();
+  single->in_size = int64_t(ipr::item_size(in.dtype));
+  single->out_size = int64_t(ipr::item_size(out.dtype));
+  single->posts = std::move(posts);
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &Single::run;
+  step.max_parts = parts_for(builder.settings, double(single->count) * cost);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = single->in_size == single->out_size ? 0 : -1;
+  step.state = std::move(single);
+  builder.add(std::move(step));
+}
+
+Refusal unary_support(const Graph& graph, const Node& node, const Settings& settings) {
+  Refusal why = not_quantized(graph, node);
+  if (why) return why;
+  if (unary_of(node) != Unary::none && element_kernels_for(settings.isa).unary(unary_of(node), graph.in(node, 0)->dtype))
+    return taken();
+  return refused(std::string(node.text("operation", node.type)) + " of " + described(*graph.in(node, 0)) +
+                     " is not computed here",
+                 IPR_REASON_DATA_TYPE);
+}
+
+double cost_of(Unary operation) {
+  switch (operation) {
+    case Unary::abs: case Unary::neg: case Unary::square: case Unary::sign: case Unary::sqrt: case Unary::reciprocal:
+    case Unary::floor: case Unary::ceil: case Unary::round: return 0.2;
+    case Unary::exp: return 0.5;
+    default: return 8;
+  }
+}
+
+void lower_unary(const Node& node, Builder& builder) {
+  OfOne function = element_kernels_for(builder.settings.isa).unary(unary_of(node), builder.graph.in(node, 0)->dtype);
+  lower_single(node, builder, function, posts_of(node), cost_of(unary_of(node)));
+}
+
+Refusal activation_support(const Graph& graph, const Node& node, const Settings&) {
+  Refusal why = all_f32(graph, node);
+  if (why) return why;
+  if (!only_activations(graph, node)) return refused("takes activation functions only", IPR_REASON_OTHER);
+  if (function_of(node.text("function")) != Function::add) return taken();
+  return refused(std::string(node.text("function")) + " is not computed here", IPR_REASON_ATTRIBUTE);
+}
+
+void lower_activation(const Node& node, Builder& builder) {
+  std::vector<Post32> posts = posts_of(node);
+  posts.insert(posts.begin(), {function_of(node.text("function")), float(node.number("a")), float(node.number("b"))});
+  lower_single(node, builder, nullptr, std::move(posts), 0.6);
+}
+
+// ---- Conversion and choice --------------------------------------------------------------------------------------------
+
+Refusal cast_support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+  if (!node.posts.empty()) return refused("takes no posts");
+  if (element_kernels_for(settings.isa).cast(in.dtype, out.dtype)) return taken();
+  return refused("no conversion from " + described(in) + " to " + described(out), IPR_REASON_DATA_TYPE);
+}
+
+void lower_cast(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  if (in.dtype == out.dtype && builder.share(node.outputs[0], node.inputs[0])) return;
+  lower_single(node, builder, element_kernels_for(builder.settings.isa).cast(in.dtype, out.dtype), {}, 0.3);
+}
+
+struct Choice {
+  const ElementKernels* kernels;
+  Rows rows;
+  int64_t item;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Choice& self = step.as<Choice>();
+    Share share = share_of(self.rows.rows, self.rows.length, part, parts);
+    const char* operands[3];
+    for (int64_t row = share.rows.first; row < share.rows.last; ++row) {
+      for (int i = 0; i < 3; ++i) {
+        int64_t place = self.rows.begin(i, row) + (self.rows.one[i] ? 0 : share.columns.first);
+        operands[i] = run.at<char>(step.in[size_t(i)]) + place * (i == 0 ? 1 : self.item);
+      }
+      char* out = run.at<char>(step.out[0]) + (row * self.rows.length + share.columns.first) * self.item;
+      self.kernels->choose(reinterpret_cast<const uint8_t*>(operands[0]), operands[1], operands[2], out, self.item,
+                           share.columns.last - share.columns.first, self.rows.one[0], self.rows.one[1],
+                           self.rows.one[2]);
+    }
+  }
+};
+
+Refusal where_support(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor &condition = *graph.in(node, 0), &a = *graph.in(node, 1), &b = *graph.in(node, 2);
+  if (!node.posts.empty()) return refused("takes no posts");
+  if (condition.dtype != IPR_DTYPE_BOOL) return refused("the condition is " + described(condition), IPR_REASON_DATA_TYPE);
+  bool alike = a.dtype == b.dtype && a.same_quantization(graph.out(node)) && b.same_quantization(graph.out(node));
+  return alike ? taken() : refused("the operands are quantized differently", IPR_REASON_QUANTIZATION);
+}
+
+void lower_where(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor& out = graph.out(node);
+  auto choice = std::make_shared<Choice>();
+  choice->kernels = &element_kernels_for(builder.settings.isa);
+  choice->rows = rows_of(out.shape, {&graph.in(node, 0)->shape, &graph.in(node, 1)->shape, &graph.in(node, 2)->shape});
+  choice->item = int64_t(ipr::item_size(out.dtype));
+  if (out.elements() == 0) choice->rows.rows = 0;
+  Step step;
+  step.name = "Where " + node.name;
+  step.fn = &Choice::run;
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * 0.3);
+  for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(choice);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family elementwise_family() {
+  Family family;
+  for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
+                           "Minimum", "Prelu", "Comparison", "LogicalBinary"})
+    family.lowerings.push_back({type, "plain", binary_support, lower_binary, nullptr});
+  for (const char* type : {"ElementwiseUnary", "Floor"})
+    family.lowerings.push_back({type, "plain", unary_support, lower_unary, nullptr});
+  family.lowerings.push_back({"Activation", "plain", activation_support, lower_activation, nullptr});
+  family.lowerings.push_back({"Cast", "plain", cast_support, lower_cast, nullptr});
+  family.lowerings.push_back({"Where", "plain", where_support, lower_where, nullptr});
+  return family;
+}
+
+}  // namespace cpuacc
