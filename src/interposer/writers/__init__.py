@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interposer.writers import onnx
+    from interposer.writers import onnx, tflite
 
-__all__ = ["onnx"]
+__all__ = ["onnx", "tflite"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Input, Output
+from interposer.writers.borders import Border
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
@@ -17,18 +18,9 @@ from interposer.writers.onnx.registry import RefusedError
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 
-__all__ = ["Border", "bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "write_layers"]
+__all__ = ["bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "write_layers"]
 
 Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
-
-
-class Border(NamedTuple):
-    """What is to be written: layers in running order, and what goes in and out under which names."""
-
-    name: str
-    layers: Sequence[Layer]
-    inputs: Sequence[tuple[str, Value]]
-    outputs: Sequence[tuple[str, Value]]
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:

@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 
 from interposer._version import __version__
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, UnwritableError, expect
+from interposer.errors import InvalidArgumentError, UnwritableError, expect
 from interposer.ir.graph import Graph, Layer
-from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.types import TensorInfo
+from interposer.writers.borders import Border, border_of
 from interposer.writers.onnx.cleaning import clean
-from interposer.writers.onnx.graphs import Border, bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers
 from interposer.writers.onnx.protos import Message, onnx
 from interposer.writers.onnx.sheet import Sheet
 
@@ -57,7 +57,7 @@ def write(
         InvalidArgumentError: a version that cannot be meant.
         MissingDependencyError: the package onnx is not installed.
     """
-    border = _border(network)
+    border = border_of(network)
     sheet = _written(border, opset, exact=exact)
     outputs = name_outputs(border, sheet)
     graph = onnx().GraphProto(name=name or border.name or "network")
@@ -106,40 +106,6 @@ def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
         if not refusals:
             return sheet
     raise UnwritableError("ONNX", refusals, border.name)
-
-
-# --- what is written --------------------------------------------------------------------------------------------------
-
-
-def _border(network: Network | Graph | SubgraphView) -> Border:
-    if isinstance(network, SubgraphView):
-        return _border_of_view(network)
-    expect(network, Network | Graph, "a Network, a Graph or a SubgraphView can be written")
-    if isinstance(network, Network):
-        network.validate()
-        graph = network.graph
-    else:
-        graph = network
-        infer_graph(graph)
-    if not graph.outputs:
-        raise InvalidNetworkError(["it has no output layer"], graph.name)
-    inputs = [(layer.name, layer.output) for layer in graph.inputs]
-    outputs = [(layer.name, layer.values[0]) for layer in graph.outputs]
-    return Border(graph.name, graph.topological(), inputs, outputs)
-
-
-def _border_of_view(view: SubgraphView) -> Border:
-    unknown = [value.name for value in (*view.operands, *view.outputs) if value.info is None]
-    if unknown:
-        raise InvalidNetworkError([f"the tensor {name} has no known info" for name in unknown], view.graph.name)
-    constants = [value.producer for value in view.constants]
-    outputs = list(view.outputs) or [value for layer in view for value in layer.outputs if not value.uses]
-    return Border(
-        view.graph.name,
-        [*constants, *view.layers],
-        [(value.name, value) for value in view.inputs],
-        [(value.name, value) for value in outputs],
-    )
 
 
 # --- the messages -----------------------------------------------------------------------------------------------------

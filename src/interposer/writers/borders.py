@@ -1,0 +1,59 @@
+"""What is written, whatever the format: the layers of a network, a graph or a part of one, and what goes in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from interposer.errors import InvalidNetworkError, expect
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import infer_graph
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+
+__all__ = ["Border", "border_of"]
+
+
+class Border(NamedTuple):
+    """What is to be written: layers in running order, and what goes in and out under which names."""
+
+    name: str
+    layers: Sequence[Layer]
+    inputs: Sequence[tuple[str, Value]]
+    outputs: Sequence[tuple[str, Value]]
+
+
+def border_of(network: Network | Graph | SubgraphView) -> Border:
+    """The border of a network, which is validated, a graph, or a part of one.
+
+    Raises:
+        InvalidNetworkError: it has faults, or no output.
+    """
+    if isinstance(network, SubgraphView):
+        return _border_of_view(network)
+    expect(network, Network | Graph, "a Network, a Graph or a SubgraphView can be written")
+    if isinstance(network, Network):
+        network.validate()
+        graph = network.graph
+    else:
+        graph = network
+        infer_graph(graph)
+    if not graph.outputs:
+        raise InvalidNetworkError(["it has no output layer"], graph.name)
+    inputs = [(layer.name, layer.output) for layer in graph.inputs]
+    outputs = [(layer.name, layer.values[0]) for layer in graph.outputs]
+    return Border(graph.name, graph.topological(), inputs, outputs)
+
+
+def _border_of_view(view: SubgraphView) -> Border:
+    unknown = [value.name for value in (*view.operands, *view.outputs) if value.info is None]
+    if unknown:
+        raise InvalidNetworkError([f"the tensor {name} has no known info" for name in unknown], view.graph.name)
+    constants = [value.producer for value in view.constants]
+    outputs = list(view.outputs) or [value for layer in view for value in layer.outputs if not value.uses]
+    return Border(
+        view.graph.name,
+        [*constants, *view.layers],
+        [(value.name, value) for value in view.inputs],
+        [(value.name, value) for value in outputs],
+    )

@@ -1,0 +1,181 @@
+"""Activation functions, softmax among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.axes import normal_axis
+from interposer.types import TensorInfo, integer_range
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__ = ["last_axis", "scaled"]
+
+F = ActivationFunction
+Function: TypeAlias = Callable[[Draft, Tensor, float, float], Tensor]
+_UNDER_A_NAME: Final = {
+    F.SIGMOID: "LOGISTIC",
+    F.RELU: "RELU",
+    F.HARD_SWISH: "HARD_SWISH",
+    F.ABS: "ABS",
+    F.SQRT: "SQRT",
+    F.SQUARE: "SQUARE",
+}
+_BOUNDED: Final = {(6.0, 0.0): "RELU6", (1.0, 0.0): "RELU_0_TO_1", (1.0, -1.0): "RELU_N1_TO_1"}
+
+
+@writer(Activation, quantized=True)
+def activation(draft: Draft, op: Activation) -> Tensor:
+    """Under the function's own name where TFLite has it, else made of others."""
+    x = draft.operand(0)
+    kind = _kind(op)
+    if kind is not None:
+        return draft.final(kind, x)
+    if op.function is F.LEAKY_RELU:
+        return draft.final("LEAKY_RELU", x, alpha=op.a)
+    if op.function in (F.GELU, F.GELU_TANH):
+        return draft.final("GELU", x, approximate=op.function is F.GELU_TANH)
+    if draft.is_quantized:
+        refuse(f"TFLite has no operator for {op.function.name} with a = {op.a:g} and b = {op.b:g}")
+    return _FUNCTIONS[op.function](draft, x, op.a, op.b)
+
+
+def _kind(op: Activation) -> str | None:
+    if op.function is F.BOUNDED_RELU:
+        return _BOUNDED.get((op.a, op.b))
+    if op.function is F.TANH and (op.a, op.b) == (1.0, 1.0):
+        return "TANH"
+    if op.function is F.ELU and op.a == 1.0:
+        return "ELU"
+    return _UNDER_A_NAME.get(op.function)
+
+
+def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
+    """A tensor times a number."""
+    return x if factor == 1 else _binary(draft, "MUL", x, factor)
+
+
+def _binary(draft: Draft, kind: str, x: Tensor, other: Tensor | float) -> Tensor:
+    operand = other if isinstance(other, Tensor) else draft.like(other, x)
+    return draft.node(kind, x, operand, giving=x.info)
+
+
+def _unary(draft: Draft, kind: str, x: Tensor) -> Tensor:
+    return draft.node(kind, x, giving=x.info)
+
+
+def _linear(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return _binary(draft, "ADD", scaled(draft, x, a), b) if b else scaled(draft, x, a)
+
+
+def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return scaled(draft, _unary(draft, "TANH", scaled(draft, x, b)), a)
+
+
+def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    """A number that is none comes out as it is."""
+    if x.dtype.is_integer:
+        low, high = integer_range(x.dtype)
+        a, b = math.floor(min(a, high)), math.ceil(max(b, low))
+    return _binary(draft, "MINIMUM", _binary(draft, "MAXIMUM", x, b), a)
+
+
+def _soft_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    """The logarithm of 1 + exp(x), as max(0, x) + log(1 + exp(-|x|)), which does not overflow."""
+    small = _unary(draft, "EXP", _unary(draft, "NEG", _unary(draft, "ABS", x)))
+    return _binary(draft, "ADD", _unary(draft, "RELU", x), _unary(draft, "LOG", _binary(draft, "ADD", small, 1)))
+
+
+def _elu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    below = _unary(draft, "ELU", _binary(draft, "MINIMUM", x, 0))
+    return _binary(draft, "ADD", _unary(draft, "RELU", x), scaled(draft, below, a))
+
+
+def _selu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return scaled(draft, _elu(draft, x, a, b), b)
+
+
+def _celu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    grown = _linear(draft, _unary(draft, "EXP", scaled(draft, x, 1 / a)), a, -a)
+    return _binary(draft, "ADD", _unary(draft, "RELU", x), _binary(draft, "MINIMUM", grown, 0))
+
+
+def _softsign(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return _binary(draft, "DIV", x, _binary(draft, "ADD", _unary(draft, "ABS", x), 1))
+
+
+def _hard_sigmoid(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return _bounded(draft, _linear(draft, x, a, b), 1, 0)
+
+
+def _swish(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return _binary(draft, "MUL", x, _unary(draft, "LOGISTIC", scaled(draft, x, a)))
+
+
+def _mish(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return _binary(draft, "MUL", x, _unary(draft, "TANH", _soft_relu(draft, x, a, b)))
+
+
+def _chosen(draft: Draft, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return draft.node("SELECT_V2", condition, a, b, giving=draft.result)
+
+
+def _compared(draft: Draft, kind: str, x: Tensor, bound: float) -> Tensor:
+    return draft.node(kind, x, draft.like(bound, x), giving=TensorInfo(x.shape, "bool"))
+
+
+def _thresholded_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    return _chosen(draft, _compared(draft, "GREATER", x, a), x, draft.like(0, x))
+
+
+def _shrink(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
+    below = _chosen(draft, _compared(draft, "LESS", x, -a), _binary(draft, "ADD", x, b), draft.like(0, x))
+    return _chosen(draft, _compared(draft, "GREATER", x, a), _binary(draft, "SUB", x, b), below)
+
+
+_FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
+    F.TANH: _tanh,
+    F.LINEAR: _linear,
+    F.BOUNDED_RELU: _bounded,
+    F.SOFT_RELU: _soft_relu,
+    F.ELU: _elu,
+    F.SELU: _selu,
+    F.CELU: _celu,
+    F.SOFTSIGN: _softsign,
+    F.HARD_SIGMOID: _hard_sigmoid,
+    F.SWISH: _swish,
+    F.MISH: _mish,
+    F.THRESHOLDED_RELU: _thresholded_relu,
+    F.SHRINK: _shrink,
+}
+
+
+def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
+    """An operator that works along the last axis, on whichever axis it is wanted."""
+    x, rank = draft.operand(0), draft.rank
+    axis = normal_axis(axis, rank)
+    order = (*(i for i in range(rank) if i != axis), axis)
+    turned = draft.transpose(x, order)
+    info = draft.result.with_shape([draft.result.shape[i] for i in order])
+    return draft.transpose(draft.node(kind, turned, giving=info, **options), [order.index(i) for i in range(rank)])
+
+
+@writer(Softmax, quantized=True)
+def softmax(draft: Draft, op: Softmax) -> Tensor:
+    """Along the last axis."""
+    return last_axis(draft, "SOFTMAX", op.axis, beta=op.beta)
+
+
+@writer(LogSoftmax, quantized=True)
+def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
+    """Scores are multiplied first."""
+    if op.beta == 1:
+        return last_axis(draft, "LOG_SOFTMAX", op.axis)
+    if draft.is_quantized:
+        refuse("LOG_SOFTMAX has no factor on the scores")
+    factored = draft.with_operand(0, scaled(draft, draft.operand(0), op.beta))
+    return last_axis(factored, "LOG_SOFTMAX", op.axis)

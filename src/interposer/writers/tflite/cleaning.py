@@ -1,0 +1,62 @@
+"""What is done to the operators as a whole: transposes cancel out, activations are fused, what nobody needs goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.types import DataType
+from interposer.writers.tflite.layouts import without_needless_transposes
+from interposer.writers.tflite.sheet import Sheet, Step, Tensor
+
+__all__ = ["clean"]
+
+_FUSED: Final = {"RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3}
+_FUSING: Final = frozenset(
+    {
+        "ADD", "AVERAGE_POOL_2D", "CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "DIV", "FULLY_CONNECTED", "MAX_POOL_2D",
+        "MUL", "SUB",
+    }
+)  # fmt: skip
+_FUSIBLE_TYPES: Final = frozenset({DataType.FLOAT32, DataType.INT8, DataType.UINT8, DataType.INT16})
+
+
+def clean(sheet: Sheet) -> None:
+    """Move transposes together, fuse activations, and drop operators that the outputs do not depend on."""
+    without_needless_transposes(sheet)
+    drop_dead(sheet)
+    _fuse_activations(sheet)
+
+
+def drop_dead(sheet: Sheet) -> None:
+    """Drop operators that the outputs do not depend on."""
+    needed: set[Tensor | None] = set(sheet.outputs)
+    kept = []
+    for step in reversed(sheet.steps):
+        if needed.intersection(step.outputs):
+            needed.update(step.inputs)
+            kept.append(step)
+    sheet.steps = kept[::-1]
+
+
+def _fuse_activations(sheet: Sheet) -> None:
+    """An activation becomes part of the operator before it where nothing else needs what that gives."""
+    uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
+    for one in (one for step in sheet.steps for one in step.inputs):
+        uses[one] = uses.get(one, 0) + 1
+    makers = {step.outputs[0]: step for step in sheet.steps if step.kind in _FUSING}
+    kept = []
+    for step in sheet.steps:
+        maker = makers.get(step.inputs[0]) if step.kind in _FUSED and step.inputs[0] else None
+        if maker is None or uses[maker.outputs[0]] > 1 or not _is_fusible(maker, step):
+            kept.append(step)
+            continue
+        maker.options["fused_activation_function"] = _FUSED[step.kind]
+        maker.outputs = step.outputs
+    sheet.steps = kept
+
+
+def _is_fusible(maker: Step, activation: Step) -> bool:
+    before, after = maker.outputs[0].info, activation.outputs[0].info
+    if maker.options.get("fused_activation_function") or after.dtype not in _FUSIBLE_TYPES:
+        return False
+    return before.quantization == after.quantization and before.is_quantized == (not after.dtype.is_float)

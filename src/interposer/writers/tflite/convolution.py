@@ -1,0 +1,144 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution3d import Convolution3d
+from interposer.ops.window import Window
+from interposer.types import DataType, Quantization, TensorInfo
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.windows import SAME, VALID, Sliding, options, padded, same_pads, sliding
+
+__all__ = ["bias_of"]
+
+
+def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
+    """The bias with the scale that sums of products have, or zeros where there is none but weights are known."""
+    given = draft.optional(2)
+    if given is None and weights.array is None:
+        return None
+    q = _sums(x.info, weights.info)
+    if given is None:
+        return draft.constant(np.zeros(draft.known(channels, "number of channels")), _bias_type(x.info), "bias", q)
+    if q is None or given.info.is_quantized:
+        return given
+    return Tensor(given.name, given.info.with_quantization(q), given.array)
+
+
+def _sums(x: TensorInfo, weights: TensorInfo) -> Quantization | None:
+    if x.quantization is None or weights.quantization is None:
+        return None
+    scales = [x.scale * scale for scale in weights.quantization.scales]
+    return Quantization(scales, 0, 0 if weights.quantization.per_axis else None)
+
+
+def _bias_type(x: TensorInfo) -> DataType:
+    if not x.is_quantized:
+        return x.dtype
+    return DataType.INT64 if x.dtype is DataType.INT16 else DataType.INT32
+
+
+def check_zero_points(weights: Tensor) -> None:
+    """Refuse weights of several scales that have zero points: TFLite adds none."""
+    q = weights.info.quantization
+    if q is not None and q.per_axis and any(q.zero_points):
+        refuse("its weights have several scales and zero points that are not 0")
+
+
+def _slides(x: Tensor, result: TensorInfo, windows: Sequence[Window]) -> Sliding:
+    end = 1 + len(windows)
+    return sliding(windows, x.shape[1:end], result.shape[1:end])
+
+
+@writer(Convolution2d, quantized=True)
+def convolution(draft: Draft, op: Convolution2d) -> Tensor:
+    """The number of groups follows from the channels; where there is one for each channel, it is another operator."""
+    last = op.data_layout.channels_last
+    x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
+    if op.groups > 1 and weights.shape[3] == 1 and weights.array is not None and not _has_scales(weights):
+        return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, draft.transpose(weights, (3, 1, 2, 0)))
+    if op.groups > 1 and x.info.is_quantized:
+        refuse("it has groups, which TFLite only knows of real numbers")
+    check_zero_points(weights)
+    return _convolved(draft, op, "CONV_2D", x, weights)
+
+
+def _has_scales(weights: Tensor) -> bool:
+    return weights.info.quantization is not None and not weights.info.quantization.per_axis
+
+
+@writer(DepthwiseConvolution2d, quantized=True)
+def depthwise_convolution(draft: Draft, op: DepthwiseConvolution2d) -> Tensor:
+    """Weights are the same in both layouts."""
+    x, weights = draft.channels_last(draft.operand(0), op.data_layout.channels_last), draft.operand(1)
+    return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, weights)
+
+
+def _convolved(
+    draft: Draft, op: Convolution2d | DepthwiseConvolution2d, kind: str, x: Tensor, weights: Tensor
+) -> Tensor:
+    check_zero_points(weights)
+    last, depthwise = op.data_layout.channels_last, kind == "DEPTHWISE_CONV_2D"
+    info = draft.channels_last_info(draft.result, last)
+    windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[1:3]))
+    found, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
+    own = options(windows, found)
+    if depthwise:
+        own["depth_multiplier"] = _multiplier(draft, x, weights)
+    return draft.channels_back(draft.node(kind, padded(draft, x, found), weights, bias, giving=info, **own), last)
+
+
+def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
+    channels, outputs = (draft.known(one.shape[3], "number of channels") for one in (x, weights))
+    return outputs // max(1, channels)
+
+
+@writer(Convolution3d)
+def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
+    """Weights have the depth first and the outputs last."""
+    last = op.data_layout.channels_last
+    if op.groups > 1:
+        refuse("it has groups, which TFLite only knows of images")
+    x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
+    weights = draft.operand(1)
+    weights = weights if last else draft.transpose(weights, (2, 3, 4, 1, 0))
+    windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[:3]))
+    found, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[4])
+    made = draft.node("CONV_3D", padded(draft, x, found), weights, bias, giving=info, **options(windows, found))
+    return draft.channels_back(made, last)
+
+
+@writer(TransposeConvolution2d, quantized=True)
+def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
+    """Padding is that of the convolution which makes the input out of the output; what is cut off goes behind."""
+    last = op.data_layout.channels_last
+    x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
+    if op.groups > 1 or op.dilation_x > 1 or op.dilation_y > 1:
+        refuse("it has groups or dilations, which TRANSPOSE_CONV has not")
+    check_zero_points(weights)
+    info = draft.channels_last_info(draft.result, last)
+    if not info.is_concrete:
+        refuse(f"its result has the shape {draft.result.shape}; its extents must be known")
+    windows = op.windows(*weights.shape[1:3])
+    before = [window.pad_before for window in windows]
+    same = [same_pads(window, extent) for window, extent in zip(windows, info.shape[1:3], strict=True)]
+    if not any(before) or before == [pads[0] for pads in same if pads]:
+        found = Sliding(SAME if any(before) else VALID, ())
+        return draft.channels_back(_spread(draft, x, weights, info, options(windows, found, dilations=False)), last)
+    whole = info.with_shape([dim + cut for dim, cut in zip(info.shape, [0, *before, 0], strict=True)])
+    own = options(windows, Sliding(VALID, ()), dilations=False)
+    spread = _spread(draft, x, weights, whole, own)
+    begin, size = draft.ints([0, *before, 0], "begin"), draft.ints(info.shape, "size")
+    return draft.channels_back(draft.node("SLICE", spread, begin, size, giving=info), last)
+
+
+def _spread(draft: Draft, x: Tensor, weights: Tensor, info: TensorInfo, own: dict[str, Any]) -> Tensor:
+    bias = bias_of(draft, x, weights, weights.shape[0]) if draft.optional(2) else None
+    return draft.node("TRANSPOSE_CONV", draft.ints(info.shape, "shape"), weights, x, bias, giving=info, **own)

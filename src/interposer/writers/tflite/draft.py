@@ -1,0 +1,234 @@
+"""One layer of the network, as a function of the writer sees it, and the operators that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ir.graph import Layer
+from interposer.types import Array, DataType, Dim, Quantization, TensorInfo
+from interposer.writers.tflite.registry import refuse
+from interposer.writers.tflite.schema import type_code
+from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
+from interposer.writers.tflite.takes import taken, wider
+
+__all__ = ["Draft"]
+
+_INT32: Final = DataType.INT32
+
+
+class Draft:
+    """The operands and results of a layer, and the operators that are written for it.
+
+    Raises from all methods:
+        RefusedError: the format cannot express what is asked for.
+    """
+
+    def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
+        self.sheet, self.layer = sheet, layer
+        self.infos: tuple[TensorInfo | None, ...] = layer.input_infos
+        self.results: tuple[TensorInfo, ...] = layer.output_infos
+        self._operands = tuple(operands)
+        self._steps: list[Step] = []
+
+    # --- operands -----------------------------------------------------------------------------------------------------
+
+    def with_operand(self, index: int, tensor: Tensor) -> Draft:
+        """The same draft, with another operand of the same shape and type."""
+        self._operands = (*self._operands[:index], tensor, *self._operands[index + 1 :])
+        return self
+
+    def optional(self, index: int) -> Tensor | None:
+        """An operand, or None where it is absent."""
+        return self._operands[index] if index < len(self._operands) else None
+
+    def operand(self, index: int) -> Tensor:
+        """An operand that must be there."""
+        found = self.optional(index)
+        assert found is not None, "violations() comes first"
+        return found
+
+    def tensors(self) -> list[Tensor]:
+        """All operands, which must be there."""
+        return [self.operand(index) for index in range(len(self._operands))]
+
+    def info(self, index: int) -> TensorInfo:
+        """The info of an operand that must be there."""
+        found = self.infos[index]
+        assert found is not None, "violations() comes first"
+        return found
+
+    @property
+    def result(self) -> TensorInfo:
+        """What is known of the first result."""
+        return self.results[0]
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first operand."""
+        return self.info(0).rank
+
+    @property
+    def is_quantized(self) -> bool:
+        """True where any operand or result is."""
+        return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
+
+    def concrete(self, x: Tensor, title: str = "its input") -> tuple[int, ...]:
+        """The shape of a tensor, all of whose extents must be known."""
+        if not x.shape.is_concrete:
+            refuse(f"{title} has the shape {x.shape}; its extents must be known")
+        return tuple(x.shape)
+
+    def known(self, extent: int, title: str) -> int:
+        """An extent that must be known."""
+        if isinstance(extent, Dim):
+            refuse(f"the {title} is not known")
+        return extent
+
+    # --- constants ----------------------------------------------------------------------------------------------------
+
+    def constant(self, values: Any, dtype: DataType, name: str = "constant", q: Quantization | None = None) -> Tensor:
+        """A constant with these values."""
+        with np.errstate(all="ignore"):
+            array = np.asarray(values).astype(dtype.numpy)
+        return self.sheet.constant(array, q, f"{self.layer.name}/{name}")
+
+    def ints(self, values: Any, name: str = "constant") -> Tensor:
+        """A constant of 32-bit integers: a list, a matrix, or one number."""
+        return self.constant(np.asarray(values, np.int64), _INT32, name)
+
+    def like(self, value: float, tensor: Tensor) -> Tensor:
+        """A constant number of the type of a tensor."""
+        return self.constant(value, tensor.dtype)
+
+    # --- operators ----------------------------------------------------------------------------------------------------
+
+    def finals(self, kind: str, *inputs: Tensor | None, **options: Any) -> list[Tensor]:
+        """The operator that gives all results of the layer."""
+        return self.nodes(kind, *inputs, giving=self.results, **options)
+
+    def final(self, kind: str, *inputs: Tensor | None, **options: Any) -> Tensor:
+        """The operator that gives the layer's only result."""
+        return self.nodes(kind, *inputs, giving=[self.result], **options)[0]
+
+    def node(self, kind: str, *inputs: Tensor | None, giving: TensorInfo, **options: Any) -> Tensor:
+        """The only result of a new operator."""
+        return self.nodes(kind, *inputs, giving=[giving], **options)[0]
+
+    def nodes(self, kind: str, *inputs: Tensor | None, giving: Sequence[TensorInfo], **options: Any) -> list[Tensor]:
+        """The results of a new operator, whose infos are `giving`.
+
+        Operands of a type that the operator does not take are converted to a wider one, and results back.
+        """
+        wide = self._widths(kind, inputs, giving)
+        operands = [one and self.cast(one, wide.get(one.dtype, one.dtype)) for one in inputs]
+        while operands and operands[-1] is None:
+            operands.pop()
+        infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
+        given = [info.with_dtype(wide[info.dtype]) if info.dtype in wide else info for info in infos]
+        made = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in given]
+        self._steps.append(Step(kind, operands, made, options))
+        return [self.cast(one, info.dtype) for one, info in zip(made, infos, strict=True)]
+
+    def _widths(
+        self, kind: str, inputs: Sequence[Tensor | None], giving: Sequence[TensorInfo]
+    ) -> dict[DataType, DataType]:
+        """The types that the operator takes in the place of those that it does not."""
+        found: dict[DataType, DataType] = {}
+        for info in (*(one.info for one in inputs if one), *giving):
+            if type_code(info.dtype) is None:
+                refuse(f"TFLite has no type {info.dtype}")
+            if taken(kind, info) or info.dtype in found:
+                continue
+            width = None if info.is_quantized else wider(kind, info.dtype)
+            if width is None:
+                refuse(f"{kind} takes no {'quantized ' if info.is_quantized else ''}{info.dtype}")
+            found[info.dtype] = width
+        return found
+
+    # --- what every family needs --------------------------------------------------------------------------------------
+
+    def cast(self, x: Tensor, dtype: DataType) -> Tensor:
+        """A tensor in another type that holds its values, or a part of their bits."""
+        if x.dtype is dtype:
+            return x
+        if x.array is not None:
+            return self.sheet.constant(_converted(x.array, dtype), None, f"{x.name}/{dtype}")
+        return self.node("CAST", x, giving=x.info.with_dtype(dtype), in_data_type=x.dtype, out_data_type=dtype)
+
+    def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
+        """A tensor with its axes in another order."""
+        order = tuple(permutation)
+        if order == tuple(range(len(order))):
+            return x
+        if x.array is not None:
+            return x.transposed(order, self.sheet.free_name(f"{x.name}/transposed"))
+        return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=turned(x.info, order))
+
+    def channels_last(self, x: Tensor, last: bool) -> Tensor:
+        """An image or a volume with its channels at the end; `last` says that they are there."""
+        rank = len(x.shape)
+        return x if last else self.transpose(x, (0, *range(2, rank), 1))
+
+    def channels_back(self, x: Tensor, last: bool) -> Tensor:
+        """The other way."""
+        rank = len(x.shape)
+        return x if last else self.transpose(x, (0, rank - 1, *range(1, rank - 1)))
+
+    def channels_last_info(self, info: TensorInfo, last: bool) -> TensorInfo:
+        """What is known of a result in the layout of the layer, once its channels are at the end."""
+        return info if last else turned(info, (0, *range(2, info.rank), 1))
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """A tensor in another shape, of which one extent may be unknown."""
+        if tuple(x.shape) == tuple(shape):
+            return x
+        q = x.info.quantization
+        if q is not None and q.per_axis:
+            refuse("its shape changes, but it has several scales")
+        if x.array is not None:
+            return Tensor(
+                self.sheet.free_name(f"{x.name}/reshaped"), TensorInfo(shape, x.dtype, q), x.array.reshape(shape)
+            )
+        return self.reshape_to(x, TensorInfo(shape, x.dtype, q))
+
+    def reshape_to(self, x: Tensor, info: TensorInfo) -> Tensor:
+        """A tensor in the shape that an info says, of which one extent may be unknown."""
+        if sum(isinstance(extent, Dim) for extent in info.shape) > 1:
+            refuse(f"its result has the shape {info.shape}; more than one extent is not known")
+        shape = [-1 if isinstance(extent, Dim) else extent for extent in info.shape]
+        if 0 in shape and -1 in shape:
+            refuse(f"its result has the shape {info.shape}, whose open extent does not follow from 0 elements")
+        wanted = self.constant(np.array(shape, np.int64), _INT32, "shape")
+        return self.node("RESHAPE", x, wanted, giving=info, new_shape=shape)
+
+    def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
+        """A tensor with a border of zeros, or of this number as it is stored."""
+        if not any(map(any, pairs)):
+            return x
+        shape = [extent + sum(pair) for extent, pair in zip(x.shape, pairs, strict=True)]
+        info, pads = TensorInfo(shape, x.dtype, x.info.quantization), self.ints(pairs, "pads")
+        if value is None:
+            return self.node("PAD", x, pads, giving=info)
+        return self.node("PADV2", x, pads, self.constant(value, x.dtype, "pad", x.info.quantization), giving=info)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
+        """Put the operators onto the sheet, the results under these names where one of this layer gives them."""
+        made = {one for step in self._steps for one in step.outputs}
+        new: dict[Tensor, Tensor] = {}
+        for one, name in zip(results, names, strict=True):
+            if one in made and one not in new:
+                new[one] = Tensor(name, one.info)
+        self.sheet.steps += [step.with_tensors(new) for step in self._steps]
+        return [new.get(one, one) for one in results]
+
+
+def _converted(array: Array, dtype: DataType) -> Array:
+    with np.errstate(all="ignore"):
+        known = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
+        made: Array = known.astype(dtype.numpy)
+    return made

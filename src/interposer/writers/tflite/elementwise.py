@@ -1,0 +1,176 @@
+"""Arithmetic, comparison, logic and choice, element by element."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.ops.elementwise import (
+    Addition,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Prelu,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.types import DataType, TensorInfo
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+B, U = BinaryOperation, UnaryOperation
+_BINARY: Final = {
+    B.ADD: "ADD",
+    B.SUB: "SUB",
+    B.MUL: "MUL",
+    B.DIV: "DIV",
+    B.MAXIMUM: "MAXIMUM",
+    B.MINIMUM: "MINIMUM",
+    B.SQ_DIFF: "SQUARED_DIFFERENCE",
+    B.POWER: "POW",
+    B.FLOOR_DIV: "FLOOR_DIV",
+    B.MOD: "FLOOR_MOD",
+    B.ATAN2: "ATAN2",
+    B.BITWISE_XOR: "BITWISE_XOR",
+    B.SHIFT_RIGHT: "RIGHT_SHIFT",
+}
+_WITH_SCALES: Final = frozenset({"ADD", "SUB"})
+_UNARY: Final = {
+    U.ABS: "ABS",
+    U.EXP: "EXP",
+    U.SQRT: "SQRT",
+    U.RSQRT: "RSQRT",
+    U.NEG: "NEG",
+    U.LOGICAL_NOT: "LOGICAL_NOT",
+    U.LOG: "LOG",
+    U.SIN: "SIN",
+    U.CEIL: "CEIL",
+    U.COS: "COS",
+    U.FLOOR: "FLOOR",
+    U.ROUND: "ROUND",
+    U.SIGN: "SIGN",
+    U.SQUARE: "SQUARE",
+}
+_COMPARED: Final = {
+    ComparisonOperation.EQUAL: "EQUAL",
+    ComparisonOperation.NOT_EQUAL: "NOT_EQUAL",
+    ComparisonOperation.GREATER: "GREATER",
+    ComparisonOperation.GREATER_OR_EQUAL: "GREATER_EQUAL",
+    ComparisonOperation.LESS: "LESS",
+    ComparisonOperation.LESS_OR_EQUAL: "LESS_EQUAL",
+}
+
+
+@writer(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, quantized=True)
+def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
+    """Under the operation's own name where TFLite has it."""
+    kind = _BINARY.get(op.operation)
+    a, b = draft.tensors()
+    if kind is None:
+        return _made_binary(draft, op.operation, a, b)
+    if kind == "POW" and a.dtype is not b.dtype:
+        b = draft.cast(b, a.dtype) if not draft.is_quantized and not b.dtype.is_float else refuse(_TYPES)
+    if kind in _WITH_SCALES and draft.result.dtype is DataType.INT16 and draft.is_quantized:
+        return draft.final(kind, a, b, pot_scale_int16=False)
+    return draft.final(kind, a, b)
+
+
+_TYPES: Final = "its operands are of different types"
+
+
+def _made_binary(draft: Draft, operation: BinaryOperation, a: Tensor, b: Tensor) -> Tensor:
+    if draft.is_quantized:
+        refuse(f"TFLite has no operator for {operation.name}")
+    if operation in (B.BITWISE_AND, B.BITWISE_OR) and a.dtype is DataType.BOOL:
+        return draft.final("LOGICAL_AND" if operation is B.BITWISE_AND else "LOGICAL_OR", a, b)
+    return refuse(f"TFLite has no operator for {operation.name}")
+
+
+@writer(ElementwiseUnary, quantized=True)
+def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
+    """Under the operation's own name where TFLite has it."""
+    x, kind = draft.operand(0), _UNARY.get(op.operation)
+    if kind is not None:
+        return draft.final(kind, x)
+    if draft.is_quantized:
+        refuse(f"TFLite has no operator for {op.operation.name}")
+    return _made_unary(draft, op.operation, x)
+
+
+def _made_unary(draft: Draft, operation: UnaryOperation, x: Tensor) -> Tensor:
+    info = draft.result
+    if operation is U.RECIPROCAL and x.dtype.is_float:
+        return draft.final("DIV", draft.like(1, x), x)
+    if operation is U.TAN:
+        return draft.final("DIV", *(draft.node(kind, x, giving=info) for kind in ("SIN", "COS")))
+    if operation is U.IS_NAN and x.dtype.is_float:
+        return draft.final("NOT_EQUAL", x, x)
+    if operation is U.ATAN and x.dtype.is_float:
+        return draft.final("ATAN2", x, draft.like(1, x))
+    if operation is U.BITWISE_NOT and x.dtype is DataType.BOOL:
+        return draft.final("LOGICAL_NOT", x)
+    if operation is U.BITWISE_NOT:
+        ones = -1 if str(x.dtype).startswith("int") else (1 << x.dtype.bits) - 1
+        return draft.final("BITWISE_XOR", x, draft.like(ones, x))
+    bounds = {U.IS_POSITIVE_INF: [("EQUAL", float("inf"))], U.IS_NEGATIVE_INF: [("EQUAL", float("-inf"))]}
+    if operation in bounds and x.dtype.is_float:
+        [(kind, bound)] = bounds[operation]
+        return draft.final(kind, x, draft.like(bound, x))
+    if operation is U.IS_INF and x.dtype.is_float:
+        return draft.final("EQUAL", draft.node("ABS", x, giving=x.info), draft.like(float("inf"), x))
+    return refuse(f"TFLite has no operator for {operation.name}")
+
+
+@writer(Floor)
+def floor(draft: Draft, op: Floor) -> Tensor:
+    """The same operator; integers are what they are."""
+    return draft.final("FLOOR", draft.operand(0))
+
+
+@writer(Comparison, quantized=True)
+def comparison(draft: Draft, op: Comparison) -> Tensor:
+    """The same operator."""
+    return draft.final(_COMPARED[op.operation], *draft.tensors())
+
+
+@writer(LogicalBinary)
+def logical(draft: Draft, op: LogicalBinary) -> Tensor:
+    """Either of them, but not both, is what differs."""
+    a, b = draft.tensors()
+    if op.operation is LogicalBinaryOperation.LOGICAL_XOR:
+        return draft.final("NOT_EQUAL", a, b)
+    return draft.final(op.operation.name, a, b)
+
+
+@writer(Where, moves=True)
+def where(draft: Draft, op: Where) -> Tensor:
+    """The same operator."""
+    return draft.final("SELECT_V2", *draft.tensors())
+
+
+@writer(Prelu, quantized=True)
+def prelu(draft: Draft, op: Prelu) -> Tensor:
+    """The same operator; the result is never larger than the input."""
+    x, alpha = draft.tensors()
+    if x.shape != draft.result.shape:
+        if draft.is_quantized:
+            refuse("its result is larger than its input")
+        return _made_prelu(draft, x, alpha)
+    return draft.final("PRELU", x, alpha)
+
+
+def _made_prelu(draft: Draft, x: Tensor, alpha: Tensor) -> Tensor:
+    above = draft.node("GREATER_EQUAL", x, draft.like(0, x), giving=TensorInfo(x.shape, "bool"))
+    return draft.final("SELECT_V2", above, x, draft.node("MUL", x, alpha, giving=draft.result))

@@ -1,0 +1,16 @@
+"""Imports every family of operators, so that the table of the writer is full."""
+
+from interposer.writers.tflite import (  # noqa: F401
+    activation,
+    blocks,
+    convolution,
+    elementwise,
+    matmul,
+    normalization,
+    pooling,
+    quantization,
+    rearrange,
+    reduction,
+    reshape,
+    resize,
+)

@@ -1,0 +1,110 @@
+"""One layer onto the sheet, and all layers of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from interposer.errors import UnknownRankError
+from interposer.ir.graph import Layer, Value
+from interposer.ops.control import Constant, Input, Output
+from interposer.types import TensorInfo
+from interposer.writers.borders import Border
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import RefusedError, find, refuse
+from interposer.writers.tflite.schema import type_code
+from interposer.writers.tflite.sheet import Sheet, Tensor
+
+__all__ = ["bind_inputs", "name_outputs", "tensor_of", "write_layer", "write_layers"]
+
+Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
+
+
+def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
+    """Give inputs and outputs their names; gives those that a file cannot have."""
+    sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
+    for name, value in (*border.inputs, *border.outputs):
+        reason = _unwritable(value.known)
+        if reason:
+            yield name, (value.producer.kind, reason)
+    for name, value in border.inputs:
+        sheet.values[value] = tensor = Tensor(name, value.known.with_constant(None))
+        sheet.inputs.append(tensor)
+
+
+def _unwritable(info: TensorInfo) -> str | None:
+    """Why no tensor of the file can be of that kind."""
+    if not info.is_tensor or type_code(info.dtype) is None:
+        return f"TFLite has no type {info.dtype}"
+    return None if info.is_ranked else "its rank is not known"
+
+
+def write_layers(border: Border, sheet: Sheet) -> Refusals:
+    """Write all layers; gives those that are refused by name, each with its operator and the reason."""
+    names = {value: name for name, value in border.outputs}
+    for layer in border.layers:
+        if isinstance(layer.op, Constant):
+            sheet.values[layer.output] = tensor_of(layer.output, sheet.free_name(layer.name))
+        elif not isinstance(layer.op, Input | Output):
+            wanted = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
+            reason = write_layer(layer, sheet, wanted)
+            if reason is not None:
+                yield layer.name, (layer.kind, reason)
+
+
+def tensor_of(value: Value, name: str) -> Tensor:
+    """A value that comes from outside: its name, or its array where a constant layer gives it."""
+    constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
+    return Tensor(name, value.known.with_constant(None), None if constant is None else np.asarray(constant))
+
+
+def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
+    """Write a layer; returns why that cannot be done, or None."""
+    draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
+    try:
+        with np.errstate(all="ignore"):
+            found = draft.finish(_written(draft), names)
+    except (RefusedError, UnknownRankError) as error:
+        found = [Tensor(name, info) for name, info in zip(names, layer.output_infos, strict=True)]
+        sheet.values.update(zip(layer.outputs, found, strict=True))
+        return str(error)
+    sheet.values.update(zip(layer.outputs, found, strict=True))
+    return None
+
+
+def _written(draft: Draft) -> list[Tensor]:
+    """The results of a layer, whose operators are in the draft then."""
+    for info in (*draft.infos, *draft.results):
+        reason = None if info is None else _unwritable(info)
+        if reason:
+            refuse(reason)
+    entry = find(type(draft.layer.op))
+    if entry is None:
+        refuse("TFLite has no operators to make it of")
+    if draft.is_quantized and not entry.quantized:
+        refuse("TFLite has no operators for quantized tensors to make it of")
+    if draft.is_quantized and entry.moves:
+        _check_scales(draft)
+    found = entry.write(draft, draft.layer.op)
+    return [found] if isinstance(found, Tensor) else list(found)
+
+
+def _check_scales(draft: Draft) -> None:
+    """Refuse what moves elements from one scale to another."""
+    data = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
+    inferred = draft.layer.op.infer_infos(*draft.infos)
+    kept = all(one is None or one.quantization == own.quantization for one, own in zip(inferred, draft.results))  # noqa: B905
+    if len(data) > 1 or not kept:
+        refuse("it moves elements from one scale to another, which TFLite does not")
+
+
+def name_outputs(border: Border, sheet: Sheet) -> None:
+    """Give the sheet its outputs; what goes by another name, or comes from outside, is passed on under this one."""
+    for name, value in border.outputs:
+        tensor = sheet.values[value]
+        if tensor.array is not None or tensor.name != name or tensor in sheet.inputs:
+            draft = Draft(sheet, value.producer, ())
+            [tensor] = draft.finish([draft.reshape_to(tensor, value.known)], [name])
+        sheet.outputs.append(tensor)

@@ -1,0 +1,269 @@
+"""Transposes that meet cancel out: they are moved down past what computes every element on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.types import Array, TensorInfo
+from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
+
+__all__ = ["without_needless_transposes"]
+
+Order: TypeAlias = tuple[int, ...]
+_ELEMENTWISE: Final = frozenset(
+    {
+        "ABS", "ADD", "ATAN2", "BITCAST", "BITWISE_XOR", "CAST", "CEIL", "COS", "DEQUANTIZE", "DIV", "ELU", "EQUAL",
+        "EXP", "FAKE_QUANT", "FLOOR", "FLOOR_DIV", "FLOOR_MOD", "GELU", "GREATER", "GREATER_EQUAL", "HARD_SWISH",
+        "LEAKY_RELU", "LESS", "LESS_EQUAL", "LOG", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "LOGISTIC", "MAXIMUM",
+        "MINIMUM", "MUL", "NEG", "NOT_EQUAL", "POW", "PRELU", "QUANTIZE", "RELU", "RELU6", "RELU_0_TO_1",
+        "RELU_N1_TO_1", "RIGHT_SHIFT", "ROUND", "RSQRT", "SELECT_V2", "SIGN", "SIN", "SQRT", "SQUARE",
+        "SQUARED_DIFFERENCE", "SUB", "TANH",
+    }
+)  # fmt: skip
+_PADS: Final = ("PAD", "PADV2", "MIRROR_PAD")
+_REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL")
+
+
+def without_needless_transposes(sheet: Sheet) -> None:
+    """Replace the operators by such with fewer transposes; leave them where there would not be fewer."""
+    found = _Layouts(sheet).rewritten()
+    if _transposes(found, sheet.outputs) < _transposes(sheet.steps, sheet.outputs):
+        sheet.steps = found
+    _turn_weights(sheet)
+
+
+def _transposes(steps: Sequence[Step], outputs: Iterable[Tensor]) -> int:
+    """How many of the operators that outputs need are transposes."""
+    needed: set[Tensor | None] = set(outputs)
+    count = 0
+    for step in reversed(steps):
+        if needed.intersection(step.outputs):
+            needed.update(step.inputs)
+            count += step.kind == "TRANSPOSE"
+    return count
+
+
+class _Layouts:
+    """The operators so far, and which of their results are transposed ones of others."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet, self._outputs = sheet, set(sheet.outputs)
+        self._steps: list[Step] = []
+        self._transposed: dict[Tensor | None, tuple[Tensor, Order]] = {}
+        self._same: dict[Tensor | None, Tensor] = {}
+        self._made: dict[tuple[Tensor, Order], Tensor] = {}
+        self._rules: dict[str, Callable[[Step], bool]] = {
+            "CONCATENATION": self._concat,
+            "RESHAPE": self._reshape,
+            "SLICE": self._slice,
+            "SPLIT": self._split,
+            "SPLIT_V": self._split,
+            "TRANSPOSE": self._transpose,
+            **dict.fromkeys(_ELEMENTWISE, self._elementwise),
+            **dict.fromkeys(_PADS, self._pad),
+            **dict.fromkeys(_REDUCTIONS, self._reduce),
+        }
+
+    def rewritten(self) -> list[Step]:
+        """All operators; rules give False for one that stays as it is."""
+        for step in self._sheet.steps:
+            own = replace(step, inputs=[self._same.get(one, one) for one in step.inputs])
+            rule = self._rules.get(step.kind)
+            if rule is None or not rule(own):
+                self._steps.append(own)
+        return self._steps
+
+    def _order(self, tensors: Iterable[Tensor | None]) -> Order | None:
+        """The order in which all of these that are transposed are; None where none is, or they differ."""
+        orders = {self._transposed[one][1] for one in tensors if one in self._transposed}
+        return orders.pop() if len(orders) == 1 else None
+
+    def _source(self, step: Step, index: int = 0) -> Tensor:
+        return self._transposed[step.inputs[index]][0]
+
+    def _moved(self, step: Step, inputs: Sequence[Tensor | None], order: Order, **options: Any) -> bool:
+        """Put an operator on the untransposed tensors, and transposes behind it."""
+        back: Order = tuple(int(axis) for axis in np.argsort(order))
+        inner = [Tensor(self._sheet.free_name(f"{one.name}/before"), turned(one.info, back)) for one in step.outputs]
+        self._steps.append(replace(step, inputs=list(inputs), outputs=inner, options=step.options | options))
+        for before, result in zip(inner, step.outputs, strict=True):
+            self._put_transpose(before, order, result)
+        return True
+
+    def _put_transpose(self, source: Tensor, order: Order, result: Tensor) -> None:
+        axes = self._constant(np.array(order, np.int32), f"{result.name}/order")
+        self._steps.append(Step("TRANSPOSE", [source, axes], [result]))
+        self._transposed[result] = source, order
+
+    def _constant(self, array: Array, wanted: str) -> Tensor:
+        return self._sheet.constant(array, None, wanted)
+
+    # --- rules --------------------------------------------------------------------------------------------------------
+
+    def _transpose(self, step: Step) -> bool:
+        """Of a transposed tensor it is one of the original, or nothing."""
+        order, source, [result] = _order_of(step), step.inputs[0], step.outputs
+        if order is None or source is None:
+            return False
+        if source not in self._transposed:
+            return self._is_known(source, order, result)
+        source, first = self._transposed[source]
+        order = tuple(first[axis] for axis in order)
+        if order != tuple(range(len(order))):
+            if not self._is_known(source, order, result):
+                self._put_transpose(source, order, result)
+        elif result in self._outputs:
+            self._put_identity(source, result)
+        else:
+            self._same[result] = source
+        return True
+
+    def _put_identity(self, source: Tensor, result: Tensor) -> None:
+        """An output is what comes in, under another name."""
+        shape = [-1 if extent < 0 else extent for extent in source.shape] if source.shape.is_concrete else []
+        if not shape and source.shape:
+            axes = self._constant(np.arange(len(source.shape), dtype=np.int32), f"{result.name}/order")
+            self._steps.append(Step("TRANSPOSE", [source, axes], [result]))
+            return
+        wanted = self._constant(np.array(shape, np.int32), f"{result.name}/shape")
+        self._steps.append(Step("RESHAPE", [source, wanted], [result], {"new_shape": shape}))
+
+    def _is_known(self, source: Tensor, order: Order, result: Tensor) -> bool:
+        """True where the same was made before, and stands for this one too."""
+        if (source, order) in self._made and result not in self._outputs:
+            self._same[result] = self._made[source, order]
+            return True
+        self._transposed[result] = source, order
+        self._made.setdefault((source, order), result)
+        return False
+
+    def _elementwise(self, step: Step) -> bool:
+        order = self._order(step.inputs)
+        if order is None or len(step.outputs[0].shape) != len(order):
+            return False
+        inputs = [self._original(one, order) for one in step.inputs]
+        return None not in inputs and self._moved(step, inputs, order)
+
+    def _original(self, tensor: Tensor | None, order: Order) -> Tensor | None:
+        """The tensor that gives this one when it is transposed; None where there is none."""
+        if tensor in self._transposed:
+            return self._transposed[tensor][0]
+        array = None if tensor is None else tensor.array
+        if tensor is None or array is None or array.ndim > len(order) or _several_scales(tensor.info):
+            return None
+        if array.size == 1 and array.ndim <= 1:
+            return tensor
+        wide = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
+        return self._sheet.constant(
+            wide.transpose(np.argsort(order)), tensor.info.quantization, f"{tensor.name}/before"
+        )
+
+    def _concat(self, step: Step) -> bool:
+        order = self._order(step.inputs)
+        if order is None or not all(one in self._transposed for one in step.inputs):
+            return False
+        inputs = [self._transposed[one][0] for one in step.inputs]
+        return self._moved(step, inputs, order, axis=order[step.options["axis"]])
+
+    def _pad(self, step: Step) -> bool:
+        order, pads = self._order(step.inputs[:1]), _values(step, 1)
+        if order is None or pads is None:
+            return False
+        return self._moved(step, [self._source(step), self._placed(pads, order, step), *step.inputs[2:]], order)
+
+    def _placed(self, rows: Array, order: Order, step: Step) -> Tensor:
+        """What is given for each axis, for the axes before."""
+        moved = np.empty_like(rows)
+        moved[list(order)] = rows
+        return self._constant(moved, f"{step.outputs[0].name}/before")
+
+    def _slice(self, step: Step) -> bool:
+        order, begin, size = self._order(step.inputs[:1]), _values(step, 1), _values(step, 2)
+        if order is None or begin is None or size is None:
+            return False
+        placed = [self._placed(rows, order, step) for rows in (begin, size)]
+        return self._moved(step, [self._source(step), *placed], order)
+
+    def _split(self, step: Step) -> bool:
+        data, place = (1, 0) if step.kind == "SPLIT" else (0, 2)
+        order, axis = self._order(step.inputs[data : data + 1]), _values(step, place)
+        if order is None or axis is None:
+            return False
+        inputs = list(step.inputs)
+        inputs[data] = self._source(step, data)
+        moved = np.array(order[int(axis.reshape(-1)[0])], np.int32).reshape(axis.shape)
+        inputs[place] = self._constant(moved, f"{step.outputs[0].name}/axis")
+        return self._moved(step, inputs, order)
+
+    def _reduce(self, step: Step) -> bool:
+        """Over other axes before; where those that are left keep their order, nothing is transposed behind."""
+        order, axes = self._order(step.inputs[:1]), _values(step, 1)
+        if order is None or axes is None:
+            return False
+        gone = {int(axis) % len(order) for axis in axes.reshape(-1)}
+        inner = self._constant(np.array(sorted(order[axis] for axis in gone), np.int32), f"{step.outputs[0].name}/axes")
+        if step.options.get("keep_dims"):
+            return self._moved(step, [self._source(step), inner], order)
+        left = [order[axis] for axis in range(len(order)) if axis not in gone]
+        if left != sorted(left):
+            return False
+        self._steps.append(replace(step, inputs=[self._source(step), inner]))
+        return True
+
+    def _reshape(self, step: Step) -> bool:
+        """Axes of extent 1 may be anywhere."""
+        [result] = step.outputs
+        if step.inputs[0] not in self._transposed or _several_scales(result.info):
+            return False
+        source, order = self._transposed[step.inputs[0]]
+        long = [axis for axis in order if source.shape[axis] != 1]
+        if long != sorted(long):
+            return False
+        self._steps.append(replace(step, inputs=[source, *step.inputs[1:]]))
+        return True
+
+
+def _several_scales(info: TensorInfo) -> bool:
+    return info.quantization is not None and info.quantization.per_axis
+
+
+def _values(step: Step, index: int) -> Array | None:
+    found = step.inputs[index] if index < len(step.inputs) else None
+    return None if found is None else found.array
+
+
+def _order_of(step: Step) -> Order | None:
+    values = _values(step, 1)
+    return None if values is None else tuple(values.tolist())
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+def _turn_weights(sheet: Sheet) -> None:
+    """Rows of a transposed image need no transpose where they are multiplied: the weights are turned instead."""
+    makers = {one: step for step in sheet.steps for one in step.outputs}
+    for step in sheet.steps:
+        flat = makers.get(step.inputs[0]) if step.kind == "FULLY_CONNECTED" and step.inputs[0] else None
+        turn = makers.get(flat.inputs[0]) if flat is not None and flat.kind == "RESHAPE" and flat.inputs[0] else None
+        if flat is not None and turn is not None and turn.kind == "TRANSPOSE":
+            _turn_rows(sheet, step, flat, turn)
+
+
+def _turn_rows(sheet: Sheet, product: Step, flat: Step, turn: Step) -> None:
+    source, order, weights = turn.inputs[0], _order_of(turn), product.inputs[1]
+    image, rows = turn.outputs[0].shape, flat.outputs[0].shape
+    if source is None or order is None or weights is None or weights.array is None:
+        return
+    if order[0] != 0 or len(rows) != 2 or image[0] != rows[0] or not image.is_concrete:
+        return
+    back = [int(axis) for axis in np.argsort(order)]
+    array = weights.array.reshape(-1, *image[1:]).transpose(back).reshape(weights.array.shape)
+    product.inputs[1] = Tensor(sheet.free_name(f"{weights.name}/turned"), weights.info, array)
+    before = Tensor(sheet.free_name(f"{flat.outputs[0].name}/before"), flat.outputs[0].info)
+    sheet.steps.insert(sheet.steps.index(product), replace(flat, inputs=[source, *flat.inputs[1:]], outputs=[before]))
+    product.inputs[0] = before

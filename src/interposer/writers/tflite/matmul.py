@@ -1,0 +1,52 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.types import Dim, TensorInfo
+from interposer.writers.tflite.convolution import bias_of
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+
+@writer(FullyConnected, quantized=True)
+def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
+    """The weights of one output lie in a row."""
+    x, weights = draft.operand(0), draft.operand(1)
+    if not op.transpose_weight_matrix:
+        weights = draft.transpose(weights, (1, 0))
+    outputs, size = weights.shape
+    if not op.keep_dims and (len(x.shape) != 2 or x.shape[1] != size):
+        x = draft.reshape(x, _rows(draft, x, size))
+    bias = bias_of(draft, x, weights, outputs)
+    return draft.final("FULLY_CONNECTED", x, weights, bias, keep_num_dims=op.keep_dims)
+
+
+def _rows(draft: Draft, x: Tensor, size: int) -> tuple[int, int]:
+    rows = draft.result.shape[0]
+    if isinstance(size, Dim):
+        refuse("the size of its weights is not known")
+    return rows, size
+
+
+@writer(BatchMatMul)
+def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
+    """Vectors are matrices of one row or column."""
+    if op.adjoint_x or op.adjoint_y:
+        refuse("it takes adjugates of matrices")
+    a, b = draft.tensors()
+    left = a if len(a.shape) > 1 else draft.reshape(a, (1, *a.shape))
+    right = b if len(b.shape) > 1 else draft.reshape(b, (*b.shape, 1))
+    flags = {"adj_x": op.transpose_x and left is a, "adj_y": op.transpose_y and right is b}
+    if left is a and right is b:
+        return draft.final("BATCH_MATMUL", a, b, **flags)
+    shape = [*draft.result.shape]
+    if right is not b:
+        shape.append(1)
+    if left is not a:
+        shape.insert(len(shape) - 1, 1)
+    made = draft.node("BATCH_MATMUL", left, right, giving=TensorInfo(shape, draft.result.dtype), **flags)
+    return draft.reshape_to(made, draft.result)

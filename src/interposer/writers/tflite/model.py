@@ -1,0 +1,61 @@
+"""`write`: from a network, a graph or a part of one to the bytes of a file; `reasons`: what a layer lacks for that."""
+
+from __future__ import annotations
+
+from interposer.errors import UnwritableError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+from interposer.writers.borders import border_of
+from interposer.writers.tflite.cleaning import clean
+from interposer.writers.tflite.layers import bind_inputs, name_outputs, tensor_of, write_layer, write_layers
+from interposer.writers.tflite.registry import RefusedError
+from interposer.writers.tflite.serial import serialized
+from interposer.writers.tflite.sheet import Sheet
+
+__all__ = ["reasons", "write"]
+
+
+def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -> bytes:
+    """The bytes of a TFLite file that computes what a network, a graph or a part of one does.
+
+    Inputs and outputs keep their order, types, scales and names, which are those of the tensors and of the file's only
+    signature; extents that are not known stay open. A part's inputs and outputs are named after the layers that give
+    them. Scales are rounded to 32 bits, as the format has no others.
+
+    Args:
+        network: what is written; it is validated, not changed.
+        name: the subgraph's name; by default the network's.
+
+    Raises:
+        UnwritableError: with every layer that TFLite cannot express, and the reasons.
+        InvalidNetworkError: the network has faults.
+        InvalidArgumentError: the file would have 2 GiB or more.
+        MissingDependencyError: the packages tflite and flatbuffers are not installed.
+    """
+    border = border_of(network)
+    sheet = Sheet(name or border.name or "main")
+    refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
+    try:
+        name_outputs(border, sheet)
+    except RefusedError as error:
+        refusals.setdefault("outputs", ("Output", str(error)))
+    if refusals:
+        raise UnwritableError("TFLite", refusals, border.name)
+    clean(sheet)
+    return serialized(sheet)
+
+
+def reasons(layer: Layer) -> list[str]:
+    """Why TFLite cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
+
+    Raises:
+        MissingDependencyError: the packages tflite and flatbuffers are not installed.
+    """
+    if any(value.info is None for value in (*layer.values, *layer.outputs)):
+        return ["the shapes and types of its tensors are not known"]
+    sheet = Sheet()
+    for value in layer.values:
+        sheet.values[value] = tensor_of(value, value.name)
+    reason = write_layer(layer, sheet, [value.name for value in layer.outputs])
+    return [] if reason is None else [reason]

@@ -1,0 +1,70 @@
+"""Operators that change how numbers are stored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ops.quantization import (
+    Bitcast,
+    Cast,
+    ConvertBf16ToFp32,
+    ConvertFp16ToFp32,
+    ConvertFp32ToBf16,
+    ConvertFp32ToFp16,
+    Dequantize,
+    FakeQuantization,
+    Quantize,
+    RoundingMethod,
+)
+from interposer.types import DataType
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Quantize, quantized=True)
+def quantize(draft: Draft, op: Quantize) -> Tensor:
+    """Halves go away from zero."""
+    if draft.result.quantization is None:
+        refuse("its output has no scale")
+    if op.rounding is not RoundingMethod.HALF_AWAY_FROM_ZERO and not draft.info(0).is_quantized:
+        refuse(f"it rounds {op.rounding.name}; QUANTIZE rounds HALF_AWAY_FROM_ZERO")
+    return draft.final("QUANTIZE", draft.operand(0))
+
+
+@writer(Dequantize, quantized=True)
+def dequantize(draft: Draft, op: Dequantize) -> Tensor:
+    """To real numbers of 32 bits, and from there to others."""
+    wide = draft.node("DEQUANTIZE", draft.operand(0), giving=draft.result.with_dtype(DataType.FLOAT32))
+    return draft.cast(wide, op.dtype)
+
+
+@writer(FakeQuantization)
+def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
+    """The same operator, whose range has 32 bits."""
+    if any(float(np.float32(bound)) != bound for bound in (op.min, op.max)):
+        refuse("its range has more digits than an option holds")
+    own = {"min": op.min, "max": op.max, "num_bits": op.num_bits, "narrow_range": op.narrow_range}
+    return draft.final("FAKE_QUANT", draft.operand(0), **own)
+
+
+@writer(Cast)
+def cast(draft: Draft, op: Cast) -> Tensor:
+    """The type is that of the result."""
+    x = draft.operand(0)
+    return draft.final("CAST", x, in_data_type=x.dtype, out_data_type=op.dtype)
+
+
+@writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
+def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
+    """Like any other conversion."""
+    x = draft.operand(0)
+    return draft.final("CAST", x, in_data_type=x.dtype, out_data_type=draft.result.dtype)
+
+
+@writer(Bitcast)
+def bitcast(draft: Draft, op: Bitcast) -> Tensor:
+    """The type is that of the result."""
+    return draft.final("BITCAST", draft.operand(0))

@@ -1,0 +1,116 @@
+"""Operators that move elements to other places."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.rearrange import (
+    Concat,
+    Pad,
+    PaddingMode,
+    Permute,
+    ReverseV2,
+    Slice,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+_MIRRORS: Final = {PaddingMode.REFLECT: 0, PaddingMode.SYMMETRIC: 1}
+
+
+@writer(Transpose, Permute, moves=True)
+def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
+    """The order of the axes is an operand."""
+    return draft.final("TRANSPOSE", draft.operand(0), draft.ints(op.permutation, "order"))
+
+
+@writer(Concat, quantized=True)
+def concat(draft: Draft, op: Concat) -> Tensor:
+    """Joined along an axis; where scales differ, each operand gets that of the result first."""
+    target = draft.result
+    parts = [
+        x if x.info.quantization == target.quantization else
+        draft.node("QUANTIZE", x, giving=x.info.with_constant(None).with_quantization(target.quantization))
+        for x in draft.tensors()
+    ]  # fmt: skip
+    return draft.final("CONCATENATION", *parts, axis=normal_axis(op.axis, draft.rank))
+
+
+@writer(Stack, moves=True)
+def stack(draft: Draft, op: Stack) -> Tensor:
+    """Joined along a new axis."""
+    tensors = draft.tensors()
+    return draft.final("PACK", *tensors, axis=normal_axis(op.axis, draft.rank + 1), values_count=len(tensors))
+
+
+@writer(Splitter, moves=True)
+def split(draft: Draft, op: Splitter) -> list[Tensor]:
+    """Into equal pieces or others."""
+    x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
+    if len(set(op.sizes)) == 1 and op.sizes[0]:
+        return draft.finals("SPLIT", draft.ints(axis, "axis"), x, num_splits=len(op.sizes))
+    sizes = draft.ints(op.sizes, "sizes")
+    return draft.finals("SPLIT_V", x, sizes, draft.ints(axis, "axis"), num_splits=len(op.sizes))
+
+
+@writer(Slice, moves=True)
+def slice_(draft: Draft, op: Slice) -> Tensor:
+    """Begin and size are operands."""
+    return draft.final("SLICE", draft.operand(0), draft.ints(op.begin, "begin"), draft.ints(op.size, "size"))
+
+
+@writer(StridedSlice, moves=True)
+def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
+    """Begin, end and step are operands."""
+    items = {"begin": op.begin, "end": op.end, "stride": op.stride}
+    masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    operands = [draft.ints(values, name) for name, values in items.items()]
+    own = {name: getattr(op, name) for name in masks}
+    return draft.final("STRIDED_SLICE", draft.operand(0), *operands, **own)
+
+
+@writer(Pad, moves=True)
+def pad(draft: Draft, op: Pad) -> Tensor:
+    """With zeros, with another number, or mirrored."""
+    x, pads = draft.operand(0), draft.ints(op.pad_list, "pads")
+    if op.padding_mode in _MIRRORS:
+        return draft.final("MIRROR_PAD", x, pads, mode=_MIRRORS[op.padding_mode])
+    if op.padding_mode is not PaddingMode.CONSTANT:
+        refuse(f"TFLite has no padding of mode {op.padding_mode.name}")
+    if not op.pad_value:
+        return draft.final("PAD", x, pads)
+    return draft.final("PADV2", x, pads, _stored(draft, x, op.pad_value))
+
+
+def _stored(draft: Draft, x: Tensor, value: float) -> Tensor:
+    q = x.info.quantization
+    if q is None:
+        return draft.like(value, x)
+    code = value / q.scale + q.zero_point
+    if code != round(code):
+        refuse(f"its border of {value:g} is no number that {x.info} can hold")
+    return draft.constant(round(code), x.dtype, "value", q)
+
+
+@writer(Tile, moves=True)
+def tile(draft: Draft, op: Tile) -> Tensor:
+    """The multiples are an operand."""
+    return draft.final("TILE", draft.operand(0), draft.ints(op.multiples, "multiples"))
+
+
+@writer(ReverseV2, moves=True)
+def reverse(draft: Draft, op: ReverseV2) -> Tensor:
+    """The axes are an operand."""
+    axes = [normal_axis(axis, draft.rank) for axis in op.axis]
+    if len(set(axes)) < len(axes):
+        refuse("it turns an axis twice")
+    return draft.final("REVERSE_V2", draft.operand(0), draft.ints(axes, "axes"))

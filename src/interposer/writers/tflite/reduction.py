@@ -1,0 +1,68 @@
+"""Operators that take several elements together along axes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
+from interposer.types import TensorInfo
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+R = ReduceOperation
+_KINDS: Final = {
+    R.SUM: "SUM",
+    R.MAX: "REDUCE_MAX",
+    R.MIN: "REDUCE_MIN",
+    R.PROD: "REDUCE_PROD",
+    R.ALL: "REDUCE_ALL",
+    R.ANY: "REDUCE_ANY",
+}
+
+
+@writer(Mean, quantized=True)
+def mean(draft: Draft, op: Mean) -> Tensor:
+    """The axes are an operand."""
+    return reduced(draft, "MEAN", draft.operand(0), op)
+
+
+def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorInfo | None = None) -> Tensor:
+    """A tensor reduced as a layer says; scalars have no axes to reduce."""
+    axes = reduced_axes(op.axis, draft.rank)
+    if not axes:
+        refuse("its input is a scalar, which has no axes to reduce")
+    return draft.node(kind, x, draft.ints(axes, "axes"), giving=info or draft.result, keep_dims=op.keep_dims)
+
+
+@writer(Reduce, quantized=True)
+def reduce(draft: Draft, op: Reduce) -> Tensor:
+    """Under the operation's own name where TFLite has it, else made of others."""
+    x, kind = draft.operand(0), _KINDS.get(op.operation)
+    if kind is not None:
+        return reduced(draft, kind, x, op)
+    if draft.is_quantized or not x.dtype.is_float:
+        refuse(f"TFLite has no operator for {op.operation.name}")
+    return _composed(draft, op, x)
+
+
+def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
+    if op.operation is R.MEAN:
+        return reduced(draft, "MEAN", x, op)
+    if op.operation is R.L1:
+        return reduced(draft, "SUM", draft.node("ABS", x, giving=x.info), op)
+    if op.operation in (R.L2, R.SUM_SQUARE):
+        total = reduced(draft, "SUM", draft.node("SQUARE", x, giving=x.info), op)
+        return draft.final("SQRT", total) if op.operation is R.L2 else total
+    if op.operation is R.LOG_SUM:
+        return draft.final("LOG", reduced(draft, "SUM", x, op))
+    return refuse(f"TFLite has no operator for {op.operation.name}")
+
+
+@writer(ArgMinMax)
+def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
+    """The axis is an operand."""
+    kind = "ARG_MAX" if op.function is ArgMinMaxFunction.MAX else "ARG_MIN"
+    return draft.final(kind, draft.operand(0), draft.ints(op.axis, "axis"), output_type=op.dtype)

@@ -1,0 +1,42 @@
+"""Operators that give a tensor another shape, or make one from a shape."""
+
+from __future__ import annotations
+
+from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Reshape, moves=True)
+def reshape(draft: Draft, op: Reshape) -> Tensor:
+    """The shape is an operand."""
+    return draft.reshape_to(draft.operand(0), draft.result)
+
+
+@writer(BroadcastTo, moves=True)
+def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
+    """The shape is an operand."""
+    return draft.final("BROADCAST_TO", draft.operand(0), draft.ints(op.shape, "shape"))
+
+
+@writer(Shape, quantized=True)
+def shape_of(draft: Draft, op: Shape) -> Tensor:
+    """A constant where it is known."""
+    return draft.final("SHAPE", draft.operand(0), out_type=op.dtype)
+
+
+@writer(Rank, quantized=True)
+def rank_of(draft: Draft, op: Rank) -> Tensor:
+    """A scalar."""
+    return draft.final("RANK", draft.operand(0))
+
+
+@writer(Fill)
+def fill(draft: Draft, op: Fill) -> Tensor:
+    """The number is an operand."""
+    if draft.result.dtype.is_integer and op.value != int(op.value):
+        refuse(f"it fills a tensor of {draft.result.dtype} with {op.value:g}")
+    return draft.final("FILL", draft.operand(0), draft.constant(op.value, draft.result.dtype, "value"))

@@ -1,0 +1,179 @@
+"""A sheet, and those of its subgraphs, as the bytes of a file."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from interposer._version import __version__
+from interposer.errors import InvalidArgumentError
+from interposer.types import Array, DataType, Dim, TensorInfo
+from interposer.writers.tflite.schema import LARGEST, Tables, code_of, operator_code, options_of, type_code
+from interposer.writers.tflite.sheet import Sheet, Step, Tensor
+from interposer.writers.tflite.versions import version_of
+
+__all__ = ["serialized"]
+
+_VERSION: Final = 3
+_SIGNATURE: Final = "serving_default"
+_BEFORE_127: Final = 127
+"""Operators of greater numbers have this one where old readers look, and their own where new ones do."""
+
+
+def serialized(sheet: Sheet) -> bytes:
+    """The file whose first subgraph a sheet is.
+
+    Raises:
+        InvalidArgumentError: it would have 2 GiB or more.
+    """
+    return _Serializer(sheet).file()
+
+
+class _Serializer:
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheets = _with_subgraphs(sheet)
+        arrays = [one.array for each in self._sheets for one in _tensors(each) if one.array is not None]
+        size = sum(_stored_bytes(array) + 64 for array in arrays)
+        if size > LARGEST:
+            raise InvalidArgumentError(
+                f"the constants have {size:,} bytes, and a TFLite file less than 2 GiB; "
+                "ONNX files can have more (interposer.writers.onnx)"
+            )
+        self._tables = Tables(size)
+        self._buffers = [self._tables.table("Buffer")]
+        self._codes: dict[tuple[int, int], int] = {}
+        self._places: dict[int, int] = {}
+
+    def file(self) -> bytes:
+        """Everything."""
+        tables = self._tables
+        subgraphs = [self._subgraph(sheet) for sheet in self._sheets]
+        codes = [self._code(*key) for key in self._codes]
+        signature = self._signature(self._sheets[0])
+        root = tables.table(
+            "Model",
+            version=_VERSION,
+            operator_codes=tables.tables(codes),
+            subgraphs=tables.tables(subgraphs),
+            description=tables.text(f"interposer {__version__}"),
+            buffers=tables.tables(self._buffers),
+            signature_defs=tables.tables([signature]),
+        )
+        return tables.finished(root)
+
+    def _code(self, code: int, version: int) -> int:
+        old = min(code, _BEFORE_127)
+        return self._tables.table("OperatorCode", deprecated_builtin_code=old, version=version, builtin_code=code)
+
+    def _subgraph(self, sheet: Sheet) -> int:
+        tables, tensors = self._tables, _tensors(sheet)
+        numbers: dict[Tensor | None, int] = {one: number for number, one in enumerate(tensors)} | {None: -1}
+        return tables.table(
+            "SubGraph",
+            tensors=tables.tables([self._tensor(one) for one in tensors]),
+            inputs=tables.numbers([numbers[one] for one in sheet.inputs]),
+            outputs=tables.numbers([numbers[one] for one in sheet.outputs]),
+            operators=tables.tables([self._operator(step, numbers) for step in sheet.steps]),
+            name=tables.text(sheet.name),
+        )
+
+    def _tensor(self, tensor: Tensor) -> int:
+        tables, info = self._tables, tensor.info
+        opened = [-1 if isinstance(extent, Dim) else extent for extent in info.shape]
+        fields = {
+            "name": tables.text(tensor.name),
+            "shape": tables.numbers([1 if extent < 0 else extent for extent in opened]),
+            "shape_signature": None if info.is_concrete else tables.numbers(opened),
+            "quantization": self._quantization(info),
+            "buffer": self._buffer(tensor.array),
+        }
+        return tables.table("Tensor", type=type_code(info.dtype), has_rank=True, **fields)
+
+    def _quantization(self, info: TensorInfo) -> int | None:
+        q = info.quantization
+        if q is None:
+            return None
+        return self._tables.table(
+            "QuantizationParameters",
+            scale=self._tables.numbers(q.scales, "float32"),
+            zero_point=self._tables.numbers(q.zero_points, "int64"),
+            quantized_dimension=q.axis,
+        )
+
+    def _buffer(self, array: Array | None) -> int:
+        """The number of a constant's buffer; arrays that several tensors have are written once."""
+        if array is None:
+            return 0
+        if id(array) not in self._places:
+            data = self._tables.constant(_stored(array))
+            self._buffers.append(self._tables.table("Buffer", data=data))
+            self._places[id(array)] = len(self._buffers) - 1
+        return self._places[id(array)]
+
+    def _operator(self, step: Step, numbers: dict[Tensor | None, int]) -> int:
+        tables = self._tables
+        code = operator_code(step.kind)
+        if code is None:
+            raise InvalidArgumentError(f"the installed package tflite does not know {step.kind}; a newer one does")
+        key = code, version_of(step)
+        index = self._codes.setdefault(key, len(self._codes))
+        kind = options_of(step.kind)
+        options = None if kind is None else tables.table(kind, **self._options(step))
+        return tables.table(
+            "Operator",
+            opcode_index=index,
+            inputs=tables.numbers([numbers[one] for one in step.inputs]),
+            outputs=tables.numbers([numbers[one] for one in step.outputs]),
+            builtin_options_type=None if kind is None else code_of("BuiltinOptions", kind),
+            builtin_options=options,
+        )
+
+    def _options(self, step: Step) -> dict[str, Any]:
+        return {name: self._option(value) for name, value in step.options.items()}
+
+    def _option(self, value: Any) -> Any:
+        if isinstance(value, DataType):
+            return type_code(value)
+        if isinstance(value, Sheet):
+            return self._sheets.index(value)
+        return self._tables.numbers(value) if isinstance(value, list | tuple) else value
+
+    def _signature(self, sheet: Sheet) -> int:
+        numbers = {one: number for number, one in enumerate(_tensors(sheet))}
+        maps = []
+        for tensors in (sheet.inputs, sheet.outputs):
+            names = [(self._tables.text(one.name), numbers[one]) for one in tensors]
+            entries = [self._tables.table("TensorMap", name=name, tensor_index=index) for name, index in names]
+            maps.append(self._tables.tables(entries))
+        key = self._tables.text(_SIGNATURE)
+        return self._tables.table("SignatureDef", inputs=maps[0], outputs=maps[1], signature_key=key, subgraph_index=0)
+
+
+def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
+    """A sheet and those that its operators run, each once."""
+    found = [sheet]
+    for each in found:
+        found += (one for step in each.steps for one in step.options.values() if isinstance(one, Sheet))
+    return found
+
+
+def _tensors(sheet: Sheet) -> list[Tensor]:
+    """All tensors in the order of their numbers: inputs first."""
+    used = (one for step in sheet.steps for one in (*step.inputs, *step.outputs) if one is not None)
+    return list(dict.fromkeys([*sheet.inputs, *used, *sheet.outputs]))
+
+
+def _stored_bytes(array: Array) -> int:
+    if DataType.of(array.dtype) is DataType.INT4:
+        return (array.size + 1) // 2
+    return int(array.nbytes)
+
+
+def _stored(array: Array) -> Array:
+    """The bytes of a constant; of 4-bit integers two in each, the first one in the lower half."""
+    if DataType.of(array.dtype) is not DataType.INT4:
+        return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+    codes = np.zeros(array.size + array.size % 2, np.uint8)
+    codes[: array.size] = array.reshape(-1).astype(np.int8).view(np.uint8) & 0xF
+    return codes[::2] | codes[1::2] << 4

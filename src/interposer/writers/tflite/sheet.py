@@ -1,0 +1,101 @@
+"""The model that is being written: its tensors and its operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.ir.graph import Value
+from interposer.types import Array, DataType, Quantization, TensorInfo, TensorShape
+
+__all__ = ["Sheet", "Step", "Tensor", "turned"]
+
+_SHARED: Final = 64
+"""Constants of so many elements or fewer are written once, however often they are used."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of the model; a constant has an array. Two of them are the same only where they are one object."""
+
+    name: str
+    info: TensorInfo
+    array: Array | None = None
+
+    @property
+    def dtype(self) -> DataType:
+        """The type of its elements."""
+        return self.info.dtype
+
+    @property
+    def shape(self) -> TensorShape:
+        """Its shape."""
+        return self.info.shape
+
+    def transposed(self, order: tuple[int, ...], name: str) -> Tensor:
+        """A tensor with its axes in another order; the values of a constant as well."""
+        return Tensor(name, turned(self.info, order), None if self.array is None else self.array.transpose(order))
+
+
+def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
+    """An info with its axes in another order, that of the scales included."""
+    q = info.quantization
+    if q is not None and q.axis is not None:
+        q = Quantization(q.scales, q.zero_points, order.index(q.axis))
+    return TensorInfo([info.shape[axis] for axis in order], info.dtype, q)
+
+
+@dataclass(eq=False)
+class Step:
+    """An operator to be; the sheets among its options are subgraphs of their own."""
+
+    kind: str
+    inputs: list[Tensor | None]
+    outputs: list[Tensor]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
+        """The same on other tensors."""
+        inputs = [one and tensors.get(one, one) for one in self.inputs]
+        return replace(self, inputs=inputs, outputs=[tensors.get(one, one) for one in self.outputs])
+
+
+class Sheet:
+    """Operators in running order. `values` maps values of the graph to tensors; the sheet of a subgraph has a name."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.steps: list[Step] = []
+        self.values: dict[Value, Tensor] = {}
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self._names: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+        self._shared: dict[tuple[Any, ...], Tensor] = {}
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names of tensors for their owners."""
+        self._names.update(names)
+
+    def free_name(self, wanted: str) -> str:
+        """A name for a tensor: the wanted one, or with a number behind it."""
+        name = wanted
+        while name in self._names or not name:
+            self._numbers[wanted] += 1
+            name = f"{wanted}_{self._numbers[wanted]}"
+        self._names.add(name)
+        return name
+
+    def constant(self, array: Array, quantization: Quantization | None, wanted: str) -> Tensor:
+        """A constant tensor; small ones of equal content are one."""
+        info = TensorInfo(array.shape, array.dtype, quantization)
+        if array.size > _SHARED or array.dtype == object:
+            return Tensor(self.free_name(wanted), info, np.asarray(array))
+        key = (info.dtype, array.shape, quantization, array.tobytes())
+        if key not in self._shared:
+            self._shared[key] = Tensor(self.free_name(wanted), info, np.asarray(array))
+        return self._shared[key]

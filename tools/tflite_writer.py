@@ -1,0 +1,202 @@
+"""Write every sample of every operator as TFLite, read it back, and tell what came of it as a reference page.
+
+``python tools/tflite_writer.py`` writes docs/reference/tflite-writer.md anew; with ``--check`` it changes nothing, and
+exits with status 1 where the page is stale or a sample gives other numbers. With names of operators it only tries
+these, and prints what became of each sample. With ``--litert`` it also runs what it wrote in LiteRT's interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+import interposer.ops  # noqa: E402, F401 - declares the operators
+from interposer.errors import InterposerError, UnboundInputError, UnwritableError  # noqa: E402
+from interposer.frontends.tflite import load  # noqa: E402
+from interposer.frontends.tflite.container import read_model  # noqa: E402
+from interposer.schema import Op, registered_ops  # noqa: E402
+from interposer.testing import Sample, samples_of  # noqa: E402
+from interposer.testing.oracle import reference_outputs  # noqa: E402
+from interposer.testing.tolerances import Tolerances  # noqa: E402
+from interposer.writers.tflite import write  # noqa: E402
+
+PAGE: Final = "docs/reference/tflite-writer.md"
+HEAD: Final = """# What is written as TFLite
+
+<!-- Written by tools/tflite_writer.py; do not edit. -->
+
+Every operator, with all samples of the conformance kit that it has a reference answer for. *Exact* are those that
+`interposer.writers.tflite.write` expresses so that the file, read back and run by the reference kernels, gives the same
+results: equal integers, floats within the kit's tolerances. All others are refused, for the reasons in the last column.
+[The guide](../tflite-writer.md) tells more.
+
+| Operator | Samples | Exact | Operators of TFLite | Refused because |
+| --- | ---: | ---: | --- | --- |
+"""
+_TYPES: Final = re.compile(r"(\w+) (takes no quantized|takes no|has no type) (\w+)")
+_MOST_KINDS: Final = 8
+_MOST_REASONS: Final = 4
+
+
+class Outcome(NamedTuple):
+    """What became of a sample: "expressed", "refused", "wrong" or "unknown" to the reference; why; its operators."""
+
+    status: str
+    reason: str = ""
+    kinds: tuple[str, ...] = ()
+
+
+def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
+    """Write a sample, read it back and compare what both networks give; and what LiteRT gives."""
+    network, feeds = sample.network()
+    try:
+        wanted = reference_outputs(network.graph, feeds)
+    except InterposerError:
+        return Outcome("unknown")
+    try:
+        content = write(network)
+    except UnwritableError as error:
+        return Outcome("refused", next(iter(error.layers.values()))[1])
+    kinds = tuple(one.name for subgraph in read_model(content).subgraphs for one in subgraph.operators)
+    named = {f"input_{key}": array for key, array in feeds.items()}
+    fault = _difference(sample, network, _outputs(content, named), wanted, steps=0)
+    if litert and not fault:
+        found = _run(content, [feeds[layer.op.binding_id] for layer in network.graph.inputs])
+        fault = found if isinstance(found, str) else _difference(sample, network, found, wanted, steps=1)
+        fault = fault and f"LiteRT: {fault} "
+    return Outcome("wrong" if fault else "expressed", fault or "", kinds)
+
+
+def _difference(sample: Sample, network: Any, found: Any, wanted: Any, *, steps: int) -> str | None:
+    for key, array in wanted.items():
+        info = network.graph.layer("layer").outputs[key].known
+        if sample.statistical:
+            difference = None if found[key].shape == array.shape else f"shape {found[key].shape}"
+        else:
+            difference = Tolerances(steps=steps).difference(found[key], array, info)
+        if difference:
+            return f"output {key}: {difference}"
+    return None
+
+
+def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ()) -> dict[int, Any]:
+    """What the file gives; inputs whose values must be known before it runs are constants of it."""
+    try:
+        graph = load(content, values={name: feeds[name] for name in known}).graph
+    except UnboundInputError as error:
+        if not set(error.inputs) - set(known):
+            raise
+        return _outputs(content, feeds, (*known, *error.inputs))
+    numbers = {layer.name: layer.op.binding_id for layer in graph.inputs}
+    return reference_outputs(graph, {number: feeds[name] for name, number in numbers.items()})
+
+
+def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
+    """What LiteRT's interpreter gives, or what it says."""
+    from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - only where it is asked for
+
+    try:
+        interpreter = Interpreter(model_content=content, num_threads=1)
+        interpreter.allocate_tensors()
+        for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+            interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+    except (RuntimeError, ValueError) as error:
+        return str(error).replace("\n", " ")
+    details = interpreter.get_output_details()
+    return {number: interpreter.get_tensor(one["index"]) for number, one in enumerate(details)}
+
+
+def operators() -> dict[str, type[Op]]:
+    """The operators that have samples."""
+    return {name: op for name, op in registered_ops().items() if op.executable and samples_of(op)}
+
+
+class Row(NamedTuple):
+    """What the page tells of an operator."""
+
+    name: str
+    samples: int
+    exact: int
+    kinds: list[str]
+    reasons: list[str]
+
+    def __str__(self) -> str:
+        kinds, reasons = ", ".join(self.kinds), "; ".join(self.reasons)
+        return f"| {self.name} | {self.samples} | {self.exact} | {kinds} | {reasons} |"
+
+
+def row(name: str, op: type[Op]) -> Row:
+    """Try all samples of an operator."""
+    exact, known, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
+    for sample in samples_of(op):
+        found = outcome(sample)
+        known += found.status != "unknown"
+        if found.status == "wrong":
+            raise SystemExit(f"{sample.id}: {found.reason}")
+        if found.status == "expressed":
+            exact += 1
+            kinds.update(set(found.kinds))
+        elif found.status == "refused":
+            reasons[found.reason] += 1
+    most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
+    return Row(name, known, exact, most, list(_told(reasons))[:_MOST_REASONS])
+
+
+def _told(reasons: Counter[str]) -> Iterator[str]:
+    """Reasons, the most frequent first, those that name a type only as one for all types."""
+    types: dict[tuple[str, str], list[str]] = {}
+    for reason in reasons:
+        found = _TYPES.fullmatch(reason)
+        if found:
+            types.setdefault((found[1], found[2]), []).append(found[3])
+    yield from (reason for reason, _ in reasons.most_common() if not _TYPES.fullmatch(reason))
+    yield from (f"{kind} {verb} {', '.join(sorted(names))}" for (kind, verb), names in types.items())
+
+
+def page() -> str:
+    """The whole page."""
+    rows = [row(name, op) for name, op in operators().items()]
+    samples, exact = (sum(getattr(one, field) for one in rows) for field in ("samples", "exact"))
+    return HEAD + "".join(f"{one}\n" for one in rows) + f"| **all** | {samples} | {exact} | | |\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(description="Write every sample as TFLite and read it back.")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
+    parser.add_argument("--litert", action="store_true", help="run what was written in LiteRT, of operators named")
+    parser.add_argument("operators", nargs="*", help="only these, with what became of each sample")
+    args = parser.parse_args(arguments)
+    if args.operators:
+        return _print(args.operators, args.litert)
+    found, path = page(), ROOT / PAGE
+    if args.check:
+        stale = not path.exists() or path.read_text(encoding="utf-8") != found
+        print(f"stale: {PAGE}" if stale else f"up to date: {PAGE}")
+        return int(stale)
+    path.write_text(found, encoding="utf-8")
+    print(found.rstrip().rpartition("\n")[2])
+    return 0
+
+
+def _print(names: Iterable[str], litert: bool) -> int:
+    wrong = 0
+    for name in names:
+        for sample in samples_of(operators()[name]):
+            found = outcome(sample, litert=litert)
+            wrong += found.status == "wrong"
+            print(f"{sample.id}: {found.status} {found.reason}{' '.join(found.kinds)}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
