@@ -3,10 +3,11 @@
 #include "cpuacc/kernels/conv_f32.hpp"
 
 #include "cpuacc/kernels/depthwise.hpp"
+#include "cpuacc/kernels/matrix.hpp"
 #include "cpuacc/kernels/window.hpp"
 
 namespace cpuacc::ISA_NS {
 
-extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise};
+extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, matrix, vector};
 
 }  // namespace cpuacc::ISA_NS

@@ -75,6 +75,24 @@ struct Depthwise {
   Finish finish;
 };
 
+/// out[row][column] = bias[column] + sum of a[row][k] * b[k][column]. Strides are in floats. `packed` are the panels of
+/// b (see Product; of `kVectorPanel` blocks where there is one row), or nullptr where b comes in.
+struct MatrixProduct {
+  int32_t rows, columns, depth;
+  int64_t a_row, a_depth, b_depth, b_column, out_row;
+  const float* packed;
+  const float* bias;
+  Finish finish;
+};
+
+/// Floats of scratch memory for one product.
+inline int64_t scratch_of(const MatrixProduct& m) {
+  int64_t blocks = (m.columns + 15) / 16;
+  return int64_t{m.rows} * ((m.depth + 15) / 16 + 6) * 16 + (m.packed ? 0 : blocks * 16 * m.depth);
+}
+
+constexpr int32_t kVectorPanel = 4;  // blocks of a panel for products of one row
+
 struct ConvKernels {
   int32_t panel;  // blocks of a panel but the last, which may have one more where `panel` is 2
   void (*product)(const Product&, const float* in, int64_t in_block, float* out, const Grid& grid, const float* residual,
@@ -83,6 +101,11 @@ struct ConvKernels {
                    const float* residual, float* scratch, const Part& part);
   void (*depthwise)(const Depthwise&, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                     int64_t last);
+  /// Rows and blocks of columns of `part`.
+  void (*matrix)(const MatrixProduct&, const float* a, const float* b, float* out, const float* residual, float* scratch,
+                 const Part& part);
+  /// One row: `part` are blocks, cut at panels.
+  void (*vector)(const MatrixProduct&, const float* a, float* out, const float* residual, const Part& part);
 };
 
 CPUACC_TABLE(ConvKernels, conv_kernels)

@@ -45,16 +45,25 @@ CPUACC_INLINE void run_of_tiles(Tile& t, int count, int blocks, int pixel, const
   }
 }
 
-/// Bytes of pixels that stay in the second-level cache while all panels pass by.
-constexpr int64_t kStripBytes = 256 * 1024;
+constexpr int64_t kCached = 128 * 1024;  // floats that stay in the second-level cache beside others
+
+/// Pixels at once, so that the least comes from beyond the cache: all of them, or so many as stay in it while all
+/// panels pass by.
+inline int find_strip(const Product& p, int pixels, int blocks) {
+  int64_t depth = p.depth > 0 ? p.depth : 1, in = depth * pixels, weights = depth * blocks * 16;
+  int64_t most = kCached / 2 / depth / 14 * 14;
+  if (in <= kCached || most < 14) return pixels;
+  int64_t strips = (pixels + most - 1) / most;
+  int64_t once = in * (blocks / kPanelBlocks), again = weights > kCached ? strips * weights : 0;
+  if (once < again) return pixels;
+  return static_cast<int>((pixels / strips + 13) / 14 * 14);
+}
 
 const int32_t kNoTaps[1] = {0};
 
 void product(const Product& p, const float* in, int64_t in_block, float* out, const Grid& grid, const float* residual,
              const Part& part) {
-  int most = static_cast<int>(kStripBytes / 4 / (p.depth > 0 ? p.depth : 1)) / 14 * 14;
-  int strips = (part.row_end - part.row + most) / (most > 0 ? most : 14);
-  int strip = strips > 1 && most >= 14 ? ((part.row_end - part.row) / strips + 13) / 14 * 14 : part.row_end - part.row;
+  const int strip = find_strip(p, part.row_end - part.row, part.block_end - part.block);
   Tile t{};
   t.a_block = in_block;
   t.taps = kNoTaps;

@@ -1,0 +1,151 @@
+// Products of matrices that lie in rows: packed into blocks and panels on the way, or, for one row, streamed.
+
+#ifndef CPUACC_KERNELS_MATRIX_HPP
+#define CPUACC_KERNELS_MATRIX_HPP
+
+#include <string.h>
+
+#include "cpuacc/kernels/product.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+/// Rows as a blocked image: [block of depth][row][16].
+void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to) {
+  for (int block = 0; block < m.depth; block += 16, to += int64_t{rows} * 16) {
+    int count = m.depth - block < 16 ? m.depth - block : 16;
+    const float* from = a + block * m.a_depth;
+    if (m.a_depth == 1) {
+      for (int row = 0; row < rows; ++row)
+        if (count == 16)
+          for (int v = 0; v < 16; v += kLanes) store(to + row * 16 + v, load(from + row * m.a_row + v));
+        else
+          memcpy(to + row * 16, from + row * m.a_row, sizeof(float) * static_cast<size_t>(count));
+    } else {
+      for (int k = 0; k < count; ++k)
+        for (int row = 0; row < rows; ++row) to[row * 16 + k] = from[k * m.a_depth + row * m.a_row];
+    }
+  }
+}
+
+/// One panel of `columns` columns: [depth][16 * blocks], with zeros behind them.
+void pack_panel(const MatrixProduct& m, const float* b, int columns, int blocks, float* to) {
+  const int wide = blocks * 16;
+  if (m.b_column == 1) {
+    for (int k = 0; k < m.depth; ++k, to += wide) {
+      memcpy(to, b + k * m.b_depth, sizeof(float) * static_cast<size_t>(columns));
+      memset(to + columns, 0, sizeof(float) * static_cast<size_t>(wide - columns));
+    }
+    return;
+  }
+  for (int first = 0; first < m.depth; first += 16) {
+    int last = first + 16 < m.depth ? first + 16 : m.depth;
+    for (int column = 0; column < columns; ++column)
+      for (int k = first; k < last; ++k) to[k * wide + column] = b[column * m.b_column + k * m.b_depth];
+    for (int k = first; k < last; ++k)
+      memset(to + k * wide + columns, 0, sizeof(float) * static_cast<size_t>(wide - columns));
+  }
+}
+
+/// A panel whose last block is not full: by way of `own`, as a row must not be written beyond its end.
+void ragged_panel(const MatrixProduct& m, Product p, const float* a, float* out, const float* residual, float* own,
+                  int rows, int block, int blocks) {
+  const int wide = blocks * 16, columns = m.columns - block * 16;
+  const Finish work = p.finish;
+  p.finish.count = 0;
+  if (work.count) p.finish.low = -__builtin_inff(), p.finish.high = __builtin_inff();
+  float* residual_rows = own + int64_t{rows} * wide;
+  for (int row = 0; residual && row < rows; ++row)
+    memcpy(residual_rows + row * wide, residual + row * m.out_row + block * 16, sizeof(float) * static_cast<size_t>(columns));
+  const float* added = residual ? residual_rows - block * 16 : nullptr;
+  product(p, a, int64_t{rows} * 16, own - block * 16, {16, 0, wide}, work.count ? nullptr : added,
+          {0, rows, block, block + blocks});
+  if (work.count) finish(work, own, residual ? residual_rows : nullptr, 16, wide, rows, blocks);
+  for (int row = 0; row < rows; ++row)
+    memcpy(out + row * m.out_row + block * 16, own + row * wide, sizeof(float) * static_cast<size_t>(columns));
+}
+
+void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, const float* residual, float* scratch,
+            const Part& part) {
+  const int rows = part.row_end - part.row, all = (m.columns + 15) / 16;
+  float* packed_rows = scratch;
+  float* own = scratch + int64_t{rows} * ((m.depth + 15) / 16) * 16;
+  float* panels = own + int64_t{rows} * 6 * 16;
+  pack_rows(m, a + part.row * m.a_row, rows, packed_rows);
+  Product p{m.depth, all, m.packed, m.bias, m.finish};
+  out += part.row * m.out_row;
+  if (residual) residual += part.row * m.out_row;
+  if (!m.packed) {
+    p.weights = panels;
+    for (int block = part.block; block < part.block_end;) {
+      int blocks = panel_at(block, all), left = m.columns - block * 16;
+      pack_panel(m, b + block * 16 * m.b_column, left < blocks * 16 ? left : blocks * 16, blocks,
+                 panels + int64_t{block} * 16 * m.depth);
+      block += blocks;
+    }
+  }
+  int full = part.block_end;
+  if (part.block_end == all && m.columns % 16)
+    for (full = part.block; full + panel_at(full, all) < all;) full += panel_at(full, all);
+  product(p, packed_rows, int64_t{rows} * 16, out, {16, 0, m.out_row}, residual, {0, rows, part.block, full});
+  if (full < part.block_end) ragged_panel(m, p, packed_rows, out, residual, own, rows, full, all - full);
+}
+
+/// kBlocks blocks of one row. Two sums for each, so that additions overlap.
+template <int kBlocks>
+__attribute__((noinline)) void vector_panel(const float* a, int depth, const float* b, const float* bias, float* out) {
+  constexpr int kVecs = kBlocks * kBlockVecs, kWide = kBlocks * 16;
+  Vec even[kVecs], odd[kVecs];
+#pragma GCC unroll 16
+  for (int n = 0; n < kVecs; ++n) even[n] = load(bias + n * kLanes), odd[n] = Vec{};
+  int k = 0;
+  for (; k + 2 <= depth; k += 2, b += 2 * kWide) {
+    Vec x = all(a[k]), y = all(a[k + 1]);
+#pragma GCC unroll 16
+    for (int n = 0; n < kVecs; ++n) {
+      even[n] += x * load(b + n * kLanes);
+      odd[n] += y * load(b + kWide + n * kLanes);
+    }
+#pragma GCC unroll 8
+    for (int n = 0; n < 2 * kBlocks; ++n) prefetch(b + 1024 + n * 16);
+  }
+  for (; k < depth; ++k, b += kWide)
+#pragma GCC unroll 16
+    for (int n = 0; n < kVecs; ++n) even[n] += all(a[k]) * load(b + n * kLanes);
+#pragma GCC unroll 16
+  for (int n = 0; n < kVecs; ++n) store(out + n * kLanes, even[n] + odd[n]);
+}
+
+void vector(const MatrixProduct& m, const float* a, float* out, const float* residual, const Part& part) {
+  const int all_blocks = (m.columns + 15) / 16;
+  for (int block = part.block; block < part.block_end; block += kVectorPanel) {
+    int blocks = all_blocks - block < kVectorPanel ? all_blocks - block : kVectorPanel;
+    float sums[kVectorPanel * 16], added[kVectorPanel * 16];
+    const float* b = m.packed + int64_t{block} * 16 * m.depth;
+    const float* bias = m.bias + block * 16;
+    switch (blocks) {
+      case 1: vector_panel<1>(a, m.depth, b, bias, sums); break;
+      case 2: vector_panel<2>(a, m.depth, b, bias, sums); break;
+      case 3: vector_panel<3>(a, m.depth, b, bias, sums); break;
+      default: vector_panel<4>(a, m.depth, b, bias, sums);
+    }
+    int columns = m.columns - block * 16 < blocks * 16 ? m.columns - block * 16 : blocks * 16;
+    size_t bytes = sizeof(float) * static_cast<size_t>(columns);
+    if (residual) memcpy(added, residual + block * 16, bytes);
+    if (m.finish.count) {
+      finish(m.finish, sums, residual ? added : nullptr, 16, 16, 1, blocks);
+    } else {
+      for (int n = 0; n < blocks * 16; n += kLanes) {
+        Vec sum = load(sums + n);
+        if (residual) sum += load(added + n);
+        store(sums + n, at_most(at_least(sum, all(m.finish.low)), all(m.finish.high)));
+      }
+    }
+    memcpy(out + block * 16, sums, bytes);
+  }
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_MATRIX_HPP

@@ -1,0 +1,446 @@
+// Convolution2d and TransposeConvolution2d of float32.
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "cpuacc/lower/finish_f32.hpp"
+#include "cpuacc/lower/pack_f32.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kMostExtent = 1 << 20;      // of an axis, so that places count in 32 bits
+constexpr int64_t kMostScratch = 1 << 28;     // floats of one strip of one part
+constexpr int64_t kStripFloats = 64 * 1024;   // of a strip that leaves room for weights in the second-level cache
+constexpr int64_t kLargeWeights = 128 * 1024;  // floats, from where on they are better read once than often
+constexpr double kOperationsPerNanosecond = 150;
+
+/// An image tensor: extents by meaning.
+struct Image {
+  Image(const Tensor& tensor, bool channels_last)
+      : n(tensor.extent(0)), c(tensor.extent(channels_last ? 3 : 1)), h(tensor.extent(channels_last ? 1 : 2)),
+        w(tensor.extent(channels_last ? 2 : 3)), plain(tensor.layout == Layout::plain), last(channels_last) {}
+
+  int64_t floats() const { return (plain ? c : blocks_of(c) * 16) * h * w; }
+  Planes planes() const {
+    if (!plain) return {0, w * 16, 16, h * w * 16, 0};
+    return last ? Planes{1, w * c, c, 0, 0} : Planes{h * w, w, 1, 0, 0};
+  }
+
+  int64_t n, c, h, w;
+  bool plain, last;
+};
+
+bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
+
+/// How a window moves along one axis: cell `k` of place `p` is at p * stride + k * dilation - pad.
+struct Axis {
+  int64_t kernel, stride, dilation, pad, places;
+};
+
+/// One convolution of some input channels to some output channels, at some places of the result.
+struct Unit {
+  Convolution convolution;
+  std::vector<int32_t> taps;
+  int64_t first_input, first_output;  // channels
+  int64_t out_offset;                 // floats
+  Grid grid;
+  bool pointwise;
+  bool scattered;  // the output channels do not begin or end with a block
+};
+
+struct State {
+  const ConvKernels* kernels;
+  std::vector<Unit> units;
+  int64_t images, in_image, out_image;
+  Planes planes;
+  int64_t out_block, outputs, group_outputs;
+  bool by_units, by_blocks;
+  int64_t strip_floats;
+};
+
+// ---- Running ---------------------------------------------------------------------------------------------------------
+
+Part part_of(const State& state, const Unit& unit, int part, int parts) {
+  const Convolution& c = unit.convolution;
+  int rows = unit.pointwise ? c.height * c.width : c.out_height;
+  if (state.by_units) return {0, rows, 0, c.product.blocks};
+  if (!state.by_blocks) {
+    Range range = split(rows, part, parts, unit.pointwise ? 14 : 1);
+    return {int32_t(range.first), int32_t(range.last), 0, c.product.blocks};
+  }
+  int panel = state.kernels->panel, panels = std::max(1, c.product.blocks / panel);
+  Range range = split(panels, part, parts);
+  int last = range.last == panels ? c.product.blocks : int(range.last) * panel;
+  return {0, rows, int32_t(range.first) * panel, int32_t(last)};
+}
+
+/// Output channels of a unit from blocks of their own to where they belong; channels behind the last one become 0.
+void scatter(const State& state, const Unit& unit, const float* from, float* out, const Part& rows) {
+  const int64_t width = unit.convolution.out_width, size = unit.convolution.out_height * width;
+  const int64_t channels = state.group_outputs, end = unit.first_output + channels;
+  int64_t last = end == state.outputs ? blocks_of(end) * 16 : end;
+  for (int64_t channel = unit.first_output; channel < last; ++channel) {
+    int64_t own = channel - unit.first_output;
+    float* to = out + unit.out_offset + channel / 16 * state.out_block + channel % 16;
+    for (int64_t y = rows.row; y < rows.row_end; ++y)
+      for (int64_t x = 0; x < width; ++x)
+        to[y * unit.grid.row + x * unit.grid.pixel] =
+            own < channels ? from[(own / 16 * size + y * width + x) * 16 + own % 16] : 0;
+  }
+}
+
+void run_unit(const State& state, const Unit& unit, const float* in, float* out, const float* residual, float* scratch,
+              const Part& part) {
+  const Convolution& c = unit.convolution;
+  if (part.row >= part.row_end || part.block >= part.block_end) return;
+  Planes planes = state.planes;
+  planes.first_channel = unit.first_input;
+  int64_t offset = unit.out_offset + unit.first_output / 16 * state.out_block;
+  if (unit.pointwise) {
+    const float* from = in + unit.first_input / 16 * planes.channel_block;
+    state.kernels->product(c.product, from, planes.channel_block, out + offset, unit.grid,
+                           residual ? residual + offset : nullptr, part);
+    return;
+  }
+  if (!unit.scattered) {
+    state.kernels->convolve(c, in, planes, out + offset, unit.grid, residual ? residual + offset : nullptr, scratch, part);
+    return;
+  }
+  Grid own{int64_t{c.out_height} * c.out_width * 16, int64_t{c.out_width} * 16, 16};
+  float* block = scratch + state.strip_floats;
+  state.kernels->convolve(c, in, planes, block, own, nullptr, scratch, part);
+  scatter(state, unit, block, out, part);
+}
+
+void run_units(const Step& step, const Run& run, int part, int parts) {
+  const State& state = step.as<State>();
+  const float* in = run.at<float>(step.in[0]);
+  const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
+  float* out = run.at<float>(step.out[0]);
+  Range range = state.by_units ? split(int64_t(state.units.size()), part, parts) : Range{0, int64_t(state.units.size())};
+  for (int64_t image = 0; image < state.images; ++image) {
+    for (int64_t n = range.first; n < range.last; ++n)
+      run_unit(state, state.units[size_t(n)], in, out, residual, run.part_scratch<float>(part),
+               part_of(state, state.units[size_t(n)], part, parts));
+    in += state.in_image;
+    out += state.out_image;
+    if (residual) residual += state.out_image;
+  }
+}
+
+// ---- Preparing -------------------------------------------------------------------------------------------------------
+
+/// Floats of the strip for one output row more, and for the rows that reach over, as the kernel lays them out.
+struct StripSize {
+  StripSize(const Axis& rows, const Axis& columns, int64_t channels)
+      : row_phases(std::min((rows.kernel - 1) * rows.dilation + 1, rows.stride)),
+        column_phases(std::min((columns.kernel - 1) * columns.dilation + 1, columns.stride)),
+        columns(columns.places + (columns.kernel - 1) * columns.dilation / columns.stride),
+        over((rows.kernel - 1) * rows.dilation / rows.stride),
+        row(row_phases * column_phases * this->columns * channels) {}
+
+  int64_t floats(int64_t strip) const { return (strip + over) * row; }
+
+  int64_t row_phases, column_phases, columns, over, row;
+};
+
+std::vector<int32_t> find_taps(const Axis& rows, const Axis& columns, const StripSize& size, int64_t strip,
+                               int64_t channels, int64_t step) {
+  std::vector<int32_t> taps;
+  for (int64_t channel = 0; channel < channels; ++channel)
+    for (int64_t i = 0; i < rows.kernel; ++i)
+      for (int64_t j = 0; j < columns.kernel; ++j) {
+        int64_t y = i * rows.dilation, x = j * columns.dilation;
+        int64_t phase = (channel * size.row_phases + y % rows.stride) * size.column_phases + x % columns.stride;
+        taps.push_back(int32_t(((phase * (strip + size.over) + y / rows.stride) * size.columns + x / columns.stride) * step));
+      }
+  return taps;
+}
+
+/// What a convolution is made of, before its units are known.
+struct Layer {
+  Layer(const Graph& graph, const Node& node)
+      : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)),
+        bias(bias_of(graph, node)),
+        groups(node.integer("groups", 1)), finishing(finishing_of(graph, node)) {}
+
+  int64_t inputs() const { return in.c / groups; }
+  int64_t outputs() const { return out.c / groups; }
+  /// Few input channels, or a group that does not begin with a block.
+  bool is_planar() const { return in.plain || (groups > 1 && inputs() % 16 != 0); }
+  bool is_scattered() const { return groups > 1 && outputs() % 16 != 0; }
+
+  Image in, out;
+  const Tensor* bias;
+  int64_t groups;
+  Finishing finishing;
+};
+
+bool few_channels(int64_t channels) { return channels < 8; }
+
+/// One part's rows as strips of about equal size.
+int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int threads) {
+  int64_t floats = weights >= kLargeWeights ? 4 * kStripFloats : kStripFloats;
+  int64_t rows = std::max<int64_t>(1, (places + threads - 1) / threads);
+  int64_t most = std::max<int64_t>(1, floats / std::max<int64_t>(1, size.row) - size.over);
+  int64_t strips = (rows + most - 1) / most;
+  return (rows + strips - 1) / strips;
+}
+
+Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, const Weights& weights, Builder& builder) {
+  const int64_t panel = conv_kernels_for(builder.settings.isa).panel;
+  Unit unit{};
+  unit.scattered = layer.is_scattered();
+  bool single = rows.kernel == 1 && columns.kernel == 1 && rows.stride == 1 && columns.stride == 1;
+  unit.pointwise = single && rows.pad == 0 && columns.pad == 0 && rows.places == layer.in.h &&
+                   columns.places == layer.in.w && !layer.is_planar() && !unit.scattered;
+  Convolution& c = unit.convolution;
+  c.planar = layer.is_planar();
+  int64_t step = c.planar ? 1 : 16;
+  c.product.depth = int32_t(weights.inputs);
+  c.product.blocks = int32_t(blocks_of(weights.outputs));
+  c.product.finish = layer.finishing.finish;
+  c.product.weights = static_cast<const float*>(builder.pack(
+      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(weights, panel, step, static_cast<float*>(to)); }));
+  c.height = int32_t(layer.in.h), c.width = int32_t(layer.in.w);
+  c.out_height = int32_t(rows.places), c.out_width = int32_t(columns.places);
+  c.kernel_height = int32_t(rows.kernel), c.kernel_width = int32_t(columns.kernel);
+  c.stride_y = int32_t(rows.stride), c.stride_x = int32_t(columns.stride);
+  c.dilation_y = int32_t(rows.dilation), c.dilation_x = int32_t(columns.dilation);
+  c.pad_top = int32_t(rows.pad), c.pad_left = int32_t(columns.pad);
+  StripSize size(rows, columns, c.planar ? weights.inputs : blocks_of(weights.inputs) * 16);
+  c.strip = int32_t(strip_rows(size, rows.places, weights.packed(), builder.settings.threads));
+  unit.taps = find_taps(rows, columns, size, c.strip, c.planar ? weights.inputs : 1, step);
+  return unit;
+}
+
+const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder& builder) {
+  return static_cast<const float*>(builder.pack(uint64_t(blocks_of(count)) * 64, [&](void* to) {
+    if (bias) std::memcpy(to, bias->values<float>() + first, size_t(count) * 4);
+  }));
+}
+
+void add_step(const Node& node, const char* kind, const Layer& layer, std::vector<Unit> units, Builder& builder) {
+  auto state = std::make_shared<State>();
+  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->images = layer.in.n;
+  state->in_image = layer.in.floats();
+  state->out_image = layer.out.floats();
+  state->planes = layer.in.planes();
+  state->out_block = layer.out.h * layer.out.w * 16;
+  state->outputs = layer.out.c;
+  state->group_outputs = layer.outputs();
+  state->units = std::move(units);
+  int64_t weights = 0, operations = 0, extra = 0;
+  for (Unit& unit : state->units) {
+    Convolution& c = unit.convolution;
+    c.taps = unit.taps.data();
+    int64_t taps = int64_t{c.kernel_height} * c.kernel_width, places = int64_t{c.out_height} * c.out_width;
+    weights += int64_t{c.product.depth} * c.product.blocks * 16 * taps;
+    operations += 2 * int64_t{c.product.depth} * c.product.blocks * 16 * taps * places;
+    int64_t channels = c.planar ? c.product.depth : blocks_of(c.product.depth) * 16;
+    Axis rows{c.kernel_height, c.stride_y, c.dilation_y, c.pad_top, c.out_height};
+    Axis columns{c.kernel_width, c.stride_x, c.dilation_x, c.pad_left, c.out_width};
+    if (!unit.pointwise)
+      state->strip_floats = std::max(state->strip_floats, StripSize(rows, columns, channels).floats(c.strip));
+    if (unit.scattered) extra = std::max(extra, c.product.blocks * 16 * places);
+  }
+  state->strip_floats = (state->strip_floats + 15) / 16 * 16;
+  const Unit& first = state->units[0];
+  int64_t rows = first.pointwise ? layer.in.h * layer.in.w / 14 : first.convolution.out_height;
+  int64_t panels = first.convolution.product.blocks / state->kernels->panel, threads = builder.settings.threads;
+  state->by_units = int64_t(state->units.size()) >= 8 * threads;
+  state->by_blocks = !first.scattered && panels >= threads && (weights > state->in_image || rows < 2 * threads);
+  Step step;
+  step.name = std::string(kind) + " " + node.name;
+  step.fn = run_units;
+  step.max_parts = parts_for(builder.settings, double(operations * layer.in.n) / kOperationsPerNanosecond);
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(layer.finishing.residual)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = uint64_t(state->strip_floats + extra) * 4;
+  step.state = state;
+  builder.add(std::move(step));
+}
+
+// ---- Convolution2d ---------------------------------------------------------------------------------------------------
+
+Axis axis_of_rows(const Node& node, int64_t kernel, int64_t places) {
+  return {kernel, node.integer("stride_y", 1), node.integer("dilation_y", 1), node.integer("pad_top"), places};
+}
+
+Axis axis_of_columns(const Node& node, int64_t kernel, int64_t places) {
+  return {kernel, node.integer("stride_x", 1), node.integer("dilation_x", 1), node.integer("pad_left"), places};
+}
+
+/// Weights (O, KH, KW, I) or, channels first, (O, I, KH, KW).
+Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outputs, int64_t inputs) {
+  int64_t taps = channels_last ? tensor.extent(1) * tensor.extent(2) : tensor.extent(2) * tensor.extent(3);
+  int64_t all_inputs = tensor.extent(channels_last ? 3 : 1);
+  if (channels_last) return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, 1, all_inputs};
+  return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, taps, 1};
+}
+
+Refusal within_limits(const Graph& graph, const Node& node) {
+  for (const Tensor* tensor : {graph.in(node, 0), graph.in(node, 1), &graph.out(node)})
+    for (int64_t extent : tensor->shape)
+      if (extent > kMostExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
+  for (const char* name : {"pad_top", "pad_left", "pad_bottom", "pad_right", "stride_y", "stride_x", "dilation_y", "dilation_x"})
+    if (node.integer(name) > kMostExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+  return taken();
+}
+
+Refusal common_support(const Graph& graph, const Node& node, Finishing* finishing) {
+  if (Refusal why = all_f32(graph, node)) return why;
+  if (Refusal why = constant_weights(graph, node)) return why;
+  if (Refusal why = within_limits(graph, node)) return why;
+  if (Refusal why = find_finishing(graph, node, finishing)) return why;
+  if (Layer(graph, node).is_scattered() && !node.posts.empty())
+    return refused("groups that are not whole blocks of channels, with work behind them");
+  return taken();
+}
+
+/// Extents of what a window reaches over.
+Refusal support_window(const Layer& layer, const Axis& rows, const Axis& columns) {
+  auto reach = [](const Axis& axis) { return double(axis.kernel - 1) * double(axis.dilation) + 1; };
+  double phases = std::min(double(rows.stride), reach(rows)) * std::min(double(columns.stride), reach(columns));
+  double across = double(columns.places) + reach(columns) / double(columns.stride);
+  if ((reach(rows) / double(rows.stride) + 1) * across * phases * double(layer.inputs() + 16) > kMostScratch)
+    return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
+  return taken();
+}
+
+Refusal support_convolution(const Graph& graph, const Node& node, const Settings&) {
+  Finishing finishing;
+  if (Refusal why = common_support(graph, node, &finishing)) return why;
+  const Tensor& weights = *graph.in(node, 1);
+  Layer layer(graph, node);
+  return support_window(layer, axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h),
+                        axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w));
+}
+
+Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
+
+/// Images of few channels are read as they come.
+Layouts layouts_of(const Graph& graph, const Node& node, const Settings&) {
+  const Layout like = blocked(node);
+  Layouts found;
+  found.in.assign(node.inputs.size(), Layout::plain);
+  bool plain = few_channels(Image(*graph.in(node, 0), channels_last(node)).c) && !is_blocked(graph.in(node, 0)->layout);
+  found.in[0] = plain ? Layout::plain : like;
+  if (finishing_of(graph, node).residual >= 0) found.in.back() = like;
+  found.out = {like};
+  return found;
+}
+
+void lower_convolution(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  Layer layer(graph, node);
+  if (graph.out(node).elements() == 0) return;
+  const Tensor& tensor = *graph.in(node, 1);
+  bool last = channels_last(node);
+  Axis rows = axis_of_rows(node, tensor.extent(last ? 1 : 2), layer.out.h);
+  Axis columns = axis_of_columns(node, tensor.extent(last ? 2 : 3), layer.out.w);
+  std::vector<Unit> units;
+  for (int64_t group = 0; group < layer.groups; ++group) {
+    Weights weights = weights_of(tensor, last, layer.outputs(), layer.inputs());
+    weights.data += group * layer.outputs() * weights.by_output;
+    Unit unit = make_unit(layer, rows, columns, weights, builder);
+    unit.convolution.product.bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
+    unit.first_input = group * layer.inputs();
+    unit.first_output = group * layer.outputs();
+    unit.grid = {layer.out.h * layer.out.w * 16, layer.out.w * 16, 16};
+    units.push_back(std::move(unit));
+  }
+  add_step(node, units[0].pointwise ? "conv1x1" : "conv", layer, std::move(units), builder);
+}
+
+// ---- TransposeConvolution2d ------------------------------------------------------------------------------------------
+
+/// Places of the result that see the same cells of the window: every `stride`-th, from `first` on. What they see is a
+/// convolution with stride 1; `cells` are the cells of the window in its order, -1 for none.
+struct Phase {
+  Phase(const Axis& axis, int64_t number) : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
+    for (int64_t k = 0; k < axis.kernel; ++k) {
+      if ((k * axis.dilation) % axis.stride != number) continue;
+      size_t back = size_t((k * axis.dilation - number) / axis.stride);
+      if (cells.size() <= back) cells.resize(back + 1, -1);
+      cells[back] = k;
+    }
+    if (cells.empty()) cells.push_back(-1);
+    std::reverse(cells.begin(), cells.end());
+    int64_t kernel = int64_t(cells.size()), places = (axis.places - first + axis.stride - 1) / axis.stride;
+    dense = {kernel, 1, 1, kernel - 1 - (first + axis.pad - number) / axis.stride, std::max<int64_t>(0, places)};
+  }
+
+  int64_t first;
+  std::vector<int64_t> cells;
+  Axis dense;
+};
+
+/// The weights of one group and one phase, as [output][input][cell].
+std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer& layer, int64_t group, const Phase& down,
+                                    const Phase& across) {
+  int64_t all = layer.in.c, height = tensor.extent(last ? 1 : 2), width = tensor.extent(last ? 2 : 3);
+  std::vector<float> made;
+  for (int64_t o = 0; o < layer.outputs(); ++o)
+    for (int64_t i = group * layer.inputs(); i < (group + 1) * layer.inputs(); ++i)
+      for (int64_t y : down.cells)
+        for (int64_t x : across.cells) {
+          int64_t at = last ? ((o * height + y) * width + x) * all + i : ((o * all + i) * height + y) * width + x;
+          made.push_back(y < 0 || x < 0 ? 0.0f : tensor.values<float>()[at]);
+        }
+  return made;
+}
+
+Refusal support_transposed(const Graph& graph, const Node& node, const Settings&) {
+  Finishing finishing;
+  if (Refusal why = common_support(graph, node, &finishing)) return why;
+  const Tensor& weights = *graph.in(node, 1);
+  Layer layer(graph, node);
+  Axis rows = axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h);
+  Axis columns = axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w);
+  if (rows.stride * columns.stride > 256) return refused("strides of more than 256 cells", IPR_REASON_RESOURCE);
+  return support_window(layer, rows, columns);
+}
+
+void lower_transposed(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  if (graph.out(node).elements() == 0) return;
+  Layer layer(graph, node);
+  const Tensor& tensor = *graph.in(node, 1);
+  bool last = channels_last(node);
+  Axis rows = axis_of_rows(node, tensor.extent(last ? 1 : 2), layer.out.h);
+  Axis columns = axis_of_columns(node, tensor.extent(last ? 2 : 3), layer.out.w);
+  std::vector<Unit> units;
+  for (int64_t group = 0; group < layer.groups; ++group) {
+    const float* bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
+    for (int64_t y = 0; y < rows.stride; ++y)
+      for (int64_t x = 0; x < columns.stride; ++x) {
+        Phase down(rows, y), across(columns, x);
+        int64_t taps = down.dense.kernel * across.dense.kernel;
+        std::vector<float> values = weights_of_phase(tensor, last, layer, group, down, across);
+        Weights weights{values.data(), layer.outputs(), layer.inputs(), taps, taps * layer.inputs(), taps, 1};
+        Unit unit = make_unit(layer, down.dense, across.dense, weights, builder);
+        unit.pointwise = false;
+        unit.convolution.product.bias = bias;
+        unit.first_input = group * layer.inputs();
+        unit.first_output = group * layer.outputs();
+        unit.out_offset = (down.first * layer.out.w + across.first) * 16;
+        unit.grid = {layer.out.h * layer.out.w * 16, layer.out.w * 16 * rows.stride, 16 * columns.stride};
+        units.push_back(std::move(unit));
+      }
+  }
+  add_step(node, "transposed conv", layer, std::move(units), builder);
+}
+
+}  // namespace
+
+Family conv_f32_family() {
+  return {{{"Convolution2d", "f32", support_convolution, lower_convolution, layouts_of},
+           {"TransposeConvolution2d", "f32", support_transposed, lower_transposed, layouts_of}},
+          {}};
+}
+
+}  // namespace cpuacc

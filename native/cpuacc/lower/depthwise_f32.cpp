@@ -1,0 +1,143 @@
+// DepthwiseConvolution2d of float32.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/lower/finish_f32.hpp"
+#include "cpuacc/lower/pack_f32.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kMostExtent = 1 << 20;
+constexpr int64_t kMostKernel = 64;
+
+struct State {
+  const ConvKernels* kernels;
+  Depthwise depthwise;
+  int64_t images, channels, multiplier;  // channels of the input
+};
+
+bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
+Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
+
+int64_t padded_width(const Depthwise& d) {
+  return int64_t{d.out_width - 1} * d.stride_x + int64_t{d.kernel_width - 1} * d.dilation_x + 1;
+}
+
+void run_depthwise(const Step& step, const Run& run, int part, int parts) {
+  const State& state = step.as<State>();
+  const Depthwise& d = state.depthwise;
+  const float* in = run.at<float>(step.in[0]);
+  const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
+  float* out = run.at<float>(step.out[0]);
+  int64_t rows = int64_t{d.blocks} * d.out_height;
+  Range range = split(rows, part, parts);
+  for (int64_t image = 0; image < state.images; ++image) {
+    state.kernels->depthwise(d, in, out, residual, run.part_scratch<float>(part), range.first, range.last);
+    in += int64_t{d.blocks} * d.height * d.width * 16;
+    out += rows * d.out_width * 16;
+    if (residual) residual += rows * d.out_width * 16;
+  }
+}
+
+/// Every channel `multiplier` times in a row, from blocked image to blocked image.
+void run_repeat(const Step& step, const Run& run, int part, int parts) {
+  const State& state = step.as<State>();
+  const Depthwise& d = state.depthwise;
+  const float* in = run.at<float>(step.in[0]);
+  float* out = run.at<float>(step.out[0]);
+  const int64_t pixels = int64_t{d.height} * d.width, in_blocks = blocks_of(state.channels);
+  Range range = split(state.images * d.blocks, part, parts);
+  for (int64_t n = range.first; n < range.last; ++n) {
+    int64_t image = n / d.blocks, block = n % d.blocks;
+    for (int64_t lane = 0; lane < 16; ++lane) {
+      int64_t channel = (block * 16 + lane) / state.multiplier;
+      const float* from = in + (image * in_blocks + channel / 16) * pixels * 16 + channel % 16;
+      float* to = out + n * pixels * 16 + lane;
+      for (int64_t p = 0; p < pixels; ++p) to[p * 16] = channel < state.channels ? from[p * 16] : 0;
+    }
+  }
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings&) {
+  if (Refusal why = all_f32(graph, node)) return why;
+  if (Refusal why = constant_weights(graph, node)) return why;
+  for (const Tensor* tensor : {graph.in(node, 0), &graph.out(node)})
+    for (int64_t extent : tensor->shape)
+      if (extent > kMostExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
+  for (const char* name : {"pad_top", "pad_left", "stride_y", "stride_x", "dilation_y", "dilation_x"})
+    if (node.integer(name) > kMostExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+  const Tensor& weights = *graph.in(node, 1);
+  if (weights.extent(1) > kMostKernel || weights.extent(2) > kMostExtent)
+    return refused("a window of more than 64 rows", IPR_REASON_RESOURCE);
+  Finishing finishing;
+  return find_finishing(graph, node, &finishing);
+}
+
+Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
+  Layouts found;
+  found.in.assign(node.inputs.size(), Layout::plain);
+  found.in[0] = blocked(node);
+  if (finishing_of(graph, node).residual >= 0) found.in.back() = blocked(node);
+  found.out = {blocked(node)};
+  return found;
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
+  if (out.elements() == 0) return;
+  const int y = channels_last(node) ? 1 : 2, c = channels_last(node) ? 3 : 1;
+  const int64_t channels = out.extent(c), taps = weights.extent(1) * weights.extent(2);
+  auto state = std::make_shared<State>();
+  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->images = in.extent(0);
+  state->channels = in.extent(c);
+  state->multiplier = channels / in.extent(c);
+  Depthwise& d = state->depthwise;
+  d.blocks = int32_t(blocks_of(channels));
+  d.height = int32_t(in.extent(y)), d.width = int32_t(in.extent(y + 1));
+  d.out_height = int32_t(out.extent(y)), d.out_width = int32_t(out.extent(y + 1));
+  d.kernel_height = int32_t(weights.extent(1)), d.kernel_width = int32_t(weights.extent(2));
+  d.stride_y = int32_t(node.integer("stride_y", 1)), d.stride_x = int32_t(node.integer("stride_x", 1));
+  d.dilation_y = int32_t(node.integer("dilation_y", 1)), d.dilation_x = int32_t(node.integer("dilation_x", 1));
+  d.pad_top = int32_t(node.integer("pad_top")), d.pad_left = int32_t(node.integer("pad_left"));
+  Finishing finishing = finishing_of(graph, node);
+  d.finish = finishing.finish;
+  d.weights = static_cast<const float*>(builder.pack(uint64_t(d.blocks * taps) * 64, [&](void* to) {
+    pack_depthwise(weights.values<float>(), channels, taps, static_cast<float*>(to));
+  }));
+  const Tensor* bias = bias_of(graph, node);
+  d.bias = static_cast<const float*>(builder.pack(uint64_t(d.blocks) * 64, [&](void* to) {
+    if (bias) std::memcpy(to, bias->values<float>(), size_t(channels) * 4);
+  }));
+  Buffer source = builder.buffer(node.inputs[0]);
+  double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) * double(8 + taps) / 4;
+  if (state->multiplier > 1) {
+    Step repeat;
+    repeat.name = "repeat channels " + node.name;
+    repeat.fn = run_repeat;
+    repeat.max_parts = parts_for(builder.settings, nanoseconds);
+    repeat.in = {source};
+    source = builder.temporary(uint64_t(state->images * d.blocks * d.height * d.width) * 64);
+    repeat.out = {source};
+    repeat.state = state;
+    builder.add(std::move(repeat));
+  }
+  Step step;
+  step.name = "depthwise " + node.name;
+  step.fn = run_depthwise;
+  step.max_parts = parts_for(builder.settings, nanoseconds);
+  step.in = {source, builder.buffer(finishing.residual)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = uint64_t(((d.kernel_height - 1) * d.dilation_y + 1) * padded_width(d)) * 64;
+  step.state = state;
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family depthwise_f32_family() { return {{{"DepthwiseConvolution2d", "f32", support, lower, layouts}}, {}}; }
+
+}  // namespace cpuacc

@@ -1,0 +1,87 @@
+#include "cpuacc/lower/finish_f32.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpuacc/pointwise.hpp"
+
+namespace cpuacc {
+namespace {
+
+bool is_clamp(const PostOp& op) { return op.function == Function::relu || op.function == Function::bounded_relu; }
+
+/// [add] [clamp], and nothing else, is done in registers.
+void simplify(Finish* finish) {
+  int32_t at = finish->count > 0 && finish->ops[0].function == Function::add ? 1 : 0;
+  if (finish->count > at + 1 || (finish->count == at + 1 && !is_clamp(finish->ops[at]))) return;
+  if (finish->count == at + 1) {
+    const PostOp& clamp = finish->ops[at];
+    bool bounded = clamp.function == Function::bounded_relu;
+    finish->low = bounded ? clamp.b : 0.0f;
+    if (bounded) finish->high = clamp.a;
+  }
+  finish->count = 0;
+}
+
+/// Channels that fill up the last block hold 0, and have to keep it.
+bool keeps_zero(const PostOp& op) {
+  switch (op.function) {
+    case Function::sigmoid:
+    case Function::soft_relu: return false;
+    case Function::linear:
+    case Function::hard_sigmoid: return op.b == 0;
+    case Function::bounded_relu: return op.a >= 0 && op.b <= 0;
+    case Function::thresholded_relu: return op.a >= 0;
+    case Function::shrink: return op.a >= 0;
+    default: return true;
+  }
+}
+
+bool fills_blocks(const Graph& graph, const Node& node) {
+  if (!node.has("data_layout")) return true;  // rows, which have no blocks
+  return graph.out(node).extent(node.text("data_layout") == "NHWC" ? -1 : 1) % 16 == 0;
+}
+
+}  // namespace
+
+Refusal find_finishing(const Graph& graph, const Node& node, Finishing* found) {
+  *found = Finishing();
+  Finish& finish = found->finish;
+  finish = {-INFINITY, INFINITY, 0, {}};
+  for (const Post& post : node.posts) {
+    if (finish.count == 4) return refused("more than four functions behind it");
+    PostOp& op = finish.ops[finish.count++] = {Function::add, float(post.a), float(post.b)};
+    if (post.kind == Post::activation) {
+      op.function = function_of(post.function);
+      if (op.function == Function::add)
+        return refused(post.function + " is not computed here", IPR_REASON_ATTRIBUTE);
+      if (!keeps_zero(op) && !fills_blocks(graph, node)) return refused(post.function + " of channels that fill up a block");
+    } else if (found->residual >= 0 || graph[post.tensor].shape != graph.out(node).shape) {
+      return refused("adds more than one tensor of the result's shape");
+    } else {
+      found->residual = post.tensor;
+    }
+  }
+  simplify(&finish);
+  return taken();
+}
+
+Finishing finishing_of(const Graph& graph, const Node& node) {
+  Finishing found;
+  find_finishing(graph, node, &found);
+  return found;
+}
+
+const Tensor* bias_of(const Graph& graph, const Node& node) {
+  auto is_add = [](const Post& post) { return post.kind == Post::add; };
+  auto added = size_t(std::count_if(node.posts.begin(), node.posts.end(), is_add));
+  return node.inputs.size() > 2 + added ? graph.in(node, 2) : nullptr;
+}
+
+Refusal constant_weights(const Graph& graph, const Node& node) {
+  if (!graph.in(node, 1)->is_constant()) return refused("weights are not constant", IPR_REASON_NOT_CONSTANT);
+  const Tensor* bias = bias_of(graph, node);
+  return !bias || bias->is_constant() ? taken() : refused("bias is not constant", IPR_REASON_NOT_CONSTANT);
+}
+
+}  // namespace cpuacc

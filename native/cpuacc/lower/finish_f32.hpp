@@ -1,0 +1,31 @@
+// Posts of a node as the float32 kernels do them.
+
+#ifndef CPUACC_LOWER_FINISH_F32_HPP
+#define CPUACC_LOWER_FINISH_F32_HPP
+
+#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+
+/// What is done with sums, and which tensor is added to them (-1: none).
+struct Finishing {
+  Finish finish;
+  int residual = -1;
+};
+
+/// The posts of a node. Taken where there is at most one `add`, of the result's shape, and four in all.
+Refusal find_finishing(const Graph& graph, const Node& node, Finishing* found);
+
+/// Of a node that was taken.
+Finishing finishing_of(const Graph& graph, const Node& node);
+
+/// The third operand, behind which those of posts come; nullptr where it is absent.
+const Tensor* bias_of(const Graph& graph, const Node& node);
+
+/// Taken where the second operand and the bias are constant.
+Refusal constant_weights(const Graph& graph, const Node& node);
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_LOWER_FINISH_F32_HPP
