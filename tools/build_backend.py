@@ -112,7 +112,7 @@ def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
     if platform.machine().lower() not in PROCESSORS or sys.maxsize < 1 << 32:
         return f"it is for 64-bit processors of x86 and Arm; this is {platform.machine()}, {platform.architecture()[0]}"
     if not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
-        return f"no C++ compiler was found when the package was built ({', '.join(COMPILERS)}, or $CXX)"
+        return f"no C++ compiler was found ({', '.join(COMPILERS)}, or $CXX)"
     return None
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from interposer.backend.capabilities import Options
-from interposer.backend.dynamic.paths import PACKAGE_FOLDER, folders_to_search
+from interposer.backend.dynamic.paths import (
+    OWN_BACKENDS,
+    PACKAGE_FOLDER,
+    Folder,
+    folders_to_search,
+    own_file,
+    own_files,
+    reason_not_built,
+)
 from interposer.backend.registry import BackendRegistry
 from interposer.config import settings
 
@@ -30,6 +38,8 @@ def load_dynamic_backends(
 ) -> DynamicBackends | None:
     """Register the dynamic backends that are found; None where there is nowhere to look.
 
+    Backends of the package that were not built are known then, with the reason.
+
     What is None is taken from the environment, or from ``interposer.toml``; the arguments are those of
     `interposer.runtime.CreationOptions`.
 
@@ -38,8 +48,25 @@ def load_dynamic_backends(
     """
     folders = folders_to_search(None if path is None else os.fsdecode(path))
     own = PACKAGE_FOLDER if os.environ.get("INTERPOSER_CPUACC") == "1" else ""  # until it has passed all that it must
-    if not folders and not os.path.isdir(own):
-        return None
+    found = None
+    if folders or not own_files(own).keys() <= set(disabled):
+        found = _load(registry, folders, own, allow_list, probe_seconds, unload, disabled, backend_options or {})
+    for name in OWN_BACKENDS if own else ():
+        if name not in registry:
+            registry.register_absent(name, reason_not_built(), source=f"shared object {own_file(name)}")
+    return found
+
+
+def _load(
+    registry: BackendRegistry,
+    folders: Sequence[Folder],
+    own: str,
+    allow_list: str | PathLike[str] | Collection[str] | None,
+    probe_seconds: float | None,
+    unload: bool | None,
+    disabled: Collection[str],
+    backend_options: Mapping[str, Options],
+) -> DynamicBackends:
     from interposer.backend.dynamic.allow_list import allowed_digests  # noqa: PLC0415 - only where it is needed
     from interposer.backend.dynamic.loader import LoadingOptions, load_backends  # noqa: PLC0415
 
@@ -51,6 +78,6 @@ def load_dynamic_backends(
         probe_seconds=LoadingOptions.probe_seconds if seconds is None else seconds,
         unload=bool(known["unload_libraries"].read(unload)),
         disabled=disabled,
-        backend_options=backend_options or {},
+        backend_options=backend_options,
     )
     return load_backends(registry, folders, options, own)

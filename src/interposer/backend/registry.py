@@ -106,12 +106,16 @@ class BackendRegistry:
         self._entries: dict[str, _Entry] = {}
         self._known: dict[_Entry, Backend | str] = {}  # the backend, or why it cannot be used
         self._refused: list[BackendRecord] = []
+        self._in_place: set[str] = set()
         self._lock = threading.RLock()
 
-    def register(self, backend_id: str, factory: Factory, *, source: str = "registered by code") -> None:
+    def register(
+        self, backend_id: str, factory: Factory, *, source: str = "registered by code", in_place: bool = False
+    ) -> None:
         """Add a backend, made by ``factory()`` when it is first needed.
 
-        An id that is disabled here and belongs to a backend above is free: the new backend takes its place.
+        An id that is disabled here and belongs to a backend above is free: the new backend takes its place. So it does
+        with `in_place`: it can be used although its id is disabled.
 
         Raises:
             DuplicateBackendError: the id is taken; names by whom.
@@ -120,6 +124,8 @@ class BackendRegistry:
         if not callable(factory):
             raise InvalidArgumentError(f"register needs a Backend class or a function that makes one, not {factory!r}")
         self._add(BackendId(backend_id), _Entry(lambda: factory, source, factory))
+        if in_place:
+            self._in_place.add(backend_id)
 
     def register_absent(self, backend_id: str, reason: str, *, source: str) -> None:
         """Let an id be known although there is no backend of it here: who asks for it is told the reason.
@@ -150,6 +156,7 @@ class BackendRegistry:
             if backend_id not in self._entries:
                 raise UnknownBackendError(backend_id, self._entries)
             known = self._known.pop(self._entries.pop(backend_id), None)
+            self._in_place.discard(backend_id)
         if isinstance(known, Backend):
             end_process(known)
 
@@ -219,10 +226,10 @@ class BackendRegistry:
             return found
 
     def _is_disabled(self, backend_id: str) -> bool:
-        if backend_id in self._entries and self._parent is not None and self._parent.is_registered(backend_id):
+        above = self._parent is not None and self._parent.is_registered(backend_id)
+        if backend_id in self._in_place or (above and backend_id in self._entries):
             return False  # it has taken the place of the one that is disabled
-        above = self._parent is not None and self._parent._is_disabled(backend_id)
-        return above or backend_id in self._disabled
+        return backend_id in self._disabled or (self._parent is not None and self._parent._is_disabled(backend_id))
 
     def isolation(self, backend_id: str) -> Isolation | None:
         """How a backend is isolated, or None where it runs in this process."""

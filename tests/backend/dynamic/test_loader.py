@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from interposer import CreationOptions, Network, Runtime, TensorInfo, optimize
-from interposer.backend import DeviceSpec
+from interposer.backend import BackendRegistry, DeviceSpec
 from interposer.backend.dynamic.records import State, Step
 from interposer.errors import BackendUnavailableError, ConfigError, InvalidArgumentError, UnknownBackendError
 from tests.backend.dynamic.conftest import add_twice
@@ -680,14 +680,13 @@ def test_who_asks_without_a_runtime_sees_the_backends_of_the_list(install, monke
 @pytest.fixture
 def load(tmp_path):
     """Loads backends with a folder in the place of the package's own one, and closes them at the end."""
-    from interposer.backend import BackendRegistry
     from interposer.backend.dynamic.loader import LoadingOptions, load_backends
     from interposer.backend.dynamic.paths import folders_to_search
 
     made = []
 
-    def load(override=None, **options):
-        registry = BackendRegistry()
+    def load(override=None, registry=None, **options):
+        registry = registry or BackendRegistry()
         folders = folders_to_search(override)
         made.append(load_backends(registry, folders, LoadingOptions(**options), own_folder=str(tmp_path / "own")))
         return registry, made[-1].records
@@ -712,6 +711,28 @@ def test_the_packages_own_files_need_no_probe_and_no_leave(install, load, tmp_pa
     registry, [record] = load(allowed=frozenset())
     assert (record.state, registry.ids) == (State.LOADED, ("Adder",))
     assert not (user_cache / "probed").exists()
+
+
+def test_an_own_backend_that_is_disabled_is_not_even_looked_at(install, load, tmp_path):
+    path = install("A_Own_backend.so", ID='"Own"', folder=tmp_path / "own")
+    registry, records = load(disabled=["Own"])
+    assert (registry.ids, records) == ((), ())
+    assert str(path) not in mapped_files()
+
+
+def test_a_users_backend_takes_the_place_of_an_own_one_that_is_disabled(install, load, tmp_path, monkeypatch):
+    install("A_Own_backend.so", ID='"Own"', folder=tmp_path / "own")
+    path = install("B_Own_backend.so", "-DOTHER", ID='"Own"', folder=tmp_path / "users")
+    monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(tmp_path / "users"))
+    registry, [record] = load(disabled=["Own"], registry=BackendRegistry(disabled=["Own"]))
+    assert (record.state, record.path) == (State.LOADED, str(path))
+    assert [(one.available, one.source) for one in registry.records()] == [(True, f"shared object {path}")]
+
+
+def test_what_the_build_says_of_itself_is_no_file_to_load(install, load, tmp_path):
+    install("A_Own_backend.so", folder=tmp_path / "own")
+    (tmp_path / "own" / "not_built.txt").write_text("there was no compiler\n")
+    assert [one.file_name for one in load()[1]] == ["A_Own_backend.so"]
 
 
 def test_a_fault_of_the_packages_own_file_is_a_record_too(install, load, tmp_path):

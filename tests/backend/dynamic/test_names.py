@@ -7,7 +7,7 @@ import os
 import pytest
 
 from interposer.backend.dynamic.names import name_fault
-from interposer.backend.dynamic.paths import Folder, folders_to_search
+from interposer.backend.dynamic.paths import Folder, folders_to_search, reason_not_built
 
 # --- file names -------------------------------------------------------------------------------------------------------
 
@@ -137,3 +137,18 @@ def test_one_path_takes_the_place_of_the_whole_list(listed, tmp_path):
 def test_one_path_that_is_no_good_hides_the_list_all_the_same(override, fault, listed, tmp_path):
     listed(tmp_path)
     assert folders_to_search(override) == (Folder(override, fault),)
+
+
+# --- the package's own backends ---------------------------------------------------------------------------------------
+
+
+def test_the_reason_why_an_own_backend_was_not_built_is_that_of_the_build(tmp_path):
+    (tmp_path / "not_built.txt").write_text("no C++ compiler was found\n", encoding="utf-8")
+    assert reason_not_built(str(tmp_path)) == "it was not built: no C++ compiler was found"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff"])
+def test_a_package_without_a_build_says_so(tmp_path, content):
+    if content is not None:
+        (tmp_path / "not_built.txt").write_bytes(content)
+    assert reason_not_built(str(tmp_path)) == "it was not built: this copy of the package was not made by its build"

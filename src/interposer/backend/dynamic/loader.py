@@ -22,7 +22,7 @@ from interposer.backend.dynamic.elf import elf_fault
 from interposer.backend.dynamic.libraries import FileIdentity, backend_of_file, opened_file, sha256_of, shared_backend
 from interposer.backend.dynamic.library import SYMBOLS
 from interposer.backend.dynamic.names import looks_like_a_backend, name_fault
-from interposer.backend.dynamic.paths import PACKAGE_FOLDER, Folder
+from interposer.backend.dynamic.paths import PACKAGE_FOLDER, Folder, own_files
 from interposer.backend.dynamic.probe import Verdict, keep_verdict, kept_verdict, probe
 from interposer.backend.dynamic.records import DynamicBackendRecord, State, Step, StepError
 from interposer.backend.registry import BackendRegistry
@@ -86,13 +86,13 @@ def load_backends(
 ) -> DynamicBackends:
     """Load what is in the package's own folder and then in the folders of the user, and register it.
 
-    Folders come in the given order, their entries by name. This never raises because of what is found.
+    Folders come in the given order, their entries by name. This never raises because of what is found. Nobody looks at
+    an own backend that is disabled, and one of the user may take its place.
     """
     search = _Search(registry, options)
-    if os.path.isdir(own_folder):
-        search.folder(Folder(own_folder), ours=True)
+    search.own(own_files(own_folder))
     for folder in folders:
-        search.folder(folder, ours=False)
+        search.folder(folder)
     search.register_absent()
     return DynamicBackends(registry, search.records, search.registered, search.opened)
 
@@ -117,8 +117,18 @@ class _Search:
         self.registered: list[str] = []
         self.opened: list[weakref.ref[Backend]] = []
         self.seen: dict[tuple[int, int], str] = {}
+        self.vacant: set[str] = set()
+        """Ids of the package's own backends that are disabled: others may take their places."""
 
-    def folder(self, folder: Folder, *, ours: bool) -> None:
+    def own(self, files: Mapping[str, str]) -> None:
+        """Go through the package's own files, by the ids that their names tell."""
+        for name, path in files.items():
+            if name in self.options.disabled:
+                self.vacant.add(name)
+            else:
+                self._record(_File(self, path, ours=True).load(), ours=True)
+
+    def folder(self, folder: Folder) -> None:
         """Go through the entries of a folder."""
         try:
             if folder.fault:
@@ -128,7 +138,7 @@ class _Search:
             self._record(DynamicBackendRecord(folder.path, error.state, error.step, error.reason))
             return
         for name in names:
-            self._record(_File(self, os.path.join(folder.path, name), ours=ours).load(), ours=ours)
+            self._record(_File(self, os.path.join(folder.path, name), ours=False).load())
 
     def register_absent(self) -> None:
         """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
@@ -238,7 +248,7 @@ class _File:
         source = self.search.registry.taken_by(name)
         if source is not None:
             raise StepError(Step.REGISTER, f"the id {name!r} is registered already ({source})", State.SKIPPED)
-        if name in self.options.disabled and name not in self.search.registry:
+        if name in self.options.disabled and name not in self.search.registry and name not in self.search.vacant:
             raise StepError(Step.REGISTER, DISABLED, State.SKIPPED)
 
     @property
@@ -248,7 +258,8 @@ class _File:
 
     def _open_and_register(self, descriptor: int) -> None:
         factory = self._factory(descriptor)
-        self.search.registry.register(self.record.id, factory, source=self.record.source)
+        in_place = self.record.id in self.search.vacant
+        self.search.registry.register(self.record.id, factory, source=self.record.source, in_place=in_place)
         self.search.registered.append(self.record.id)
         self._note(state=State.LOADED, step=Step.REGISTER)
 

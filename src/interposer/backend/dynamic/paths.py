@@ -10,10 +10,23 @@ from typing import Final
 
 from interposer.config import BACKEND_PATH
 
-__all__ = ["PACKAGE_FOLDER", "Folder", "folders_to_search"]
+__all__ = [
+    "NOT_BUILT",
+    "OWN_BACKENDS",
+    "PACKAGE_FOLDER",
+    "Folder",
+    "folders_to_search",
+    "own_file",
+    "own_files",
+    "reason_not_built",
+]
 
 PACKAGE_FOLDER: Final = str(Path(__file__).parents[2] / "native")
 """Where the package's own shared objects are; searched first, whatever the user says."""
+NOT_BUILT: Final = "not_built.txt"
+"""The file in that folder in which the package's build says why there are none."""
+OWN_BACKENDS: Final = ("CpuAcc",)
+"""The ids of the backends that the package's build makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,29 @@ class Folder:
 
     path: str
     fault: str = ""
+
+
+def own_file(backend_id: str, folder: str = PACKAGE_FOLDER) -> str:
+    """The path at which the build of the package puts one of `OWN_BACKENDS`."""
+    return os.path.join(folder, f"Interposer_{backend_id}_backend.so")
+
+
+def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
+    """The paths of the package's own shared objects, by the ids that their names tell."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return {}
+    return {name.split("_")[1]: os.path.join(folder, name) for name in names if name.endswith("_backend.so")}
+
+
+def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
+    """Why there is no file of one of `OWN_BACKENDS`."""
+    try:
+        noted = Path(folder, NOT_BUILT).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        noted = ""
+    return f"it was not built: {noted or 'this copy of the package was not made by its build'}"
 
 
 def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
