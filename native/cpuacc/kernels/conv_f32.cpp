@@ -2,12 +2,12 @@
 
 #include "cpuacc/kernels/conv_f32.hpp"
 
-#include "cpuacc/kernels/depthwise.hpp"
+#include "cpuacc/kernels/bottleneck.hpp"
 #include "cpuacc/kernels/matrix.hpp"
 #include "cpuacc/kernels/window.hpp"
 
 namespace cpuacc::ISA_NS {
 
-extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, matrix, vector};
+extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, bottleneck, matrix, vector};
 
 }  // namespace cpuacc::ISA_NS

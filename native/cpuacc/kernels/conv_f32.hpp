@@ -75,6 +75,32 @@ struct Depthwise {
   Finish finish;
 };
 
+/// A depthwise convolution with products of single pixels before and behind it (`expand` and `project`, each absent where
+/// its weights are nullptr). What lies between them stays in scratch memory: some rows of the expanded image, and `strip`
+/// rows of the result of the depthwise convolution.
+struct Bottleneck {
+  Product expand;
+  Depthwise depthwise;
+  Product project;
+  int32_t strip;
+};
+
+/// Columns of an expanded row, with what is before and behind it.
+inline int64_t ring_width(const Depthwise& d) {
+  int64_t seen = int64_t{d.out_width - 1} * d.stride_x + int64_t{d.kernel_width - 1} * d.dilation_x + 1;
+  int64_t image = int64_t{d.pad_left} + d.width;
+  return seen > image ? seen : image;
+}
+
+inline int64_t ring_rows(const Depthwise& d) { return int64_t{d.kernel_height - 1} * d.dilation_y + 1; }
+
+/// Floats of scratch memory.
+inline int64_t scratch_of(const Bottleneck& b) {
+  const Depthwise& d = b.depthwise;
+  int64_t strip = b.project.weights ? int64_t{b.strip} * d.out_width * d.blocks * 16 : 0;
+  return strip + (b.expand.weights ? d.blocks : 1) * ring_rows(d) * ring_width(d) * 16;
+}
+
 /// out[row][column] = bias[column] + sum of a[row][k] * b[k][column]. Strides are in floats. `packed` are the panels of
 /// b (see Product; of `kVectorPanel` blocks where there is one row), or nullptr where b comes in.
 struct MatrixProduct {
@@ -101,6 +127,9 @@ struct ConvKernels {
                    const float* residual, float* scratch, const Part& part);
   void (*depthwise)(const Depthwise&, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                     int64_t last);
+  /// Rows of the result and blocks of the depthwise convolution; all blocks where there is `project`.
+  void (*bottleneck)(const Bottleneck&, const float* in, float* out, const float* residual, float* scratch,
+                     const Part& part);
   /// Rows and blocks of columns of `part`.
   void (*matrix)(const MatrixProduct&, const float* a, const float* b, float* out, const float* residual, float* scratch,
                  const Part& part);

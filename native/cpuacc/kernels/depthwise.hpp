@@ -96,43 +96,33 @@ inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
     depthwise_row_any(d, c);
 }
 
-/// The padded width of an input row, in pixels.
-inline int padded_width(const Depthwise& c) {
-  return (c.out_width - 1) * c.stride_x + (c.kernel_width - 1) * c.dilation_x + 1;
-}
-
-/// Rows of one block of channels as they are needed, padded, in a ring.
+/// Rows of one block of channels, copied as they are needed, with zeros beside them.
 class Ring {
  public:
-  Ring(const Depthwise& c, const float* image, float* memory)
-      : c_(c), image_(image), memory_(memory), width_(padded_width(c)), size_((c.kernel_height - 1) * c.dilation_y + 1) {}
+  Ring(const Depthwise& c, const float* image, float* memory, int first)
+      : c_(c), image_(image), memory_(memory), width_(ring_width(c)), size_(static_cast<int>(ring_rows(c))),
+        next_(first < 0 ? 0 : first) {}
 
+  /// Not before one that was asked for; nullptr outside of the image.
   const float* row(int y) {
     if (y < 0 || y >= c_.height) return nullptr;
-    if (y >= next_) fill(y);
+    for (; next_ <= y; ++next_) fill(memory_ + next_ % size_ * width_ * 16);
     return memory_ + y % size_ * width_ * 16;
   }
 
-  /// Rows before `y` are not asked for.
-  void begin(int y) { next_ = y < 0 ? 0 : y; }
-
  private:
-  void fill(int y) {
-    for (; next_ <= y; ++next_) {
-      float* to = memory_ + next_ % size_ * width_ * 16;
-      int seen = width_ - c_.pad_left < c_.width ? width_ - c_.pad_left : c_.width;
-      if (seen < 0) seen = 0;
-      int left = c_.pad_left < width_ ? c_.pad_left : width_;
-      memset(to, 0, static_cast<size_t>(left) * 64);
-      memcpy(to + left * 16, image_ + int64_t{next_} * c_.width * 16, static_cast<size_t>(seen) * 64);
-      memset(to + (left + seen) * 16, 0, static_cast<size_t>(width_ - left - seen) * 64);
-    }
+  void fill(float* to) const {
+    float* behind = to + (c_.pad_left + c_.width) * 16;
+    memset(to, 0, static_cast<size_t>(c_.pad_left) * 64);
+    memcpy(to + c_.pad_left * 16, image_ + int64_t{next_} * c_.width * 16, static_cast<size_t>(c_.width) * 64);
+    memset(behind, 0, static_cast<size_t>(width_ - c_.pad_left - c_.width) * 64);
   }
 
   const Depthwise& c_;
   const float* image_;
   float* memory_;
-  int width_, size_, next_ = 0;
+  int64_t width_;
+  int size_, next_;
 };
 
 /// Rows [first, last) of all rows of all blocks.
@@ -148,8 +138,7 @@ void depthwise(const Depthwise& c, const float* in, float* out, const float* res
     int end = last - done < c.out_height - y ? y + static_cast<int>(last - done) : c.out_height;
     d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
     d.bias = c.bias + block * 16;
-    Ring ring(c, in + int64_t{block} * c.height * c.width * 16, scratch);
-    ring.begin(y * c.stride_y - c.pad_top);
+    Ring ring(c, in + int64_t{block} * c.height * c.width * 16, scratch, y * c.stride_y - c.pad_top);
     for (; y < end; ++y, ++done) {
       for (int r = 0; r < c.kernel_height; ++r) d.rows[r] = ring.row(y * c.stride_y - c.pad_top + r * c.dilation_y);
       d.out = out + done * row_size;

@@ -21,10 +21,6 @@ struct State {
 bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
 Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
 
-int64_t padded_width(const Depthwise& d) {
-  return int64_t{d.out_width - 1} * d.stride_x + int64_t{d.kernel_width - 1} * d.dilation_x + 1;
-}
-
 void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   const Depthwise& d = state.depthwise;
@@ -131,7 +127,7 @@ void lower(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, nanoseconds);
   step.in = {source, builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(((d.kernel_height - 1) * d.dilation_y + 1) * padded_width(d)) * 64;
+  step.scratch_per_part = uint64_t(ring_rows(d) * ring_width(d)) * 64;
   step.state = state;
   builder.add(std::move(step));
 }

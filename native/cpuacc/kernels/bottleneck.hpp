@@ -1,0 +1,133 @@
+// Inverted residuals: the expanded image is never written; a few rows of it lie in rings, panel by panel.
+
+#ifndef CPUACC_KERNELS_BOTTLENECK_HPP
+#define CPUACC_KERNELS_BOTTLENECK_HPP
+
+#include "cpuacc/kernels/depthwise.hpp"
+#include "cpuacc/kernels/product.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+/// Some rows of the expanded image, of one panel of its channels.
+class Expanded {
+ public:
+  Expanded(const Bottleneck& b, const float* in, float* memory)
+      : b_(b), in_(in), memory_(memory), width_(ring_width(b.depthwise)), size_(static_cast<int>(ring_rows(b.depthwise))) {}
+
+  /// Zeros beside all rows; these are not written again.
+  void clear(int block, int blocks) {
+    const Depthwise& d = b_.depthwise;
+    float* row = at(block, 0);
+    for (int n = 0; n < blocks * size_; ++n, row += width_ * 16) {
+      memset(row, 0, static_cast<size_t>(d.pad_left) * 64);
+      memset(row + (d.pad_left + d.width) * 16, 0, static_cast<size_t>(width_ - d.pad_left - d.width) * 64);
+    }
+  }
+
+  void fill(int block, int blocks, int y) {
+    const Depthwise& d = b_.depthwise;
+    const Product& p = b_.expand;
+    Tile t{};
+    t.a = in_ + int64_t{y} * d.width * 16;
+    t.a_block = int64_t{d.height} * d.width * 16;
+    t.taps = kNoTaps;
+    t.tap_count = 1;
+    t.depth = p.depth;
+    t.b = p.weights + int64_t{block} * 16 * p.depth;
+    t.bias = p.bias + block * 16;
+    t.c = at(block, y) + d.pad_left * 16;
+    t.c_block = size_ * width_ * 16;
+    t.c_pixel = 16;
+    t.low = p.finish.low;
+    t.high = p.finish.high;
+    t.ahead = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * p.depth);
+    run_of_tiles<16>(t, d.width, blocks, 16, p.finish);
+  }
+
+  float* at(int block, int y) const { return memory_ + (int64_t{block} * size_ + y % size_) * width_ * 16; }
+
+ private:
+  const Bottleneck& b_;
+  const float* in_;
+  float* memory_;
+  int64_t width_;
+  int size_;
+};
+
+inline void depthwise_block_row(const Depthwise& c, DepthwiseRow& d, int block, float* out) {
+  d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
+  d.bias = c.bias + block * 16;
+  d.out = out;
+  depthwise_row(d, c);
+  if (c.finish.count) finish(c.finish, out, nullptr, 0, 16, c.out_width, 1);
+}
+
+/// Rows [first, last) of the depthwise convolution of one panel. `next` is the first row that was not expanded yet.
+void expanded_rows(const Bottleneck& b, Expanded& expanded, int block, int blocks, int first, int last, int next,
+                   float* out, int64_t out_block) {
+  const Depthwise& c = b.depthwise;
+  DepthwiseRow d{};
+  d.width = c.out_width;
+  d.low = c.finish.low;
+  d.high = c.finish.high;
+  for (int y = first; y < last; ++y) {
+    int top = y * c.stride_y - c.pad_top, bottom = top + (c.kernel_height - 1) * c.dilation_y;
+    for (; next <= bottom && next < c.height; ++next) expanded.fill(block, blocks, next);
+    for (int n = block; n < block + blocks; ++n) {
+      for (int r = 0; r < c.kernel_height; ++r) {
+        int row = top + r * c.dilation_y;
+        d.rows[r] = row < 0 || row >= c.height ? nullptr : expanded.at(n, row);
+      }
+      depthwise_block_row(c, d, n, out + (n - block) * out_block + int64_t{y - first} * c.out_width * 16);
+    }
+  }
+}
+
+void copied_rows(const Depthwise& c, const float* in, float* memory, int block, int first, int last, float* out) {
+  DepthwiseRow d{};
+  d.width = c.out_width;
+  d.low = c.finish.low;
+  d.high = c.finish.high;
+  Ring ring(c, in + int64_t{block} * c.height * c.width * 16, memory, first * c.stride_y - c.pad_top);
+  for (int y = first; y < last; ++y, out += c.out_width * 16) {
+    for (int r = 0; r < c.kernel_height; ++r) d.rows[r] = ring.row(y * c.stride_y - c.pad_top + r * c.dilation_y);
+    depthwise_block_row(c, d, block, out);
+  }
+}
+
+void bottleneck(const Bottleneck& b, const float* in, float* out, const float* residual, float* scratch,
+                const Part& part) {
+  const Depthwise& c = b.depthwise;
+  const bool projects = b.project.weights, expands = b.expand.weights;
+  const int strip = projects ? b.strip : part.row_end - part.row;
+  const int64_t row_size = int64_t{c.out_width} * 16, image = c.out_height * row_size;
+  float* rows = scratch;
+  float* rings = scratch + (projects ? int64_t{b.strip} * row_size * c.blocks : 0);
+  Expanded expanded(b, in, rings);
+  if (expands) expanded.clear(part.block, part.block_end - part.block);
+  int top = part.row * c.stride_y - c.pad_top, next = top < 0 ? 0 : top;
+  for (int first = part.row; first < part.row_end; first += strip) {
+    int last = first + strip < part.row_end ? first + strip : part.row_end;
+    int64_t out_block = projects ? strip * row_size : image;
+    for (int block = part.block; block < part.block_end;) {
+      int blocks = expands ? panel_at(block, c.blocks) : 1;
+      float* to = (projects ? rows : out + first * row_size) + block * out_block;
+      if (expands)
+        expanded_rows(b, expanded, block, blocks, first, last, next, to, out_block);
+      else
+        copied_rows(c, in, rings, block, first, last, to);
+      block += blocks;
+    }
+    int bottom = (last - 1) * c.stride_y - c.pad_top + (c.kernel_height - 1) * c.dilation_y;
+    next = bottom + 1 > next ? (bottom + 1 < c.height ? bottom + 1 : c.height) : next;
+    if (projects)
+      product(b.project, rows, out_block, out + first * row_size, {image, row_size, 16},
+              residual ? residual + first * row_size : nullptr, {0, (last - first) * c.out_width, 0, b.project.blocks});
+  }
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_BOTTLENECK_HPP
