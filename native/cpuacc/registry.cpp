@@ -8,12 +8,18 @@ namespace cpuacc {
 
 Family elementwise_family();
 Family moves_family();
+Family conv_q8_family();
+Family depthwise_q8_family();
+Family fully_connected_q8_family();
 
 namespace {
 
 using Make = Family (*)();
 
 const Make kFamilies[] = {
+    conv_q8_family,
+    depthwise_q8_family,
+    fully_connected_q8_family,
     moves_family,
     elementwise_family,
 };

@@ -1,0 +1,150 @@
+// Convolution2d and TransposeConvolution2d of codes.
+
+#include "cpuacc/box.hpp"
+#include "cpuacc/lower/product_q8.hpp"
+
+namespace cpuacc {
+namespace {
+
+bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
+
+/// Where rows, columns and channels are in images and in weights.
+struct Order {
+  int h, w, c;
+};
+Order order_of(const Node& node) { return channels_last(node) ? Order{1, 2, 3} : Order{2, 3, 1}; }
+
+Refusal supports(const Graph& graph, const Node& node, const Settings&) {
+  Refusal why = q8_sums(graph, node);
+  if (why) return why;
+  if (!channels_last(node) && q8_posts(graph, node).other >= 0)
+    return refused("adds images with channels last only", IPR_REASON_NEIGHBOURS);
+  return taken();
+}
+
+/// Steps in elements of the weights (O, KH, KW, I), in whichever order they lie.
+struct WeightSteps {
+  int64_t o, h, w, c;
+};
+WeightSteps weight_steps(const Tensor& weights, const Order& at) {
+  Shape steps = steps_of(weights.shape);
+  return {steps[0], steps[size_t(at.h)], steps[size_t(at.w)], steps[size_t(at.c)]};
+}
+
+/// All but the way of the window.
+Q8Window window_of(const Graph& graph, const Node& node) {
+  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+  Order at = order_of(node);
+  Q8Window window(*graph.in(node, 1));
+  window.batch = in.shape[0];
+  window.depth = in.extent(at.c), window.outputs = out.extent(at.c), window.groups = node.integer("groups");
+  window.weight.outputs = window.outputs / window.groups;
+  return window;
+}
+
+Q8Window convolution(const Graph& graph, const Node& node) {
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
+  Order at = order_of(node);
+  Q8Window window = window_of(graph, node);
+  window.rows = {in.extent(at.h), out.extent(at.h), node.integer("stride_y"), out.extent(at.h), 0, 1};
+  window.columns = {in.extent(at.w), out.extent(at.w), node.integer("stride_x"), out.extent(at.w), 0, 1};
+  WeightSteps by = weight_steps(weights, at);
+  window.weight.by_output = by.o, window.weight.by_group = by.o * window.weight.outputs, window.weight.by_input = by.c;
+  for (int64_t y = 0; y < weights.extent(at.h); ++y)
+    for (int64_t x = 0; x < weights.extent(at.w); ++x) {
+      window.taps.push_back({y * node.integer("dilation_y") - node.integer("pad_top"),
+                             x * node.integer("dilation_x") - node.integer("pad_left")});
+      window.weight.taps.push_back(y * by.h + x * by.w);
+    }
+  return window;
+}
+
+/// The cells of a result that lie at `phase` of the stride, and the taps that fall there.
+struct Phase {
+  Q8Axis axis;
+  std::vector<int64_t> cells, places;  // of the window: number, and where in the image it takes from
+};
+Phase phase_of(int64_t phase, int64_t extent, int64_t result, int64_t size, int64_t stride, int64_t dilation, int64_t pad) {
+  Phase found;
+  found.axis = {extent, result > phase ? (result - phase - 1) / stride + 1 : 0, 1, result, phase, stride};
+  for (int64_t cell = size; cell-- > 0;) {
+    int64_t from = phase + pad - cell * dilation;
+    if (from % stride != 0) continue;
+    found.cells.push_back(cell);
+    found.places.push_back(from / stride);
+  }
+  return found;
+}
+
+Q8Window transposed(const Graph& graph, const Node& node, const Phase& rows, const Phase& columns) {
+  Q8Window window = window_of(graph, node);
+  window.rows = rows.axis, window.columns = columns.axis;
+  WeightSteps by = weight_steps(*graph.in(node, 1), order_of(node));
+  window.weight.by_output = by.o, window.weight.by_input = by.c;
+  window.weight.by_group = window.depth / window.groups * by.c;
+  for (size_t y = 0; y < rows.cells.size(); ++y)
+    for (size_t x = 0; x < columns.cells.size(); ++x) {
+      window.taps.push_back({rows.places[y], columns.places[x]});
+      window.weight.taps.push_back(rows.cells[y] * by.h + columns.cells[x] * by.w);
+    }
+  return window;
+}
+
+std::vector<Q8Window> windows_of(const Graph& graph, const Node& node) {
+  if (node.type == "Convolution2d") return {convolution(graph, node)};
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
+  Order at = order_of(node);
+  int64_t down = node.integer("stride_y"), across = node.integer("stride_x");
+  std::vector<Q8Window> windows;
+  for (int64_t y = 0; y < std::min(down, out.extent(at.h)); ++y)
+    for (int64_t x = 0; x < std::min(across, out.extent(at.w)); ++x)
+      windows.push_back(transposed(graph, node,
+                                   phase_of(y, in.extent(at.h), out.extent(at.h), weights.extent(at.h), down,
+                                            node.integer("dilation_y"), node.integer("pad_top")),
+                                   phase_of(x, in.extent(at.w), out.extent(at.w), weights.extent(at.w), across,
+                                            node.integer("dilation_x"), node.integer("pad_left"))));
+  return windows;
+}
+
+/// A step that copies an image between the two orders of axes; `from` has the given shape.
+void add_turn(Builder& builder, const Node& node, Buffer from, Buffer to, const Shape& shape, const std::vector<size_t>& order) {
+  Shape steps = steps_of(shape), turned;
+  for (size_t axis : order) turned.push_back(shape[axis]);
+  Axes axes = axes_of(turned);
+  for (size_t n = 0; n < order.size(); ++n) axes[n].from = steps[order[n]];
+  builder.add(copy_step(builder, "Transpose " + node.name, from, to, axes, 1));
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor &input = *graph.in(node, 0), &weights = *graph.in(node, 1), &output = graph.out(node);
+  Q8Posts posts = q8_posts(graph, node);
+  Q8Rule rule = Q8Rule::of(input, weights, graph[posts.result], Q8Rule::fixed_point, !is_signed(weights));
+  Buffer in = builder.buffer(node.inputs[0]), out = builder.buffer(node.outputs[0]), result = out;
+  Buffer other = posts.other < 0 ? Buffer() : builder.buffer(posts.other);
+  bool turns = !channels_last(node) && output.elements() > 0;
+  if (turns) {
+    Buffer turned = builder.temporary(uint64_t(input.elements()));
+    add_turn(builder, node, in, turned, input.shape, {0, 2, 3, 1});
+    in = turned;
+    result = builder.temporary(uint64_t(output.elements()));
+  }
+  for (const Q8Window& window : windows_of(graph, node))
+    add_product(builder, node.type + " " + node.name, window, rule, posts, input, graph.in(node, 2),
+                output, in, result, other);
+  if (turns) {
+    const Shape& s = output.shape;
+    add_turn(builder, node, result, out, {s[0], s[2], s[3], s[1]}, {0, 3, 1, 2});
+  }
+}
+
+}  // namespace
+
+Family conv_q8_family() {
+  Family family;
+  family.lowerings = {{"Convolution2d", "codes", supports, lower, nullptr},
+                      {"TransposeConvolution2d", "codes", supports, lower, nullptr}};
+  return family;
+}
+
+}  // namespace cpuacc

@@ -1,0 +1,273 @@
+// DepthwiseConvolution2d on codes. Rows of pixels and channels are one line of bytes: with stride 1, the bytes that a tap
+// multiplies lie a constant distance from those of the result. With other strides, columns are sorted by their place in
+// the stride first; channels that have several results are repeated.
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "cpuacc/lower/q8.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kSlack = 128;  // bytes that may be read behind the last row of a copy
+
+struct Depthwise {
+  const Q8Kernels* kernels;
+  Q8Depthwise weights;
+  Q8Finish finish;
+  int64_t batch, in_h, in_w, in_c, times, out_h, out_w, channels;
+  int64_t stride_y, stride_x, top, left;
+  int64_t height;          // rows that one window sees, and the next one's where two are done together
+  int64_t plane, planes;   // bytes of the columns at one place in the stride, and how many such places
+  int64_t chunk;           // rows of the result that are done together
+  std::vector<int64_t> taps;  // 4 for each group: bytes behind the first row that a window sees
+  uint8_t zero;
+  uint32_t flip;
+
+  int64_t row() const { return plane * planes; }
+};
+
+/// One row of the image, or of what is around it, as lines of bytes.
+void copy_row(const Depthwise& d, const uint8_t* image, int64_t row, uint8_t* to) {
+  if (row < 0 || row >= d.in_h) {
+    memset(to, d.zero, size_t(d.row()));
+    return;
+  }
+  int64_t columns = d.plane / d.channels;
+  for (int64_t phase = 0; phase < d.planes; ++phase, to += d.plane) {
+    int64_t first = phase - d.left;  // column of the image that comes first
+    int64_t begin = first < 0 ? std::min((-first + d.stride_x - 1) / d.stride_x, columns) : 0;
+    int64_t inside = first < d.in_w ? (d.in_w - 1 - first) / d.stride_x + 1 : 0;
+    int64_t end = std::clamp(inside, begin, columns);
+    const uint8_t* from = image + (row * d.in_w + first + begin * d.stride_x) * d.in_c;
+    memset(to, d.zero, size_t(begin * d.channels));
+    uint8_t* at = to + begin * d.channels;
+    if (d.stride_x == 1 && d.times == 1)
+      d.kernels->copy(at, from, (end - begin) * d.channels, d.flip);
+    else
+      d.kernels->gather(at, from, end - begin, d.in_c, d.stride_x * d.in_c, d.times, d.flip);
+    memset(to + end * d.channels, d.zero, size_t((columns - end) * d.channels));
+  }
+}
+
+void run_rows(const Depthwise& d, const uint8_t* in, uint8_t* out, Range rows, const uint8_t** taps, uint8_t* copy) {
+  int64_t together = d.weights.rows, bytes = d.out_w * d.channels;
+  uint8_t* spare = copy + ((d.chunk - 1) * d.stride_y + d.height) * d.row() + kSlack;  // for a row that nobody wants
+  for (int64_t first = rows.first; first < rows.last; first += d.chunk) {
+    int64_t count = std::min(d.chunk, rows.last - first), done = (count + together - 1) / together * together;
+    int64_t seen = (done - together) * d.stride_y + d.height;
+    for (int64_t n = 0; n < seen; ++n) copy_row(d, in, first * d.stride_y - d.top + n, copy + n * d.row());
+    for (int64_t n = 0; n < count; n += together) {
+      for (size_t tap = 0; tap < d.taps.size(); ++tap) taps[tap] = copy + n * d.stride_y * d.row() + d.taps[tap];
+      uint8_t* to = out + (first + n) * bytes;
+      uint8_t* results[2] = {to, n + 1 < count ? to + bytes : spare};
+      d.kernels->depthwise(d.weights, taps, d.finish, results, bytes);
+    }
+  }
+}
+
+uint64_t taps_bytes(const Depthwise& d) { return (d.taps.size() * sizeof(void*) + 63) / 64 * 64; }
+
+void run_depthwise(const Step& step, const Run& run, int part, int parts) {
+  const Depthwise& d = step.as<Depthwise>();
+  Range range = split(d.batch * d.out_h, part, parts, d.batch == 1 ? d.weights.rows : 1);
+  char* scratch = run.part_scratch<char>(part);
+  for (int64_t image = range.first / d.out_h; image * d.out_h < range.last; ++image) {
+    Range own{std::max(range.first - image * d.out_h, int64_t(0)), std::min(range.last - image * d.out_h, d.out_h)};
+    run_rows(d, run.at<uint8_t>(step.in[0]) + image * d.in_h * d.in_w * d.in_c,
+             run.at<uint8_t>(step.out[0]) + image * d.out_h * d.out_w * d.channels, own,
+             reinterpret_cast<const uint8_t**>(scratch), reinterpret_cast<uint8_t*>(scratch) + taps_bytes(d));
+  }
+}
+
+// ---- Packing -----------------------------------------------------------------------------------------------------------
+
+/// Which cell of the window is multiplied by byte `byte` of a group, for each row of the result; -1: none.
+struct Group {
+  int64_t cells[2][4];
+};
+
+struct Cells {
+  int64_t height, width, dilation_y, dilation_x;
+  int64_t stride_x;
+};
+
+/// Columns of the window, whose rows are next to each other: two rows of the result share what is loaded.
+bool shares_rows(const Cells& cells, int64_t stride_y) {
+  return stride_y == 1 && cells.dilation_y == 1 && cells.height <= 3;
+}
+
+std::vector<Group> groups_of(const Cells& cells, bool shared) {
+  std::vector<Group> groups;
+  if (shared) {
+    for (int64_t x = 0; x < cells.width; ++x) {
+      Group group;
+      for (int64_t row = 0; row < 2; ++row)
+        for (int64_t n = 0; n < 4; ++n)
+          group.cells[row][n] = n >= row && n - row < cells.height ? (n - row) * cells.width + x : -1;
+      groups.push_back(group);
+    }
+    return groups;
+  }
+  int64_t count = cells.height * cells.width;
+  for (int64_t first = 0; first < count; first += 4) {
+    Group group;
+    for (int64_t n = 0; n < 4; ++n) group.cells[0][n] = group.cells[1][n] = first + n < count ? first + n : -1;
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+/// Where the bytes of every group are.
+std::vector<int64_t> taps_of(const Depthwise& d, const Cells& cells, const std::vector<Group>& groups, bool shared) {
+  std::vector<int64_t> taps;
+  auto place = [&](int64_t y, int64_t x) {
+    int64_t column = x * cells.dilation_x;
+    return y * cells.dilation_y * d.row() + column % d.stride_x * d.plane + column / d.stride_x * d.channels;
+  };
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (int64_t n = 0; n < 4; ++n) {
+      int64_t cell = groups[g].cells[0][n];
+      if (shared)
+        taps.push_back(place(std::min(n, cells.height), int64_t(g)));
+      else
+        taps.push_back(cell < 0 ? taps.back() : place(cell / cells.width, cell % cells.width));
+    }
+  return taps;
+}
+
+struct Sums {
+  std::vector<int32_t> of_channel;
+  bool wide = false;  // some weight needs 9 bits
+};
+
+int32_t weight_at(const Tensor& weights, int64_t at) {
+  int32_t code = is_signed(weights) ? weights.values<int8_t>()[at] : weights.values<uint8_t>()[at];
+  return code - int32_t(weights.zero_point());
+}
+
+Sums sums_of(const Tensor& weights, int64_t channels) {
+  Sums sums;
+  sums.of_channel.assign(size_t(channels), 0);
+  for (int64_t at = 0; at < weights.elements(); ++at) {
+    int32_t weight = weight_at(weights, at);
+    sums.of_channel[size_t(at % channels)] += weight;
+    sums.wide = sums.wide || weight < -128 || weight > 127;
+  }
+  return sums;
+}
+
+void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vector<Group>& groups,
+                  const Tensor& weights, int width, int8_t* to) {
+  int64_t channels = weights.extent(3);
+  for (int64_t phase = 0; phase < d.period; ++phase)
+    for (const Group& group : groups)
+      for (int64_t row = 0; row < d.rows; ++row)
+        for (int64_t set = 0; set < d.sets; ++set)
+          for (int64_t lane = 0; lane < 4 * width; ++lane)
+            for (int64_t n = 0; n < 4; ++n, ++to) {
+              int64_t cell = group.cells[row][n];
+              if (cell < 0) continue;
+              int32_t weight = weight_at(weights, cell * channels + lanes.of_lane[size_t(phase * 4 * width + lane)]);
+              int32_t first = std::clamp(weight, -128, 127);
+              *to = int8_t(set == 0 ? first : weight - first);
+            }
+}
+
+/// The channel of every lane of every vector, until they begin anew.
+Q8Channels lanes_of(int64_t period, int64_t channels, int width) {
+  Q8Channels lanes;
+  for (int64_t phase = 0; phase < period; ++phase) {
+    lanes.panels.push_back({phase * 4 * width % channels, 4 * width, 4, phase * 4 * width, 0, 0});
+    for (int vector = 0; vector < 4; ++vector)
+      for (int lane = 0; lane < width; ++lane)
+        lanes.of_lane.push_back((phase * 4 * width + channel_of(4, vector, lane)) % channels);
+  }
+  return lanes;
+}
+
+bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
+
+Refusal supports(const Graph& graph, const Node& node, const Settings&) {
+  Refusal why = q8_sums(graph, node);
+  if (why) return why;
+  if (!channels_last(node)) return refused("takes images with channels last", IPR_REASON_ATTRIBUTE);
+  if (q8_posts(graph, node).other >= 0) return refused("adds nothing", IPR_REASON_NEIGHBOURS);
+  return taken();
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = graph.in(node, 2), &out = graph.out(node);
+  if (out.elements() == 0) return;
+  auto state = std::make_shared<Depthwise>();
+  Depthwise& d = *state;
+  d.kernels = &q8_kernels_for(builder.settings.isa);
+  d.batch = in.shape[0], d.in_h = in.shape[1], d.in_w = in.shape[2], d.in_c = in.shape[3];
+  d.out_h = out.shape[1], d.out_w = out.shape[2], d.channels = out.shape[3];
+  d.times = d.channels / d.in_c;
+  d.stride_y = node.integer("stride_y"), d.stride_x = node.integer("stride_x");
+  d.top = node.integer("pad_top"), d.left = node.integer("pad_left");
+  d.zero = uint8_t(unsigned_zero(in));
+  d.flip = flip_of(in);
+
+  Cells cells{weights.shape[1], weights.shape[2], node.integer("dilation_y"), node.integer("dilation_x"), d.stride_x};
+  bool shared = shares_rows(cells, d.stride_y);
+  int64_t last_column = (cells.width - 1) * cells.dilation_x;
+  d.planes = std::min(d.stride_x, last_column + 1);
+  d.plane = (d.out_w + last_column / d.stride_x) * d.channels;
+  d.height = (cells.height - 1) * cells.dilation_y + 1 + (shared ? 1 : 0);
+  std::vector<Group> groups = groups_of(cells, shared);
+  d.taps = taps_of(d, cells, groups, shared);
+
+  int width = d.kernels->lanes;
+  int64_t most = (d.out_w * d.channels + 4 * width - 1) / (4 * width);
+  int64_t period = std::min(std::lcm(d.channels, int64_t(4 * width)) / (4 * width), most);
+  Q8Channels lanes = lanes_of(period, d.channels, width);
+  Sums sums = sums_of(weights, d.channels);
+  d.weights = {int64_t(groups.size()), sums.wide ? 2 : 1, period, shared ? 2 : 1, nullptr, nullptr};
+  int64_t bytes = period * d.weights.groups * d.weights.rows * d.weights.sets * 16 * width;
+  d.weights.weights = static_cast<const int8_t*>(builder.pack(uint64_t(bytes), [&](void* to) {
+    pack_weights(d.weights, lanes, groups, weights, width, static_cast<int8_t*>(to));
+  }));
+
+  std::vector<int32_t> begin;
+  for (int64_t channel = 0; channel < d.channels; ++channel) {
+    int64_t constant = bias ? bias->values<int32_t>()[channel] : 0;
+    begin.push_back(int32_t(uint32_t(constant - int64_t(d.zero) * sums.of_channel[size_t(channel)])));
+  }
+  Q8Posts posts = q8_posts(graph, node);
+  const Tensor& result = graph[posts.result];
+  Q8Rule rule = Q8Rule::of(in, weights, result, Q8Rule::fixed_point, !is_signed(weights));
+  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits, begin, {}), lanes.lanes(), result,
+                          posts.limits);
+  d.weights.bias = parameters.bias;
+  d.finish = parameters.finish;
+
+  int64_t rows = (24 * 1024 / std::max<int64_t>(d.row(), 1) - d.height) / d.stride_y;
+  d.chunk = std::clamp(rows / d.weights.rows * d.weights.rows, d.weights.rows, (d.out_h + 1) / 2 * 2);
+  Step step;
+  step.name = "DepthwiseConvolution2d " + node.name;
+  step.fn = run_depthwise;
+  double vectors = double(out.elements()) / (4 * width);
+  step.max_parts = int(std::min<int64_t>(
+      parts_for(builder.settings, vectors * (4 + double(groups.size() * d.weights.rows) * 3)), d.batch * d.out_h));
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = taps_bytes(d) + uint64_t(((d.chunk - 1) * d.stride_y + d.height) * d.row() + kSlack) +
+                          uint64_t(d.out_w * d.channels);
+  step.state = state;
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family depthwise_q8_family() {
+  Family family;
+  family.lowerings = {{"DepthwiseConvolution2d", "codes", supports, lower, nullptr}};
+  return family;
+}
+
+}  // namespace cpuacc

@@ -1,0 +1,357 @@
+#include "cpuacc/lower/product_q8.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kSlack = 64;      // bytes that may be read behind the last pixel of a copy
+constexpr int kMostSums = 28 * 16;  // of a tile
+
+/// The bytes that are read one after the other for one pixel and one panel: a tap, or a row of taps side by side.
+struct Segment {
+  int64_t y, x, channel;
+};
+
+struct Product {
+  const Q8Kernels* kernels;
+  Q8Channels channels;
+  std::vector<Segment> segments;  // those of the first panels, then those of others
+  int64_t segment_count, words;   // of every panel
+  const int8_t* weights;
+  const int8_t* ones;  // weights that add bytes up; nullptr where no sum of bytes is wanted
+  const int32_t* bias;
+  Q8Finish finish;
+  Q8Add addition;
+  bool adds, by_panels;
+
+  int64_t batch, depth, outputs;
+  Q8Axis rows, columns;
+  bool flat;                  // a window of one cell; all places lie in one row
+  bool copies;                // rows are copied, with what is around the image
+  int64_t top, left, width;   // the first row and column that a window sees at the first place; columns of a copy
+  int64_t height;             // rows that the windows of one row of places see
+  int64_t chunk;              // rows of places that are done together; where there is one row, places
+  uint8_t zero;
+  uint32_t flip;
+};
+
+/// Some rows of places, and where their bytes are.
+struct Chunk {
+  const Product* product;
+  const uint8_t* from;   // the row and column that the windows of the first place begin with
+  int64_t row_bytes;     // from one row of the image to the next
+  uint32_t flip;
+  int64_t rows, places;  // places in a row
+  int64_t first_row, first_place;
+  uint8_t* out;           // the image of the result
+  const uint8_t* other;
+};
+
+void run_tile(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
+              int count) {
+  const Product& p = *chunk.product;
+  alignas(64) int32_t sums[kMostSums], byte_sums[14 * 16];
+  const int64_t step = p.columns.stride * p.depth;
+  const Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
+  const int8_t* weights = p.weights + panel.offset;
+  if (count == 1 && p.segment_count == 1)
+    p.kernels->vector_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, p.bias + panel.lane, sums);
+  else
+    p.kernels->tile(count, panel.vectors, from, weights, p.bias + panel.lane, sums);
+  if (p.ones) {
+    constexpr int32_t none[16] = {};
+    p.kernels->tile(count, 1, from, p.ones, none, byte_sums);
+  }
+  int64_t y = p.rows.first + (chunk.first_row + row) * p.rows.step;
+  int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
+  int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
+  Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
+  p.kernels->finish(count, panel.vectors, sums, p.finish, panel.lane, p.ones ? byte_sums : nullptr, chunk.out + at, by,
+                    panel.channels, residual);
+}
+
+void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segments) {
+  const Product& p = *chunk.product;
+  int64_t most = p.kernels->most_rows[panel.vectors];
+  int64_t tiles = (chunk.places + most - 1) / most;
+  for (int64_t row = 0; row < chunk.rows; ++row) {
+    for (int64_t n = 0; n < p.segment_count; ++n) {
+      const Segment& segment = p.segments[size_t(panel.segments + n)];
+      segments[n] = chunk.from + (row * p.rows.stride + segment.y - p.top) * chunk.row_bytes +
+                    (segment.x - p.left) * p.depth + segment.channel;
+    }
+    for (int64_t n = 0; n < tiles; ++n) {
+      int64_t first = chunk.places * n / tiles;
+      run_tile(chunk, panel, segments, row, first, int(chunk.places * (n + 1) / tiles - first));
+    }
+  }
+}
+
+void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
+  for (int64_t n = panels.first; n < panels.last; ++n) run_panel(chunk, chunk.product->channels.panels[size_t(n)], segments);
+}
+
+/// Copies the rows that a chunk sees, and sets what lies around the image.
+void copy_rows(const Product& p, const uint8_t* image, uint8_t* to, int64_t first, int64_t count) {
+  int64_t begin = std::clamp<int64_t>(-p.left, 0, p.width), bytes = p.width * p.depth;
+  int64_t end = std::clamp<int64_t>(p.columns.extent - p.left, begin, p.width);
+  for (int64_t row = first; row < first + count; ++row, to += bytes) {
+    bool inside = row >= 0 && row < p.rows.extent && begin < end;
+    int64_t filled = inside ? begin * p.depth : bytes;
+    memset(to, p.zero, size_t(filled));
+    if (!inside) continue;
+    const uint8_t* from = image + (row * p.columns.extent + begin + p.left) * p.depth;
+    p.kernels->copy(to + filled, from, (end - begin) * p.depth, p.flip);
+    memset(to + end * p.depth, p.zero, size_t((p.width - end) * p.depth));
+  }
+}
+
+struct Scratch {
+  const uint8_t** segments;
+  uint8_t* rows;
+};
+
+Scratch scratch_of(const Product& p, char* memory) {
+  return {reinterpret_cast<const uint8_t**>(memory),
+          reinterpret_cast<uint8_t*>(memory) + (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64};
+}
+
+/// Rows of places [first, last) of one image.
+void run_rows(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
+              const Scratch& scratch) {
+  for (int64_t row = range.first; row < range.last; row += p.chunk) {
+    int64_t rows = std::min(p.chunk, range.last - row), first = row * p.rows.stride + p.top;
+    Chunk chunk{&p, in + (first * p.columns.extent + p.left) * p.depth, p.columns.extent * p.depth, p.flip, rows,
+                p.columns.places, row, 0, out, other};
+    if (p.copies) {
+      copy_rows(p, in, scratch.rows, first, (rows - 1) * p.rows.stride + p.height);
+      chunk.from = scratch.rows;
+      chunk.row_bytes = p.width * p.depth;
+      chunk.flip = 0;
+    }
+    run_chunk(chunk, panels, scratch.segments);
+  }
+}
+
+/// Places [first, last) of the only row, where the window has one cell.
+void run_places(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
+                const Scratch& scratch) {
+  for (int64_t place = range.first; place < range.last; place += p.chunk) {
+    int64_t places = std::min(p.chunk, range.last - place);
+    Chunk chunk{&p, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other};
+    if (p.copies) {
+      p.kernels->copy(scratch.rows, chunk.from, places * p.depth, p.flip);
+      chunk.from = scratch.rows;
+      chunk.flip = 0;
+    }
+    run_chunk(chunk, panels, scratch.segments);
+  }
+}
+
+void run_product(const Step& step, const Run& run, int part, int parts) {
+  const Product& p = step.as<Product>();
+  Scratch scratch = scratch_of(p, run.part_scratch<char>(part));
+  int64_t per_image = p.flat ? p.columns.places : p.rows.places, count = p.batch * per_image;
+  int64_t panel_count = int64_t(p.channels.panels.size());
+  Range panels = p.by_panels ? split(panel_count, part, parts) : Range{0, panel_count};
+  Range range = p.by_panels ? Range{0, count} : split(count, part, parts);
+  int64_t in_bytes = p.rows.extent * p.columns.extent * p.depth, out_bytes = p.rows.result * p.columns.result * p.outputs;
+  const uint8_t* other = p.adds ? run.at<uint8_t>(step.in[1]) : nullptr;
+  for (int64_t image = range.first / std::max<int64_t>(per_image, 1); image * per_image < range.last; ++image) {
+    Range own{std::max(range.first - image * per_image, int64_t(0)), std::min(range.last - image * per_image, per_image)};
+    (p.flat ? run_places : run_rows)(p, run.at<uint8_t>(step.in[0]) + image * in_bytes,
+                                   run.at<uint8_t>(step.out[0]) + image * out_bytes,
+                                   other ? other + image * out_bytes : nullptr, own, panels, scratch);
+  }
+}
+
+// ---- Packing -----------------------------------------------------------------------------------------------------------
+
+/// Groups that are multiplied together, so that vectors are not mostly empty.
+struct Slices {
+  int64_t groups, inputs, outputs;  // of one slice
+};
+Slices slices_of(const Q8Window& w) {
+  int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups, together = 1;
+  while (together * 2 <= w.groups && w.groups % (together * 2) == 0 && together * 2 * outputs <= 16) together *= 2;
+  return {together, together * inputs, together * outputs};
+}
+
+/// Whether taps are rows of neighbours, whose bytes lie side by side.
+int64_t side_by_side(const Q8Window& w) {
+  if (w.taps.empty() || w.groups > 1) return 1;
+  int64_t length = 1;
+  while (size_t(length) < w.taps.size() && w.taps[size_t(length)].y == w.taps[0].y) ++length;
+  for (size_t n = 0; n < w.taps.size(); ++n)
+    if (n % size_t(length) != 0 && (w.taps[n].y != w.taps[n - 1].y || w.taps[n].x != w.taps[n - 1].x + 1)) return 1;
+  return int64_t(w.taps.size()) % length == 0 ? length : 1;
+}
+
+/// Sums of the weights of every channel, and by how much those must be moved so that they have 8 bits with a sign.
+struct WeightSums {
+  std::vector<int32_t> sum, offset;
+  bool moved = false;
+};
+WeightSums weight_sums(const Q8Window& w) {
+  WeightSums found;
+  int64_t inputs = w.depth / w.groups;
+  for (int64_t channel = 0; channel < w.outputs; ++channel) {
+    int64_t sum = 0;
+    int32_t least = 0, most = 0;
+    for (size_t tap = 0; tap < w.taps.size(); ++tap)
+      for (int64_t input = 0; input < inputs; ++input) {
+        int32_t weight = w.weight(channel, tap, input);
+        sum += weight;
+        least = std::min(least, weight);
+        most = std::max(most, weight);
+      }
+    int32_t offset = least < -128 ? least + 128 : most > 127 ? most - 127 : 0;
+    found.sum.push_back(int32_t(sum));
+    found.offset.push_back(offset);
+    found.moved = found.moved || offset != 0;
+  }
+  return found;
+}
+
+void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int64_t length, const WeightSums& sums,
+                  int8_t* to) {
+  int lanes = p.kernels->lanes;
+  int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups, bytes = length > 1 ? length * w.depth : slices.inputs;
+  for (const Q8Panel& panel : p.channels.panels)
+    for (int64_t segment = 0; segment < p.segment_count; ++segment)
+      for (int64_t word = 0; word < p.words; ++word)
+        for (int64_t lane = 0; lane < panel.vectors * lanes; ++lane, to += 4) {
+          int64_t channel = p.channels.of_lane[size_t(panel.lane + lane)];
+          if (channel < 0) continue;
+          int64_t group_first = channel / outputs % slices.groups * inputs;
+          for (int64_t byte = word * 4; byte < std::min(word * 4 + 4, bytes); ++byte) {
+            int64_t tap = segment * length + (length > 1 ? byte / w.depth : 0);
+            int64_t input = (length > 1 ? byte % w.depth : byte) - group_first;
+            if (input < 0 || input >= inputs) continue;
+            to[byte - word * 4] = int8_t(w.weight(channel, size_t(tap), input) - sums.offset[size_t(channel)]);
+          }
+        }
+}
+
+int8_t* pack_ones(const Product& p, int64_t bytes, int8_t* to) {
+  for (int64_t segment = 0; segment < p.segment_count; ++segment)
+    for (int64_t word = 0; word < p.words; ++word)
+      for (int64_t n = 0; n < p.kernels->lanes * 4; ++n) *to++ = word * 4 + n % 4 < bytes ? 1 : 0;
+  return to;
+}
+
+/// The window's way over the image: which rows and columns are seen, and whether these have to be copied.
+void place(Product& p, const Q8Window& w, int64_t segment_bytes) {
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+  for (size_t n = 0; n < w.taps.size(); ++n) {
+    const Q8Tap& tap = w.taps[n];
+    top = n ? std::min(top, tap.y) : tap.y, bottom = n ? std::max(bottom, tap.y) : tap.y;
+    left = n ? std::min(left, tap.x) : tap.x, right = n ? std::max(right, tap.x) : tap.x;
+  }
+  p.top = top;
+  p.left = left;
+  p.height = bottom - top + 1;
+  p.width = (w.columns.places - 1) * w.columns.stride + right - left + 1;
+  int64_t last = (w.rows.places - 1) * w.rows.stride + bottom;
+  bool outside = top < 0 || left < 0 || last >= w.rows.extent || left + p.width > w.columns.extent;
+  p.copies = (outside || segment_bytes % 4 != 0) && !w.taps.empty();
+}
+
+/// So many rows, or places, that what they see stays in a cache beside the weights.
+int64_t chunk_of(const Product& p, int64_t weight_bytes) {
+  int64_t room = weight_bytes > 24 * 1024 ? 96 * 1024 : 20 * 1024;
+  if (p.flat) return std::max<int64_t>(84, room / std::max<int64_t>(p.depth, 1) / 84 * 84);
+  int64_t row = std::max<int64_t>(p.width * p.depth * p.rows.stride, 1);
+  return std::max<int64_t>(1, (room - p.height * p.width * p.depth) / row);
+}
+
+}  // namespace
+
+void add_product(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rule& rule,
+                 const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
+                 Buffer out, Buffer other) {
+  Q8Window w = given;
+  if (w.batch * w.rows.places * w.columns.places * w.outputs == 0) return;
+  bool one = w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && w.rows.stride == 1 && w.columns.stride == 1 &&
+             w.rows.step == 1 && w.columns.step == 1;
+  auto product = std::make_shared<Product>();
+  Product& p = *product;
+  p.flat = one;
+  if (one) {  // all pixels of all images are one row
+    int64_t pixels = w.batch * w.rows.places * w.columns.places;
+    w.batch = 1;
+    w.rows = {1, 1, 1, 1, 0, 1};
+    w.columns = {pixels, pixels, 1, pixels, 0, 1};
+  }
+  p.kernels = &q8_kernels_for(builder.settings.isa);
+  p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
+  p.zero = uint8_t(unsigned_zero(input));
+  p.flip = flip_of(input);
+
+  int64_t length = side_by_side(w);
+  Slices slices = slices_of(w);
+  int64_t segment_bytes = length > 1 ? length * w.depth : slices.inputs;
+  p.segment_count = int64_t(w.taps.size()) / length;
+  p.words = (segment_bytes + 3) / 4;
+  for (int64_t slice = 0; slice * slices.groups < w.groups; ++slice) {
+    size_t first = p.channels.panels.size();
+    p.channels.add(slice * slices.outputs, slices.outputs, p.kernels->lanes);
+    for (size_t n = first; n < p.channels.panels.size(); ++n) p.channels.panels[n].segments = int64_t(p.segments.size());
+    for (size_t tap = 0; tap < w.taps.size(); tap += size_t(length))
+      p.segments.push_back({w.taps[tap].y, w.taps[tap].x, slice * slices.inputs});
+  }
+  int64_t weight_bytes = 0;
+  for (Q8Panel& panel : p.channels.panels) {
+    panel.offset = weight_bytes;
+    weight_bytes += p.segment_count * p.words * panel.vectors * p.kernels->lanes * 4;
+  }
+  place(p, w, segment_bytes);
+  p.chunk = chunk_of(p, weight_bytes);
+
+  WeightSums sums = weight_sums(w);
+  int64_t ones_bytes = sums.moved ? p.segment_count * p.words * p.kernels->lanes * 4 : 0;
+  const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {
+    int8_t* to = static_cast<int8_t*>(memory);
+    pack_weights(p, w, slices, length, sums, to);
+    if (ones_bytes) pack_ones(p, segment_bytes, to + weight_bytes);
+  });
+  p.weights = static_cast<const int8_t*>(packed);
+  p.ones = sums.moved ? p.weights + weight_bytes : nullptr;
+
+  // A sum of products of distances from zero points is one of bytes and weights, and something that is constant.
+  std::vector<int32_t> begin;
+  for (int64_t channel = 0; channel < w.outputs; ++channel) {
+    int64_t constant = bias ? bias->values<int32_t>()[channel] : 0;
+    begin.push_back(int32_t(uint32_t(constant - int64_t(p.zero) * sums.sum[size_t(channel)])));
+  }
+  const Tensor& result = builder.graph[posts.result];
+  const void* parameters = Q8Parameters::pack(builder, p.channels, rule, result, posts.limits, begin,
+                                              sums.moved ? sums.offset : std::vector<int32_t>());
+  Q8Parameters own(parameters, p.channels.lanes(), result, posts.limits);
+  p.bias = own.bias;
+  p.finish = own.finish;
+  p.adds = posts.other >= 0;
+  if (p.adds) p.addition = q8_addition(result, builder.graph[posts.other], output, posts.limits_of_sum);
+
+  int64_t places = w.batch * w.rows.places * w.columns.places;
+  double nanoseconds = double(places) * double(weight_bytes) / 300 + double(places * w.outputs) / 20;
+  Step step;
+  step.name = name;
+  step.fn = run_product;
+  step.max_parts = parts_for(builder.settings, nanoseconds);
+  int64_t parts = step.max_parts, pieces = p.flat ? places / 42 : w.batch * w.rows.places;
+  p.by_panels = int64_t(p.channels.panels.size()) >= parts && (pieces < parts || weight_bytes > places * w.depth * 2);
+  if (!p.by_panels) step.max_parts = int(std::clamp<int64_t>(pieces, 1, parts));
+  step.in = {in};
+  if (p.adds) step.in.push_back(other);
+  step.out = {out};
+  uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
+                                   : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
+  step.scratch_per_part = (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64 + (p.copies ? rows_bytes + kSlack : 0);
+  step.state = product;
+  builder.add(std::move(step));
+}
+
+}  // namespace cpuacc

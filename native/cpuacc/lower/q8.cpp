@@ -1,0 +1,336 @@
+#include "cpuacc/lower/q8.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace cpuacc {
+namespace {
+
+// ---- What is taken -----------------------------------------------------------------------------------------------------
+
+bool has_one_scale(const Tensor& tensor) { return is_code8(tensor) && !tensor.has_axis(); }
+
+bool has_one_zero_point(const Tensor& tensor) {
+  return std::all_of(tensor.zero_points.begin(), tensor.zero_points.end(),
+                     [&](int64_t point) { return point == tensor.zero_points[0]; });
+}
+
+bool is_clamp(const Post& post) {
+  return post.kind == Post::activation && (post.function == "RELU" || post.function == "BOUNDED_RELU");
+}
+
+/// The tensor that comes after a post.
+int after(const Node& node, size_t post) {
+  return post + 1 < node.posts.size() ? node.posts[post + 1].through : node.outputs[0];
+}
+
+Refusal refused_posts(const Graph& graph, const Node& node) {
+  bool added = false;
+  for (size_t n = 0; n < node.posts.size(); ++n) {
+    const Post& post = node.posts[n];
+    const Tensor &from = graph[post.through], &to = graph[after(node, n)];
+    if (!has_one_scale(from) || !has_one_scale(to)) return refused("what follows has other types", IPR_REASON_DATA_TYPE);
+    if (is_clamp(post) && from.dtype == to.dtype && from.same_quantization(to)) continue;
+    bool adds = post.kind == Post::add && !added && has_one_scale(graph[post.tensor]) &&
+                from.dtype == to.dtype && graph[post.tensor].dtype == to.dtype &&
+                graph[post.tensor].shape == to.shape;
+    if (!adds) return refused("what follows cannot be done at once", IPR_REASON_NEIGHBOURS);
+    added = true;
+  }
+  return taken();
+}
+
+/// A real bound as an unsigned code.
+int32_t code_of(double real, const Tensor& tensor, int32_t unbounded) {
+  if (!std::isfinite(real)) return unbounded;
+  double steps = cpuref::round_half_away(double(float(real) / float(tensor.scale())));
+  return int32_t(std::clamp(steps + unsigned_zero(tensor), 0.0, 255.0));
+}
+
+void clamp(Q8Limits& limits, const Post& post, const Tensor& tensor) {
+  bool bounded = post.function == "BOUNDED_RELU";
+  int32_t low = code_of(bounded ? post.b : 0, tensor, 0), high = bounded ? code_of(post.a, tensor, 255) : 255;
+  limits = {std::clamp(limits.low, low, high), std::clamp(limits.high, low, high)};
+}
+
+}  // namespace
+
+Refusal q8_sums(const Graph& graph, const Node& node) {
+  const Tensor *in = graph.in(node, 0), *weights = graph.in(node, 1), *bias = graph.in(node, 2);
+  int sums = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
+  const Tensor& result = graph[sums];
+  if (!in || !weights || !has_one_scale(*in) || !is_code8(*weights))
+    return refused("input or weights are no codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  if (!has_one_scale(result) || in->dtype != result.dtype)
+    return refused("input is " + described(*in) + ", the result " + described(result), IPR_REASON_DATA_TYPE);
+  if (!weights->is_constant() || (bias && !bias->is_constant()))
+    return refused("takes constant weights and bias", IPR_REASON_NOT_CONSTANT);
+  if (bias && bias->dtype != IPR_DTYPE_INT32)
+    return refused("bias is " + described(*bias) + "; takes int32", IPR_REASON_DATA_TYPE);
+  if (!has_one_zero_point(*weights))
+    return refused("weights have several zero points; takes one", IPR_REASON_QUANTIZATION);
+  return refused_posts(graph, node);
+}
+
+Q8Posts q8_posts(const Graph& graph, const Node& node) {
+  Q8Posts found;
+  found.result = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
+  for (const Post& post : node.posts)
+    if (post.kind == Post::add)
+      found.other = post.tensor;
+    else
+      clamp(found.other < 0 ? found.limits : found.limits_of_sum, post, graph[post.through]);
+  return found;
+}
+
+// ---- Channels ----------------------------------------------------------------------------------------------------------
+
+void Q8Channels::add(int64_t first, int64_t count, int width) {
+  while (count > 0) {
+    int vectors = count > 2 * width ? 4 : count > width ? 2 : 1;
+    int channels = int(std::min<int64_t>(count, vectors * width));
+    panels.push_back({first, channels, vectors, lanes(), 0, 0});
+    for (int vector = 0; vector < vectors; ++vector)
+      for (int lane = 0; lane < width; ++lane) {
+        int channel = channel_of(vectors, vector, lane);
+        of_lane.push_back(channel < channels ? first + channel : -1);
+      }
+    first += channels;
+    count -= channels;
+  }
+}
+
+// ---- From sums to codes ------------------------------------------------------------------------------------------------
+
+Q8Rule Q8Rule::of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind, bool product_in_single) {
+  Q8Rule rule{kind, {}, {}};
+  for (double scale : weights.scales) {
+    double product = product_in_single ? double(float(scale) * float(in.scale())) : single(scale) * single(in.scale());
+    rule.ratios.push_back(product / single(result.scale()));
+    rule.factors.push_back(cpuref::quantize_multiplier(rule.ratios.back()));
+  }
+  return rule;
+}
+
+int64_t Q8Rule::operator()(int32_t sum, int64_t channel) const {
+  if (kind == fixed_point) return cpuref::multiply(sum, factor(channel));
+  return int64_t(cpuref::round_half_away(std::clamp(double(sum) * ratio(channel), -1e9, 1e9)));
+}
+
+namespace {
+
+constexpr int64_t kLeast = INT32_MIN, kMost = INT32_MAX;
+
+/// The factor that the rule comes to, apart from rounding; 0 where sums do not grow with it, or it is too large.
+double slope(const Q8Rule& rule, int64_t channel) {
+  double ratio = rule.ratio(channel);
+  if (rule.kind == Q8Rule::fixed_point) {
+    const cpuref::FixedPoint& factor = rule.factor(channel);
+    ratio = factor.shift > 0 ? 0 : std::ldexp(double(factor.multiplier), factor.shift - 31);
+  }
+  return ratio > 1e-12 && ratio < 0.5 ? ratio : 0;
+}
+
+/// The least sum whose distance is at least `distance`; one beyond int32 where there is none.
+int64_t threshold(const Q8Rule& rule, int64_t channel, double slope, int64_t distance) {
+  double estimate = std::ceil((double(distance) - 0.5) / slope);
+  if (estimate > double(kMost) + 2) return kMost + 1;
+  if (estimate < double(kLeast) - 2) return kLeast;
+  auto reaches = [&](int64_t sum) { return rule(int32_t(sum), channel) >= distance; };
+  int64_t sum = std::clamp(int64_t(estimate), kLeast, kMost + 1);
+  while (sum > kLeast && reaches(sum - 1)) --sum;
+  while (sum <= kMost && !reaches(sum)) ++sum;
+  return sum;
+}
+
+/// All thresholds of a channel between the limits.
+std::vector<int64_t> thresholds(const Q8Rule& rule, int64_t channel, int64_t low, int64_t high) {
+  double step = slope(rule, channel);
+  std::vector<int64_t> found;
+  for (int64_t distance = low + 1; distance <= high; ++distance)
+    found.push_back(threshold(rule, channel, step, distance));
+  return found;
+}
+
+/// What has to be added before cutting off, so that all thresholds are right; `low` is not below `high` where nothing
+/// is.
+struct Half {
+  double low = 0, high = 1;
+};
+Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t low) {
+  Half half;
+  int64_t distance = low;
+  for (int64_t sum : thresholds) {
+    ++distance;
+    if (sum <= kLeast || sum > kMost) continue;
+    double at = double(sum) * slope, before = double(sum - 1) * slope;
+    if (distance > 0) {
+      half.low = std::max(half.low, double(distance) - at);
+      half.high = std::min(half.high, double(distance) - before);
+    } else {
+      half.low = std::max(half.low, before - double(distance - 1));
+      half.high = std::min(half.high, at - double(distance - 1));
+    }
+  }
+  return half;
+}
+
+/// The packed parameters: a header, then arrays with an element for every lane.
+struct Header {
+  int32_t mode, has_offset;
+  char rest[56];
+};
+
+struct Arrays {
+  Header* header;
+  int32_t *bias, *multiplier, *shift, *offset;
+  float *scale, *scale_rest, *half;
+  double *wide_scale, *wide_half;
+
+  static uint64_t bytes(int64_t lanes) { return sizeof(Header) + uint64_t(lanes) * (7 * 4 + 2 * 8); }
+  Arrays(void* memory, int64_t lanes) : header(static_cast<Header*>(memory)) {
+    char* place = static_cast<char*>(memory) + sizeof(Header);
+    auto take = [&](auto*& array) {
+      array = reinterpret_cast<std::remove_reference_t<decltype(array)>>(place);
+      place += sizeof(*array) * uint64_t(lanes);
+    };
+    take(bias), take(multiplier), take(shift), take(offset);
+    take(scale), take(scale_rest), take(half);
+    take(wide_scale), take(wide_half);
+  }
+
+  Q8Finish finish(const Tensor& result, const Q8Limits& limits) const {
+    return {Q8Finish::Mode(header->mode), unsigned_zero(result), limits.low,  limits.high, flip_of(result), scale,
+            scale_rest,                   half,                  wide_scale,  wide_half,   multiplier,      shift,
+            header->has_offset ? offset : nullptr};
+  }
+};
+
+/// Whether the kernel gives the right codes just below and at all thresholds, and so for every sum.
+bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, const Arrays& arrays, const Tensor& result,
+              const Q8Limits& limits, const std::vector<std::vector<int64_t>>& all) {
+  Q8Finish finish = arrays.finish(result, limits);
+  finish.flip = 0;
+  finish.weight_offset = nullptr;
+  for (const Q8Panel& panel : channels.panels) {
+    int lanes = panel.vectors * kernels.lanes;
+    for (int64_t code = limits.low + 1; code <= limits.high; ++code) {
+      int32_t sums[2 * 64];
+      uint8_t codes[2 * 64];
+      auto at = [&](int lane) {
+        int64_t channel = channels.of_lane[size_t(panel.lane + lane)];
+        return channel < 0 ? 0 : all[size_t(channel)][size_t(code - limits.low - 1)];
+      };
+      for (int lane = 0; lane < lanes; ++lane) {
+        sums[lane] = int32_t(std::max(at(lane) - 1, kLeast));
+        sums[lanes + lane] = int32_t(std::min(at(lane), kMost));
+      }
+      kernels.finish(2, panel.vectors, sums, finish, panel.lane, nullptr, codes, 64, panel.channels, {nullptr, nullptr, 0});
+      for (int channel = 0; channel < panel.channels; ++channel) {
+        int64_t sum = all[size_t(panel.first + channel) % all.size()][size_t(code - limits.low - 1)];
+        if (sum > kLeast && codes[channel] >= code) return false;
+        if (sum <= kMost && codes[64 + channel] < code) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// Fills in scales for cutting off in float32 or float64. False where a channel cannot be done so.
+bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
+                 const std::vector<std::vector<int64_t>>& all, int64_t low) {
+  for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
+    int64_t channel = channels.of_lane[size_t(lane)];
+    if (channel < 0) continue;
+    double step = slope(rule, channel);
+    Half half = half_of(all[size_t(channel)], step, low);
+    if (!(half.low < half.high)) return false;
+    double chosen = half.low + std::min((half.high - half.low) / 2, 0x1p-22);
+    arrays.scale[lane] = float(step);
+    arrays.scale_rest[lane] = float(step - double(arrays.scale[lane]));
+    arrays.half[lane] = float(chosen);
+    arrays.wide_scale[lane] = step;
+    arrays.wide_half[lane] = chosen;
+  }
+  return true;
+}
+
+Q8Finish::Mode chosen_mode(const Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
+                           const Tensor& result, const Q8Limits& limits, int64_t count) {
+  const Q8Kernels& kernels = q8_kernels_for(builder.settings.isa);
+  int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
+  std::vector<std::vector<int64_t>> all;
+  bool quick = true;
+  for (int64_t channel = 0; quick && channel < count; ++channel) {
+    quick = slope(rule, channel) > 0;
+    if (quick) all.push_back(thresholds(rule, channel, low, high));
+  }
+  if (quick && fill_scales(arrays, channels, rule, all, low)) {
+    for (Q8Finish::Mode mode : {Q8Finish::single, Q8Finish::twofold}) {
+      arrays.header->mode = mode;
+      if (is_right(kernels, channels, arrays, result, limits, all)) return mode;
+    }
+  }
+  for (int64_t lane = 0; lane < channels.lanes(); ++lane)
+    arrays.wide_scale[lane] = rule.ratio(std::max<int64_t>(channels.of_lane[size_t(lane)], 0));
+  return rule.kind == Q8Rule::real ? Q8Finish::real : Q8Finish::fixed_point;
+}
+
+/// Without looking whether all codes come out right.
+void fill_quickly(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule) {
+  for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
+    int64_t channel = std::max<int64_t>(channels.of_lane[size_t(lane)], 0);
+    arrays.scale[lane] = float(rule.ratio(channel));
+    arrays.half[lane] = 0.5f;
+  }
+}
+
+}  // namespace
+
+const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, const Q8Rule& rule, const Tensor& result,
+                               const Q8Limits& limits, std::vector<int32_t> bias, std::vector<int32_t> offset) {
+  return builder.pack(Arrays::bytes(channels.lanes()), [&, bias, offset](void* memory) {
+    Arrays arrays(memory, channels.lanes());
+    bool quickly = builder.settings.fast_requantization;
+    for (int64_t channel = 0; channel < int64_t(bias.size()); ++channel) quickly = quickly && slope(rule, channel) > 0;
+    arrays.header->has_offset = !offset.empty();
+    for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
+      int64_t channel = channels.of_lane[size_t(lane)];
+      if (channel < 0) continue;
+      arrays.bias[lane] = bias[size_t(channel)];
+      if (!offset.empty()) arrays.offset[lane] = offset[size_t(channel)];
+      arrays.multiplier[lane] = int32_t(rule.factor(channel).multiplier);
+      arrays.shift[lane] = rule.factor(channel).shift;
+    }
+    if (quickly)
+      fill_quickly(arrays, channels, rule);
+    else
+      arrays.header->mode = chosen_mode(builder, arrays, channels, rule, result, limits, int64_t(bias.size()));
+  });
+}
+
+Q8Parameters::Q8Parameters(const void* packed, int64_t lanes, const Tensor& result, const Q8Limits& limits) {
+  Arrays arrays(const_cast<void*>(packed), lanes);
+  bias = arrays.bias;
+  finish = arrays.finish(result, limits);
+}
+
+// ---- Sums of two tensors -----------------------------------------------------------------------------------------------
+
+Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits) {
+  double common = 2 * std::max(single(a.scale()), single(b.scale()));
+  auto factor = [](const Tensor& tensor, double ratio) {
+    cpuref::FixedPoint found = cpuref::quantize_multiplier(ratio);
+    return Q8Add::Factor{unsigned_zero(tensor), int32_t(found.multiplier), found.shift};
+  };
+  return {factor(a, single(a.scale()) / common),
+          factor(b, single(b.scale()) / common),
+          factor(result, common / (1048576.0 * single(result.scale()))),
+          limits.low,
+          limits.high,
+          flip_of(b),
+          flip_of(result)};
+}
+
+}  // namespace cpuacc
