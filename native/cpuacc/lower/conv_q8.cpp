@@ -17,6 +17,8 @@ Order order_of(const Node& node) { return channels_last(node) ? Order{1, 2, 3} :
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   Refusal why = q8_sums(graph, node);
   if (why) return why;
+  if (node.type == "TransposeConvolution2d" && node.integer("groups") > 1 && graph.in(node, 1)->has_axis())
+    return refused("takes one scale for weights of several groups", IPR_REASON_QUANTIZATION);
   if (!channels_last(node) && q8_posts(graph, node).other >= 0)
     return refused("adds images with channels last only", IPR_REASON_NEIGHBOURS);
   return taken();

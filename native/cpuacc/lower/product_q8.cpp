@@ -229,8 +229,8 @@ void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int
           for (int64_t byte = word * 4; byte < std::min(word * 4 + 4, bytes); ++byte) {
             int64_t tap = segment * length + (length > 1 ? byte / w.depth : 0);
             int64_t input = (length > 1 ? byte % w.depth : byte) - group_first;
-            if (input < 0 || input >= inputs) continue;
-            to[byte - word * 4] = int8_t(w.weight(channel, size_t(tap), input) - sums.offset[size_t(channel)]);
+            bool own = input >= 0 && input < inputs;  // else of another group, which counts nothing
+            to[byte - word * 4] = int8_t((own ? w.weight(channel, size_t(tap), input) : 0) - sums.offset[size_t(channel)]);
           }
         }
 }
