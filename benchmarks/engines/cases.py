@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ import numpy as np
 import interposer as ip
 from benchmarks import networks
 from benchmarks.designs import adding
+from interposer import frontends
 from interposer.errors import InterposerError
-from interposer.frontends import onnx, tflite
 from interposer.ir.estimate import operations
 
 __all__ = ["Case", "known", "prepare", "tiny"]
@@ -29,6 +30,8 @@ PRODUCTS: Final = (
 """The operators whose operations are counted: those that are sums of products."""
 
 
+REASON: Final = 200
+"""Letters of a reason that are told."""
 FORMATS: Final = (".onnx", ".tflite")
 
 
@@ -72,7 +75,7 @@ def _files(models: Path | None) -> list[Path]:
 def prepare(name: str, batch: int, models: Path | None, folder: Path, formats: Iterable[str]) -> Case:
     """Build and read what is measured, and write it in these formats too; files are kept in the folder."""
     path = networks.saved(name, folder, batch) if name in networks.NETWORKS else _named(name, models)
-    network = (onnx if path.suffix == ".onnx" else tflite).load(path)
+    network = (frontends.onnx if path.suffix == ".onnx" else frontends.tflite).load(path)
     converted, refused = _converted(network, path, folder, formats)
     inputs = folder / f"{path.stem}.inputs.npz"
     np.savez(inputs, *_inputs(network))
@@ -113,16 +116,20 @@ def _converted(
             _write(network, target)
             made[suffix] = target
         except (ImportError, InterposerError) as error:
-            refused[suffix] = " ".join(str(error).split())
+            refused[suffix] = textwrap.shorten(str(error), REASON)
     return made, refused
 
 
 def _write(network: ip.Network, path: Path) -> None:
+    """Quantized networks as the engines' own quantized kernels want them, even where these round differently."""
     if path.suffix == ".onnx":
-        from interposer.writers import onnx as writer  # noqa: PLC0415 - it needs a package
+        from interposer.writers import onnx  # noqa: PLC0415 - it needs a package
+
+        onnx.save(network, path, exact=False)
     else:
-        from interposer.writers import tflite as writer  # noqa: PLC0415 - it needs a package
-    writer.save(network, path)
+        from interposer.writers import tflite  # noqa: PLC0415 - it needs a package
+
+        tflite.save(network, path)
 
 
 def _inputs(network: ip.Network) -> list[Any]:

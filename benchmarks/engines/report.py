@@ -147,7 +147,7 @@ def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
 
 def _mean(found: Sequence[Versus]) -> str:
     mean = statistics.geometric_mean(one.ratio for one in found)
-    return f"{mean:.2f} times ({len(found)} networks)"
+    return f"{mean:.2f} times ({len(found)} network{'s' * (len(found) != 1)})"
 
 
 def _remarks(rows: Sequence[Row]) -> Iterator[str]:

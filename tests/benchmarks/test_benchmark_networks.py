@@ -1,0 +1,61 @@
+"""The networks that benchmarks build."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+import interposer as ip  # noqa: E402
+from benchmarks.networks import BATCHED, NETWORKS, QUICK, build, saved  # noqa: E402 - it needs onnx
+
+LARGE = {"bert_base", "inception_v3", "resnet50", "unet"}
+ANY = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NETWORKS]
+
+
+def shape_of(value):
+    return tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+
+
+@pytest.mark.parametrize("name", ANY)
+def test_every_network_is_valid_and_has_known_shapes(name):
+    model = build(name)
+
+    onnx.checker.check_model(model, full_check=True)
+    assert all(shape_of(value) and 0 not in shape_of(value) for value in (*model.graph.input, *model.graph.output))
+
+
+def test_the_lists_of_networks_name_networks():
+    assert {*BATCHED, *QUICK} <= {*NETWORKS}
+
+
+def test_a_batch_is_the_first_extent_of_inputs_and_outputs():
+    graph = build("bert_small", batch=3).graph
+
+    assert [shape_of(value) for value in graph.input] == [(3, 128, 256), (3, 128)]
+    assert [shape_of(value) for value in graph.output] == [(3, 128, 256)]
+
+
+def test_the_same_name_gives_the_same_weights():
+    assert build("squeezenet").SerializeToString() == build("squeezenet").SerializeToString()
+
+
+def test_a_file_is_written_once_and_replaces_those_of_other_builders(tmp_path):
+    (tmp_path / "lstm-1-0123456789ab.onnx").touch()
+    (tmp_path / "lstm-8-0123456789ab.onnx").touch()
+
+    path = saved("lstm", tmp_path)
+    written = path.stat().st_mtime_ns
+
+    assert saved("lstm", tmp_path) == path
+    assert path.stat().st_mtime_ns == written
+    assert {one.name for one in tmp_path.iterdir()} == {path.name, "lstm-8-0123456789ab.onnx"}
+
+
+@pytest.mark.needs_cpuref
+def test_numbers_neither_vanish_nor_grow_on_their_way():
+    model = ip.load(build("shufflenet_v2"), backends=["CpuRef"])
+    image = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
+
+    [found] = model.run([image])
+
+    assert 0.1 < found.std() < 10

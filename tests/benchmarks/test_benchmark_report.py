@@ -1,0 +1,96 @@
+"""What the benchmark of whole networks makes of its figures."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("onnx")
+
+from benchmarks.engines.peak import Peak
+from benchmarks.engines.plot import svg
+from benchmarks.engines.report import speed_of_peak, text, versus
+
+ENGINES = ["Ours", "Peer", "Other"]
+PEAKS = {1: Peak(100e9, 0.0, "measured")}
+
+
+def timed(*rounds, **more):
+    ordered = sorted(rounds)
+    loads = {"load_cold_ms": 20.0, "load_warm_ms": 4.0, "memory_bytes": 5_000_000}
+    return {"median_ms": ordered[len(rounds) // 2], "min_ms": ordered[0], "rounds_ms": [*rounds]} | loads | more
+
+
+def row(network="net", quantized=False, **engines):
+    return {
+        "network": network,
+        "batch": 1,
+        "threads": 1,
+        "operations": 100_000_000,
+        "quantized": quantized,
+        "others": 0.25,
+        "engines": engines,
+    }
+
+
+ROWS = [
+    row("quick", Ours=timed(2.0, 4.0, 2.0), Peer=timed(4.0, 8.0, 4.0), Other={"failed": "it cannot read it"}),
+    row(
+        "slow", Ours=timed(4.0, 4.0, 4.0, note="layers: Ours 3"), Peer=timed(9.0, 9.0, 9.0), Other=timed(2.0, 2.0, 2.0)
+    ),
+]
+
+
+def test_a_report_has_times_loading_means_losses_and_remarks():
+    expected = """\
+peak, 1 thread: 100 GFLOP/s of float32 (measured)
+
+milliseconds of one run: median (least)
+x: how many times as fast as the best of the others, by the medians of rounds; least: by the least times
+of peak: what part of the machine's peak that is, direct sums of products counted
+others: what part of all processors other programs used meanwhile
+
+network     type  threads         Ours         Peer        Other     x  least  of peak  others
+quick    float32        1  2.00 (2.00)  4.00 (4.00)            -  2.00   2.00      50%     25%
+slow     float32        1  4.00 (4.00)  9.00 (9.00)  2.00 (2.00)  0.50   0.50      25%     25%
+
+milliseconds from the file to the first answer, without a cache / with one; MB of memory that came with it
+
+network  threads            Ours            Peer           Other
+quick          1  20.0 / 4.00; 5  20.0 / 4.00; 5               -
+slow           1  20.0 / 4.00; 5  20.0 / 4.00; 5  20.0 / 4.00; 5
+
+Ours, 1 thread: 1.00 times (2 networks) as fast as the best of the others
+  as Peer: 2.12 times (2 networks)
+  as Other: 0.50 times (1 network)
+  slower: slow (0.50 of Other)
+
+quick, Other: it cannot read it
+slow, Ours: layers: Ours 3
+"""
+    assert text(ROWS, ENGINES, PEAKS) == expected
+
+
+def test_a_ratio_is_taken_round_by_round_so_that_a_slow_moment_hits_both():
+    against = versus(row(Ours=timed(1.0, 10.0, 1.0), Peer=timed(2.0, 20.0, 9.0)), "Ours")
+
+    assert (against.peer, against.ratio, against.ratio_of_minima) == ("Peer", 2.0, 2.0)
+
+
+def test_nothing_is_compared_where_one_has_not_run():
+    assert versus(row(Ours=timed(1.0), Peer={"failed": "absent"}), "Ours") is None
+    assert versus(row(Ours={"failed": "absent"}, Peer=timed(1.0)), "Ours") is None
+
+
+def test_no_share_of_a_peak_is_told_where_that_is_not_known():
+    assert speed_of_peak(row(quantized=True, Ours=timed(1.0)), "Ours", PEAKS) is None
+
+
+def test_the_plot_has_a_point_for_every_time():
+    root = ElementTree.fromstring(svg(ROWS, ENGINES))
+
+    tips = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert tips == ["Ours: 0.50", "Peer: 1.00", "Ours: 2.00", "Peer: 4.50", "Other: 1.00"]
+
+
+def test_the_plot_of_nothing_is_a_picture():
+    assert ElementTree.fromstring(svg([], ENGINES)).tag.endswith("svg")
