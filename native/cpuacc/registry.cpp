@@ -8,6 +8,7 @@ namespace cpuacc {
 
 Family elementwise_family();
 Family moves_family();
+Family codes_q8_family();
 Family conv_q8_family();
 Family depthwise_q8_family();
 Family fully_connected_q8_family();
@@ -17,6 +18,7 @@ namespace {
 using Make = Family (*)();
 
 const Make kFamilies[] = {
+    codes_q8_family,
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,

@@ -289,8 +289,21 @@ static void add_codes(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t 
   }
 }
 
+static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int low, int high) {
+  Vec mask = splat(flip), least = bytes(low), most = bytes(high);
+  for (int64_t n = 0; n < count; n += 4 * kLanes) {
+    Vec x = clamp_bytes(exclusive_or(load_bytes(from + n, count - n), mask), least, most);
+    store_bytes(to + n, exclusive_or(x, mask), count - n);
+  }
+}
+
+static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8_t* table) {
+  for (int64_t n = 0; n < count; ++n) to[n] = table[from[n]];
+}
+
 }  // namespace
 
-extern const Q8Kernels q8_kernels = {kLanes, MOST_ROWS, tile, vector_tile, finish, depthwise, copy, gather, add_codes};
+extern const Q8Kernels q8_kernels = {kLanes, MOST_ROWS, tile, vector_tile, finish, depthwise, copy, gather, add_codes,
+                                     clamp,  look_up};
 
 }  // namespace cpuacc::ISA_NS

@@ -84,6 +84,8 @@ struct Q8Kernels {
   void (*gather)(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t channels, int64_t step, int64_t times,
                  uint32_t flip);
   void (*add)(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t bytes, uint32_t flip_a, const Q8Add& add);
+  void (*clamp)(const uint8_t* from, uint8_t* to, int64_t bytes, uint32_t flip, int low, int high);
+  void (*look_up)(const uint8_t* from, uint8_t* to, int64_t bytes, const uint8_t* table);
 };
 CPUACC_TABLE(Q8Kernels, q8_kernels)
 

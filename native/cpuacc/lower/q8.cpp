@@ -9,8 +9,6 @@ namespace {
 
 // ---- What is taken -----------------------------------------------------------------------------------------------------
 
-bool has_one_scale(const Tensor& tensor) { return is_code8(tensor) && !tensor.has_axis(); }
-
 bool has_one_zero_point(const Tensor& tensor) {
   return std::all_of(tensor.zero_points.begin(), tensor.zero_points.end(),
                      [&](int64_t point) { return point == tensor.zero_points[0]; });
@@ -49,12 +47,18 @@ int32_t code_of(double real, const Tensor& tensor, int32_t unbounded) {
 }
 
 void clamp(Q8Limits& limits, const Post& post, const Tensor& tensor) {
-  bool bounded = post.function == "BOUNDED_RELU";
-  int32_t low = code_of(bounded ? post.b : 0, tensor, 0), high = bounded ? code_of(post.a, tensor, 255) : 255;
-  limits = {std::clamp(limits.low, low, high), std::clamp(limits.high, low, high)};
+  Q8Limits to = q8_clamp(post.function, post.a, post.b, tensor);
+  limits = {std::clamp(limits.low, to.low, to.high), std::clamp(limits.high, to.low, to.high)};
 }
 
 }  // namespace
+
+bool has_one_scale(const Tensor& tensor) { return is_code8(tensor) && !tensor.has_axis(); }
+
+Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor) {
+  bool bounded = function == "BOUNDED_RELU";
+  return {code_of(bounded ? b : 0, tensor, 0), bounded ? code_of(a, tensor, 255) : 255};
+}
 
 Refusal q8_sums(const Graph& graph, const Node& node) {
   const Tensor *in = graph.in(node, 0), *weights = graph.in(node, 1), *bias = graph.in(node, 2);

@@ -85,6 +85,12 @@ class Q8Parameters {
   Q8Finish finish;
 };
 
+/// One scale for a tensor of 8 bits.
+bool has_one_scale(const Tensor& tensor);
+
+/// Limits of the codes of a tensor after RELU or BOUNDED_RELU.
+Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor);
+
 /// The addition of codes of `a` and `b`.
 Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits);
 
