@@ -6,12 +6,18 @@
 
 namespace cpuacc {
 
-Family elementwise_family();
-Family moves_family();
 Family codes_q8_family();
+Family conv_f32_family();
 Family conv_q8_family();
+Family depthwise_f32_family();
 Family depthwise_q8_family();
+Family elementwise_family();
 Family fully_connected_q8_family();
+Family matmul_f32_family();
+Family moves_family();
+Family normalize_family();
+Family pool_family();
+Family reduce_family();
 
 namespace {
 
@@ -22,8 +28,14 @@ const Make kFamilies[] = {
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,
+    depthwise_f32_family,
+    conv_f32_family,
+    matmul_f32_family,
     moves_family,
     elementwise_family,
+    pool_family,
+    reduce_family,
+    normalize_family,
 };
 
 struct All {

@@ -1,0 +1,40 @@
+// Work on rows and on columns of float32: softmax, reductions, normalisations. A slice is (extent, inner): for each of
+// `inner` columns, `extent` elements that lie `inner` apart.
+
+#ifndef CPUACC_KERNELS_ROWS_HPP
+#define CPUACC_KERNELS_ROWS_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+enum class Reduction : int32_t { sum, max, mean, min, prod, l1, l2, log_sum, log_sum_exp, sum_square, none };
+
+/// Factors and offsets by element of a row: element n has number n / inner % period; nullptr for none.
+struct Affine {
+  const float *scale, *shift;
+  int64_t inner, period;
+};
+
+enum class Spread : int32_t { variance, deviation, mean_square };  // sqrt(var + eps), sqrt(var) + eps, without the mean
+
+struct RowKernels {
+  /// Columns [first, last) of a slice.
+  void (*softmax)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float beta,
+                  bool logarithm);
+  void (*reduce)(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
+                 int64_t last);
+  /// x / sqrt(max(sum of squares, eps)) for columns [first, last).
+  void (*unit_length)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float eps);
+  /// A row less its mean, divided by what `spread` says, then scaled and shifted.
+  void (*standardize)(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& affine);
+  /// out = in * scale + shift by the element's number.
+  void (*affine)(const float* in, float* out, int64_t count, int64_t begin, const Affine& affine);
+};
+CPUACC_TABLE(RowKernels, row_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_ROWS_HPP

@@ -1,0 +1,343 @@
+// Normalisations of float32.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cpuacc/box.hpp"
+#include "cpuacc/kernels/rows.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+/// The axis of the channels, for tensors of any rank.
+int channel_axis(const Node& node, int rank) {
+  std::string_view layout = node.text("data_layout", "NCHW");
+  return !layout.empty() && layout.back() == 'C' ? rank - 1 : std::min(1, rank - 1);
+}
+
+bool single(const Tensor* tensor) { return tensor == nullptr || tensor->elements() == 1; }
+
+// ---- Rows that are standardized ---------------------------------------------------------------------------------------
+
+struct Rows {
+  const RowKernels* kernels;
+  Spread spread;
+  float eps;
+  int64_t rows, length;
+  int64_t inner, period;         // elements of a row that share a factor; how many factors a row has
+  int64_t sets;                  // rows after which the factors begin anew
+  bool one_scale, one_shift;     // a single factor for all
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Rows& self = step.as<Rows>();
+    const float* in = run.at<float>(step.in[0]);
+    const float* scale = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
+    const float* shift = step.in[2] ? run.at<float>(step.in[2]) : nullptr;
+    float* out = run.at<float>(step.out[0]);
+    Range range = split(self.rows, part, parts);
+    for (int64_t row = range.first; row < range.last; ++row) {
+      int64_t set = row % self.sets * self.period, at = row * self.length;
+      bool both = (!scale || !self.one_scale) && (!shift || !self.one_shift);
+      Affine with{scale ? scale + set : nullptr, shift ? shift + set : nullptr, self.inner, self.period};
+      if (both) {
+        self.kernels->standardize(in + at, out + at, self.length, self.spread, self.eps, with);
+        continue;
+      }
+      self.kernels->standardize(in + at, out + at, self.length, self.spread, self.eps, {nullptr, nullptr, 1, 1});
+      apply(self, out + at, scale, self.one_scale, set, true);
+      apply(self, out + at, shift, self.one_shift, set, false);
+    }
+  }
+
+  static void apply(const Rows& self, float* out, const float* values, bool one, int64_t set, bool scale) {
+    if (!values) return;
+    const float* from = one ? values : values + set;
+    Affine with{scale ? from : nullptr, scale ? nullptr : from, one ? self.length : self.inner, one ? 1 : self.period};
+    self.kernels->affine(out, out, self.length, 0, with);
+  }
+};
+
+Step rows_step(const Node& node, Builder& builder, Rows rows, Buffer in, Buffer out) {
+  const Graph& graph = builder.graph;
+  const Tensor *scale = graph.in(node, 1), *shift = graph.in(node, 2);
+  rows.kernels = &row_kernels_for(builder.settings.isa);
+  rows.one_scale = scale && scale->elements() == 1;
+  rows.one_shift = shift && shift->elements() == 1;
+  if (rows.length == 0) rows.rows = 0;
+  rows.sets = std::max<int64_t>(rows.sets, 1);
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &Rows::run;
+  step.max_parts = parts_for(builder.settings, double(rows.rows) * double(rows.length) * 0.4);
+  step.in = {in, builder.buffer(scale ? node.inputs[1] : -1), builder.buffer(shift ? node.inputs[2] : -1)};
+  step.out = {out};
+  step.in_place = 0;
+  step.state = std::make_shared<Rows>(rows);
+  return step;
+}
+
+/// gamma and beta of LayerNormalization: absent, a single element, or the last axes as a whole.
+bool of_a_row(const Tensor* tensor, int64_t length) { return single(tensor) || tensor->elements() == length; }
+
+int64_t row_length(const Graph& graph, const Node& node) {
+  const Tensor& in = *graph.in(node, 0);
+  int64_t length = 1;
+  for (int n = axis_of(node.integer("axis", -1), in.rank()); n < in.rank(); ++n) length *= in.shape[size_t(n)];
+  return length;
+}
+
+Refusal layer_support(const Graph& graph, const Node& node, const Settings&) {
+  Refusal why = all_f32(graph, node);
+  if (why) return why;
+  if (!node.posts.empty()) return refused("takes no posts");
+  int64_t length = row_length(graph, node);
+  if (of_a_row(graph.in(node, 1), length) && of_a_row(graph.in(node, 2), length)) return taken();
+  return refused("gamma and beta are neither single elements nor as long as what is normalized", IPR_REASON_SHAPE);
+}
+
+void lower_layer(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  Rows rows{};
+  rows.spread = node.type == "RmsNormalization" ? Spread::mean_square : Spread::variance;
+  rows.eps = float(node.number("eps"));
+  rows.length = row_length(builder.graph, node);
+  rows.rows = rows.length ? in.elements() / rows.length : 0;
+  rows.inner = 1;
+  rows.period = rows.length;
+  rows.sets = 1;
+  builder.add(rows_step(node, builder, rows, builder.buffer(node.inputs[0]), builder.buffer(node.outputs[0])));
+}
+
+Refusal f32_support(const Graph& graph, const Node& node, const Settings&) {
+  if (!node.posts.empty()) return refused("takes no posts");
+  return all_f32(graph, node);
+}
+
+/// Copies a tensor whose channels are last into one whose channels are second, or back.
+void turn_channels(const Node& node, Builder& builder, Buffer in, Buffer out, bool ahead) {
+  const Tensor& tensor = builder.graph.out(node);
+  int64_t n = tensor.shape[0], c = tensor.shape.back(), pixels = tensor.elements() / std::max<int64_t>(n * c, 1);
+  Axes axes = ahead ? Axes{{n, pixels * c, pixels * c}, {c, 1, pixels}, {pixels, c, 1}}
+                    : Axes{{n, pixels * c, pixels * c}, {pixels, 1, c}, {c, pixels, 1}};
+  builder.add(copy_step(builder, "turn for " + node.name, in, out, axes, 4));
+}
+
+void lower_groups(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  int axis = channel_axis(node, in.rank());
+  int64_t channels = in.shape[size_t(axis)], groups = node.integer("num_groups", channels);
+  if (in.elements() == 0) return;
+  Rows rows{};
+  rows.spread = Spread::variance;
+  rows.eps = float(node.number("eps"));
+  rows.rows = in.shape[0] * groups;
+  rows.length = in.elements() / rows.rows;
+  rows.inner = in.elements() / (in.shape[0] * channels);
+  rows.period = channels / groups;
+  rows.sets = groups;
+  Buffer from = builder.buffer(node.inputs[0]), to = builder.buffer(node.outputs[0]);
+  if (axis == 1) {
+    builder.add(rows_step(node, builder, rows, from, to));
+    return;
+  }
+  Buffer turned = builder.temporary(in.bytes());
+  turn_channels(node, builder, from, turned, true);
+  builder.add(rows_step(node, builder, rows, turned, turned));
+  turn_channels(node, builder, turned, to, false);
+}
+
+void lower_mean_variance(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  if (in.elements() == 0) return;
+  std::vector<char> over(in.shape.size(), 0);
+  for (int64_t axis : node.integers("axis")) over[size_t(axis_of(axis, in.rank()))] = 1;
+  Shape steps = steps_of(in.shape), shape;
+  std::vector<size_t> order;
+  for (char wanted : {0, 1})
+    for (size_t n = 0; n < over.size(); ++n)
+      if (over[n] == wanted) order.push_back(n), shape.push_back(in.shape[n]);
+  Axes there = axes_of(shape), back;
+  for (size_t n = 0; n < order.size(); ++n) there[n].from = steps[order[n]];
+  for (const Axis& axis : there) back.push_back({axis.extent, axis.to, axis.from});
+  Rows rows{};
+  rows.spread = Spread::deviation;
+  rows.eps = float(node.number("eps"));
+  rows.length = 1;
+  for (size_t n = 0; n < over.size(); ++n)
+    if (over[n]) rows.length *= in.shape[n];
+  rows.rows = in.elements() / rows.length;
+  rows.inner = rows.period = rows.sets = 1;
+  Buffer turned = builder.temporary(in.bytes());
+  builder.add(copy_step(builder, "turn for " + node.name, builder.buffer(node.inputs[0]), turned, there, 4));
+  builder.add(rows_step(node, builder, rows, turned, turned));
+  builder.add(copy_step(builder, "turn back for " + node.name, turned, builder.buffer(node.outputs[0]), back, 4));
+}
+
+// ---- Batch normalization ----------------------------------------------------------------------------------------------
+
+struct Batch {
+  const RowKernels* kernels;
+  float eps;
+  int64_t count, channels, inner;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Batch& self = step.as<Batch>();
+    float* scale = run.part_scratch<float>(part);
+    float* shift = scale + self.channels;
+    const float *mean = run.at<float>(step.in[1]), *variance = run.at<float>(step.in[2]);
+    const float *beta = run.at<float>(step.in[3]), *gamma = run.at<float>(step.in[4]);
+    for (int64_t c = 0; c < self.channels; ++c) {
+      double factor = double(gamma[c]) / std::sqrt(double(variance[c]) + double(self.eps));
+      scale[c] = float(factor);
+      shift[c] = float(double(beta[c]) - double(mean[c]) * factor);
+    }
+    Range range = split(self.count, part, parts, 64);
+    if (range.first == range.last) return;
+    self.kernels->affine(run.at<float>(step.in[0]) + range.first, run.at<float>(step.out[0]) + range.first,
+                         range.last - range.first, range.first, {scale, shift, self.inner, self.channels});
+  }
+};
+
+void lower_batch(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  Around at = around(in.shape, channel_axis(node, in.rank()));
+  auto state = std::make_shared<Batch>();
+  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->eps = float(node.number("eps"));
+  state->count = in.elements();
+  state->channels = at.extent;
+  state->inner = at.inner;
+  Step step;
+  step.name = "BatchNormalization " + node.name;
+  step.fn = &Batch::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.2);
+  for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
+  step.scratch_per_part = uint64_t(2 * at.extent) * sizeof(float);
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+// ---- Length and local response ----------------------------------------------------------------------------------------
+
+struct UnitLength {
+  const RowKernels* kernels;
+  float eps;
+  int64_t outer, extent, inner;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const UnitLength& self = step.as<UnitLength>();
+    Range range = split(self.outer, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      int64_t at = n * self.extent * self.inner;
+      self.kernels->unit_length(run.at<float>(step.in[0]) + at, run.at<float>(step.out[0]) + at, self.extent,
+                                self.inner, 0, self.inner, self.eps);
+    }
+  }
+};
+
+void lower_unit_length(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  int axis = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
+  Around at = around(in.shape, axis);
+  auto state = std::make_shared<UnitLength>();
+  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->eps = float(node.number("eps"));
+  state->outer = at.outer, state->extent = at.extent, state->inner = at.inner;
+  Step step;
+  step.name = "L2Normalization " + node.name;
+  step.fn = &UnitLength::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.3);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+/// Sums of squares over windows along up to two axes, in float64 so that they can slide.
+struct Response {
+  float k, alpha, beta;
+  int64_t size;
+  Around axes[2];
+  int axis_count;
+  int64_t count;
+
+  static void run(const Step& step, const Run& run, int, int) {
+    const Response& self = step.as<Response>();
+    const float* in = run.at<float>(step.in[0]);
+    double *now = run.at<double>(step.out[1]), *next = now + self.count;
+    for (int64_t n = 0; n < self.count; ++n) now[n] = double(in[n]) * double(in[n]);
+    for (int axis = 0; axis < self.axis_count; ++axis) {
+      self.slide(now, next, self.axes[axis]);
+      std::swap(now, next);
+    }
+    float* out = run.at<float>(step.out[0]);
+    for (int64_t n = 0; n < self.count; ++n)
+      out[n] = in[n] / std::pow(self.k + self.alpha * float(now[n]), self.beta);
+  }
+
+  void slide(const double* in, double* out, const Around& at) const {
+    int64_t before = size > 0 ? (size - 1) / 2 : 0;
+    for (int64_t o = 0; o < at.outer; ++o)
+      for (int64_t e = 0; e < at.extent; ++e) {
+        int64_t first = std::max<int64_t>(0, e - before), last = std::min(at.extent, e - before + size);
+        double* to = out + (o * at.extent + e) * at.inner;
+        std::fill(to, to + at.inner, 0.0);
+        for (int64_t i = first; i < last; ++i)
+          for (int64_t n = 0; n < at.inner; ++n) to[n] += in[(o * at.extent + i) * at.inner + n];
+      }
+  }
+};
+
+Refusal response_support(const Graph& graph, const Node& node, const Settings& settings) {
+  if (node.text("method_type") != "LOCAL_BRIGHTNESS")
+    return refused(std::string(node.text("method_type")) + " is not computed", IPR_REASON_ATTRIBUTE);
+  return f32_support(graph, node, settings);
+}
+
+void lower_response(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  int channel = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
+  auto state = std::make_shared<Response>();
+  state->k = float(node.number("k")), state->alpha = float(node.number("alpha")), state->beta = float(node.number("beta"));
+  state->size = node.integer("norm_size");
+  state->count = in.elements();
+  state->axis_count = 1;
+  if (node.text("channel_type") == "WITHIN") {
+    int height = channel_axis(node, in.rank()) == 1 ? 2 : 1;
+    state->axis_count = 2;
+    state->axes[0] = around(in.shape, height);
+    state->axes[1] = around(in.shape, height + 1);
+  } else {
+    state->axes[0] = around(in.shape, channel);
+  }
+  Step step;
+  step.name = "Normalization " + node.name;
+  step.fn = &Response::run;
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0]), builder.temporary(uint64_t(in.elements()) * 2 * sizeof(double))};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family normalize_family() {
+  Family family;
+  family.lowerings = {
+      {"LayerNormalization", "plain", layer_support, lower_layer, nullptr},
+      {"RmsNormalization", "plain", layer_support, lower_layer, nullptr},
+      {"InstanceNormalization", "plain", f32_support, lower_groups, nullptr},
+      {"GroupNormalization", "plain", f32_support, lower_groups, nullptr},
+      {"MeanVarianceNormalization", "plain", f32_support, lower_mean_variance, nullptr},
+      {"BatchNormalization", "plain", f32_support, lower_batch, nullptr},
+      {"L2Normalization", "plain", f32_support, lower_unit_length, nullptr},
+      {"Normalization", "plain", response_support, lower_response, nullptr},
+  };
+  return family;
+}
+
+}  // namespace cpuacc
