@@ -1,0 +1,127 @@
+#include "cpuacc/kernels/pool.hpp"
+
+#include <math.h>
+
+#include "interposer/backend.h"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+/// The cells of a window that lie within the axis, and the first one's position.
+struct Seen {
+  int64_t first, end, start;
+  int64_t count() const { return end > first ? end - first : 0; }
+};
+
+Seen seen(const Pool& pool, int axis, int64_t place) {
+  int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis], first = 0, end = pool.size[axis];
+  if (start < 0) first = (-start + d - 1) / d;
+  int64_t reach = pool.extent[axis] - start;  // positions beyond this are outside
+  if (reach <= 0) end = 0;
+  else if ((reach + d - 1) / d < end) end = (reach + d - 1) / d;
+  return {first, end, start};
+}
+
+/// How many cells count in a mean along an axis.
+int64_t counted(const Pool& pool, int axis, int64_t place) {
+  if (!pool.count_padding) return seen(pool, axis, place).count();
+  int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis];
+  int64_t reach = pool.extent[axis] + pool.pad_after[axis] - start;
+  int64_t cells = reach <= 0 ? 0 : (reach + d - 1) / d;
+  return cells < pool.size[axis] ? cells : pool.size[axis];
+}
+
+template <class T> struct Least { static constexpr T value = T(-1) < T(0) ? T(int64_t(1) << (8 * sizeof(T) - 1)) : T(0); };
+template <> struct Least<float> { static constexpr float value = -INFINITY; };
+
+template <class T> struct MaxOf {
+  using Total = T;
+  static T start() { return Least<T>::value; }
+  static T both(T total, T x) { return x > total || x != x ? x : total; }
+  static T joined(T total, T x) { return both(total, x); }
+  static T finish(T total, int64_t count, const Pool& pool, int64_t) { return count > 0 ? total : T(pool.zero); }
+};
+
+template <class T> struct MeanOf;
+template <> struct MeanOf<float> {
+  using Total = float;
+  static float start() { return 0; }
+  static float both(float total, float x) { return total + x; }
+  static float joined(float total, float x) { return total + x; }
+  static float finish(float total, int64_t, const Pool&, int64_t counted) { return counted > 0 ? total / float(counted) : 0; }
+};
+struct LengthOf : MeanOf<float> {
+  static float both(float total, float x) { return total + x * x; }
+  static float finish(float total, int64_t, const Pool&, int64_t counted) {
+    return counted > 0 ? sqrtf(total / float(counted)) : 0;
+  }
+};
+template <class T> struct CodesOf {
+  using Total = int32_t;
+  static int32_t start() { return 0; }
+  static int32_t both(int32_t total, T x) { return total + x; }
+  static int32_t joined(int32_t total, int32_t x) { return total + x; }
+  static T finish(int32_t total, int64_t count, const Pool& pool, int64_t counted) {
+    if (counted <= 0) return T(pool.zero);
+    int32_t all = int32_t(counted), sum = total + pool.zero * int32_t(counted - count), half = all / 2;
+    return T(sum < 0 ? -((-sum + half) / all) : (sum + half) / all);
+  }
+};
+template <> struct MeanOf<int8_t> : CodesOf<int8_t> {};
+template <> struct MeanOf<uint8_t> : CodesOf<uint8_t> {};
+
+/// Rows under the window are joined into one, whole and in order; then columns of that one.
+template <class T, class F>
+void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
+  using Total = typename F::Total;
+  const T* in = static_cast<const T*>(image);
+  int64_t inner = pool.inner, width = pool.extent[2] * inner;
+  T* out = static_cast<T*>(result);
+  Total* joined = static_cast<Total*>(scratch);
+  Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
+  for (int64_t n = 0; n < width; ++n) joined[n] = F::start();
+  for (int64_t z = planes.first; z < planes.end; ++z)
+    for (int64_t y = rows.first; y < rows.end; ++y) {
+      int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
+      const T* from = in + at * width;
+      for (int64_t n = 0; n < width; ++n) joined[n] = F::both(joined[n], from[n]);
+    }
+  int64_t cells = planes.count() * rows.count(), all = counted(pool, 0, plane) * counted(pool, 1, row);
+  for (int64_t x = 0; x < pool.places[2]; ++x) {
+    Seen columns = seen(pool, 2, x);
+    int64_t count = cells * columns.count(), counts = all * counted(pool, 2, x);
+    const Total* first = joined + (columns.start + columns.first * pool.dilation[2]) * inner;
+    int64_t by = pool.dilation[2] * inner, taps = columns.count();
+    T* to = out + x * inner;
+    for (int64_t c0 = 0; c0 < inner; c0 += 64) {
+      int64_t some = inner - c0 < 64 ? inner - c0 : 64;
+      Total totals[64];
+      for (int64_t c = 0; c < some; ++c) totals[c] = F::start();
+      for (int64_t k = 0; k < taps; ++k)
+        for (int64_t c = 0; c < some; ++c) totals[c] = F::joined(totals[c], first[k * by + c0 + c]);
+      for (int64_t c = 0; c < some; ++c) to[c0 + c] = F::finish(totals[c], count, pool, counts);
+    }
+  }
+}
+
+PoolKernels::Row row(PoolKind kind, int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_FLOAT32:
+      if (kind == PoolKind::l2) return pool_row<float, LengthOf>;
+      return kind == PoolKind::max ? pool_row<float, MaxOf<float>> : pool_row<float, MeanOf<float>>;
+    case IPR_DTYPE_INT8:
+      if (kind == PoolKind::l2) return nullptr;
+      return kind == PoolKind::max ? pool_row<int8_t, MaxOf<int8_t>> : pool_row<int8_t, MeanOf<int8_t>>;
+    case IPR_DTYPE_UINT8:
+      if (kind == PoolKind::l2) return nullptr;
+      return kind == PoolKind::max ? pool_row<uint8_t, MaxOf<uint8_t>> : pool_row<uint8_t, MeanOf<uint8_t>>;
+    case IPR_DTYPE_INT16: return kind == PoolKind::max ? pool_row<int16_t, MaxOf<int16_t>> : nullptr;
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+extern const PoolKernels pool_kernels = {row};
+
+}  // namespace cpuacc::ISA_NS

@@ -1,0 +1,129 @@
+// Pooling of images and volumes, plain and blocked.
+
+#include <algorithm>
+
+#include "cpuacc/kernels/pool.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+struct Names {
+  const char *size, *stride, *dilation, *before, *after;
+};
+
+const Names kAxes[] = {{"pool_depth", "stride_z", "dilation_z", "pad_front", "pad_back"},
+                       {"pool_height", "stride_y", "dilation_y", "pad_top", "pad_bottom"},
+                       {"pool_width", "stride_x", "dilation_x", "pad_left", "pad_right"}};
+
+bool channels_last(const Node& node) { return node.text("data_layout").back() == 'C'; }
+
+PoolKind kind_of(const Node& node) {
+  std::string_view name = node.text("pool_type");
+  return name == "MAX" ? PoolKind::max : name == "AVERAGE" ? PoolKind::average : PoolKind::l2;
+}
+
+/// The window over an image of `shape`; an image is a volume of one plane.
+Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
+  Pool pool{};
+  bool volume = node.type == "Pooling3d";
+  size_t first = channels_last(node) ? 1 : 2;
+  pool.kind = kind_of(node);
+  pool.count_padding = node.text("padding_method") == "IGNORE_VALUE";
+  pool.zero = int32_t(in.zero_point());
+  for (int axis = 0; axis < 3; ++axis) {
+    pool.extent[axis] = pool.places[axis] = pool.size[axis] = pool.stride[axis] = pool.dilation[axis] = 1;
+    if (axis == 0 && !volume) continue;
+    size_t at = first + size_t(axis) - (volume ? 0 : 1);
+    const Names& names = kAxes[axis];
+    pool.extent[axis] = in.shape[at];
+    pool.places[axis] = out.shape[at];
+    pool.size[axis] = node.integer(names.size);
+    if (pool.size[axis] == 0) {
+      pool.size[axis] = in.shape[at];
+      continue;
+    }
+    pool.stride[axis] = std::max<int64_t>(1, node.integer(names.stride));
+    pool.dilation[axis] = std::max<int64_t>(1, node.integer(names.dilation, 1));
+    pool.pad[axis] = node.integer(names.before);
+    pool.pad_after[axis] = node.integer(names.after);
+  }
+  return pool;
+}
+
+struct Pooling {
+  PoolKernels::Row row;
+  Pool pool;
+  int64_t images, in_bytes, row_bytes;  // bytes of an image of the input, and of a row of the result
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Pooling& self = step.as<Pooling>();
+    int64_t rows = self.pool.places[1], planes = self.pool.places[0];
+    Range range = split(self.images * planes * rows, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const char* in = run.at<char>(step.in[0]) + n / (planes * rows) * self.in_bytes;
+      self.row(self.pool, in, run.at<char>(step.out[0]) + n * self.row_bytes, n / rows % planes, n % rows,
+               run.part_scratch<char>(part));
+    }
+  }
+};
+
+bool one_quantization(const Tensor& in, const Tensor& out) { return in.same_quantization(out) && !in.has_axis(); }
+
+Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+  if (!node.posts.empty()) return refused("takes no posts");
+  if (in.dtype != out.dtype || in.is_quantized() != out.is_quantized() || !one_quantization(in, out))
+    return refused("the result is " + described(out) + " and the operand " + described(in) + "; takes one quantization",
+                   IPR_REASON_QUANTIZATION);
+  if (!is_f32(in) && !in.is_quantized() && kind_of(node) != PoolKind::max)
+    return refused("takes codes with a scale, or floats", IPR_REASON_DATA_TYPE);
+  if (node.type == "Pooling3d" && !is_f32(in) && kind_of(node) != PoolKind::max)
+    return refused("means of volumes are taken of float32 only", IPR_REASON_DATA_TYPE);
+  if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype)) return taken();
+  return refused(std::string(node.text("pool_type")) + " of " + described(in) + " is not computed here",
+                 IPR_REASON_DATA_TYPE);
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  int64_t item = int64_t(ipr::item_size(in.dtype));
+  auto state = std::make_shared<Pooling>();
+  Pool& pool = state->pool = pool_of(node, in, out);
+  int64_t channels = channels_last(node) ? in.shape.back() : in.shape[1];
+  pool.inner = is_blocked(in.layout) ? kBlock : channels_last(node) ? channels : 1;
+  pool.row_item = 4;
+  state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype);
+  state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item;
+  state->row_bytes = pool.places[2] * pool.inner * item;
+  state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
+  if (in.elements() == 0 && out.elements() != 0) state->images = in.shape[0] * channels / pool.inner;
+  double work = double(out.elements()) * double(pool.size[0] * pool.size[1] + pool.size[2]) * 0.15;
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &Pooling::run;
+  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, work),
+                                         std::max<int64_t>(1, state->images * pool.places[0] * pool.places[1])));
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = uint64_t(pool.extent[2] * pool.inner * pool.row_item);
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor& in = *graph.in(node, 0);
+  bool blocked = is_blocked(in.layout) && node.type == "Pooling2d" && is_f32(in);
+  Layout layout = blocked ? in.layout : Layout::plain;
+  return {{layout}, {layout}};
+}
+
+}  // namespace
+
+Family pool_family() {
+  Family family;
+  family.lowerings = {{"Pooling2d", "plain", support, lower, layouts}, {"Pooling3d", "plain", support, lower, nullptr}};
+  return family;
+}
+
+}  // namespace cpuacc
