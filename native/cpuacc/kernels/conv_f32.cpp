@@ -5,9 +5,11 @@
 #include "cpuacc/kernels/bottleneck.hpp"
 #include "cpuacc/kernels/matrix.hpp"
 #include "cpuacc/kernels/window.hpp"
+#include "cpuacc/kernels/winograd.hpp"
 
 namespace cpuacc::ISA_NS {
 
-extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, bottleneck, matrix, vector};
+extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, winograd, winograd_weights,
+                                          bottleneck, matrix, vector};
 
 }  // namespace cpuacc::ISA_NS

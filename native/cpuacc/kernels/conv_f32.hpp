@@ -75,6 +75,23 @@ struct Depthwise {
   Finish finish;
 };
 
+/// A convolution with a window of 3 x 3 and stride 1, by products of transformed squares: `tile` (2 or 4) output pixels
+/// each way at once. Weights are [panel][(tile + 2)**2][channel][16 * blocks of panel], of what `winograd_weights` gives.
+struct Winograd {
+  Product product;
+  int32_t tile, height, width, out_height, out_width, pad_top, pad_left;
+  int32_t chunk;  // squares at once
+};
+
+inline int32_t squares_across(const Winograd& w) { return (w.out_width + w.tile - 1) / w.tile; }
+inline int32_t squares_of(const Winograd& w) { return (w.out_height + w.tile - 1) / w.tile * squares_across(w); }
+
+/// Floats of scratch memory: of transformed input and, of one panel, transformed output.
+inline int64_t scratch_of(const Winograd& w) {
+  int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
+  return elements * w.chunk * 16 * ((w.product.depth + 15) / 16 + 3);
+}
+
 /// A depthwise convolution with products of single pixels before and behind it (`expand` and `project`, each absent where
 /// its weights are nullptr). What lies between them stays in scratch memory: some rows of the expanded image, and `strip`
 /// rows of the result of the depthwise convolution.
@@ -127,6 +144,10 @@ struct ConvKernels {
                    const float* residual, float* scratch, const Part& part);
   void (*depthwise)(const Depthwise&, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                     int64_t last);
+  /// Rows of `part` are squares.
+  void (*winograd)(const Winograd&, const float* in, float* out, const float* residual, float* scratch, const Part& part);
+  /// From 3 x 3 weights, [9][16], to those of (tile + 2)**2 products, `step` floats apart.
+  void (*winograd_weights)(int32_t tile, const float* taps, float* to, int64_t step);
   /// Rows of the result and blocks of the depthwise convolution; all blocks where there is `project`.
   void (*bottleneck)(const Bottleneck&, const float* in, float* out, const float* residual, float* scratch,
                      const Part& part);

@@ -1,11 +1,8 @@
 // Convolution2d and TransposeConvolution2d of float32.
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
 
-#include "cpuacc/lower/finish_f32.hpp"
-#include "cpuacc/lower/pack_f32.hpp"
+#include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
@@ -14,25 +11,6 @@ constexpr int64_t kMostExtent = 1 << 20;      // of an axis, so that places coun
 constexpr int64_t kMostScratch = 1 << 28;     // floats of one strip of one part
 constexpr int64_t kStripFloats = 64 * 1024;   // of a strip that leaves room for weights in the second-level cache
 constexpr int64_t kLargeWeights = 128 * 1024;  // floats, from where on they are better read once than often
-constexpr double kOperationsPerNanosecond = 150;
-
-/// An image tensor: extents by meaning.
-struct Image {
-  Image(const Tensor& tensor, bool channels_last)
-      : n(tensor.extent(0)), c(tensor.extent(channels_last ? 3 : 1)), h(tensor.extent(channels_last ? 1 : 2)),
-        w(tensor.extent(channels_last ? 2 : 3)), plain(tensor.layout == Layout::plain), last(channels_last) {}
-
-  int64_t floats() const { return (plain ? c : blocks_of(c) * 16) * h * w; }
-  Planes planes() const {
-    if (!plain) return {0, w * 16, 16, h * w * 16, 0};
-    return last ? Planes{1, w * c, c, 0, 0} : Planes{h * w, w, 1, 0, 0};
-  }
-
-  int64_t n, c, h, w;
-  bool plain, last;
-};
-
-bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
 
 /// How a window moves along one axis: cell `k` of place `p` is at p * stride + k * dilation - pad.
 struct Axis {
@@ -216,12 +194,6 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, const 
   return unit;
 }
 
-const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder& builder) {
-  return static_cast<const float*>(builder.pack(uint64_t(blocks_of(count)) * 64, [&](void* to) {
-    if (bias) std::memcpy(to, bias->values<float>() + first, size_t(count) * 4);
-  }));
-}
-
 void add_step(const Node& node, const char* kind, const Layer& layer, std::vector<Unit> units, Builder& builder) {
   auto state = std::make_shared<State>();
   state->kernels = &conv_kernels_for(builder.settings.isa);
@@ -274,14 +246,6 @@ Axis axis_of_columns(const Node& node, int64_t kernel, int64_t places) {
   return {kernel, node.integer("stride_x", 1), node.integer("dilation_x", 1), node.integer("pad_left"), places};
 }
 
-/// Weights (O, KH, KW, I) or, channels first, (O, I, KH, KW).
-Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outputs, int64_t inputs) {
-  int64_t taps = channels_last ? tensor.extent(1) * tensor.extent(2) : tensor.extent(2) * tensor.extent(3);
-  int64_t all_inputs = tensor.extent(channels_last ? 3 : 1);
-  if (channels_last) return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, 1, all_inputs};
-  return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, taps, 1};
-}
-
 Refusal within_limits(const Graph& graph, const Node& node) {
   for (const Tensor* tensor : {graph.in(node, 0), graph.in(node, 1), &graph.out(node)})
     for (int64_t extent : tensor->shape)
@@ -320,17 +284,11 @@ Refusal support_convolution(const Graph& graph, const Node& node, const Settings
                         axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w));
 }
 
-Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
-
 /// Images of few channels are read as they come.
-Layouts layouts_of(const Graph& graph, const Node& node, const Settings&) {
-  const Layout like = blocked(node);
-  Layouts found;
-  found.in.assign(node.inputs.size(), Layout::plain);
+Layouts layouts_of(const Graph& graph, const Node& node, const Settings& settings) {
+  Layouts found = blocked_layouts(graph, node, settings);
   bool plain = few_channels(Image(*graph.in(node, 0), channels_last(node)).c) && !is_blocked(graph.in(node, 0)->layout);
-  found.in[0] = plain ? Layout::plain : like;
-  if (finishing_of(graph, node).residual >= 0) found.in.back() = like;
-  found.out = {like};
+  if (plain) found.in[0] = Layout::plain;
   return found;
 }
 

@@ -1,10 +1,6 @@
 // DepthwiseConvolution2d of float32.
 
-#include <algorithm>
-#include <cstring>
-
-#include "cpuacc/lower/finish_f32.hpp"
-#include "cpuacc/lower/pack_f32.hpp"
+#include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
@@ -17,9 +13,6 @@ struct State {
   Depthwise depthwise;
   int64_t images, channels, multiplier;  // channels of the input
 };
-
-bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
-Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
 
 void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
@@ -71,15 +64,6 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   return find_finishing(graph, node, &finishing);
 }
 
-Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
-  Layouts found;
-  found.in.assign(node.inputs.size(), Layout::plain);
-  found.in[0] = blocked(node);
-  if (finishing_of(graph, node).residual >= 0) found.in.back() = blocked(node);
-  found.out = {blocked(node)};
-  return found;
-}
-
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
@@ -104,10 +88,7 @@ void lower(const Node& node, Builder& builder) {
   d.weights = static_cast<const float*>(builder.pack(uint64_t(d.blocks * taps) * 64, [&](void* to) {
     pack_depthwise(weights.values<float>(), channels, taps, static_cast<float*>(to));
   }));
-  const Tensor* bias = bias_of(graph, node);
-  d.bias = static_cast<const float*>(builder.pack(uint64_t(d.blocks) * 64, [&](void* to) {
-    if (bias) std::memcpy(to, bias->values<float>(), size_t(channels) * 4);
-  }));
+  d.bias = pack_bias(bias_of(graph, node), 0, channels, builder);
   Buffer source = builder.buffer(node.inputs[0]);
   double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) * double(8 + taps) / 4;
   if (state->multiplier > 1) {
@@ -134,6 +115,6 @@ void lower(const Node& node, Builder& builder) {
 
 }  // namespace
 
-Family depthwise_f32_family() { return {{{"DepthwiseConvolution2d", "f32", support, lower, layouts}}, {}}; }
+Family depthwise_f32_family() { return {{{"DepthwiseConvolution2d", "f32", support, lower, blocked_layouts}}, {}}; }
 
 }  // namespace cpuacc

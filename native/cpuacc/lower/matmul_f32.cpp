@@ -1,15 +1,12 @@
 // FullyConnected and BatchMatMul of float32.
 
 #include <algorithm>
-#include <cstring>
 
-#include "cpuacc/lower/finish_f32.hpp"
-#include "cpuacc/lower/pack_f32.hpp"
+#include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr double kOperationsPerNanosecond = 150;
 constexpr double kBytesPerNanosecond = 30;
 constexpr int64_t kMost = 1 << 28;
 
@@ -77,9 +74,7 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   MatrixProduct& m = state->product;
   state->kernels = &conv_kernels_for(builder.settings.isa);
   m.finish = finishing.finish;
-  m.bias = static_cast<const float*>(builder.pack(uint64_t(blocks_of(m.columns)) * 64, [&](void* to) {
-    if (bias) std::memcpy(to, bias->values<float>(), size_t(m.columns) * 4);
-  }));
+  m.bias = pack_bias(bias, 0, m.columns, builder);
   const Tensor& b = *graph.in(node, 1);
   const bool one = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });

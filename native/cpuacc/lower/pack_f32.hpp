@@ -44,6 +44,27 @@ inline void pack_panels(const Weights& w, int64_t panel, int64_t group, float* t
   }
 }
 
+/// [panel][square][input channel][output channel of the panel] for Winograd's convolution. `transform` is that of the
+/// kernels.
+inline void pack_winograd(const Weights& w, int64_t panel, int32_t tile,
+                          void (*transform)(int32_t tile, const float* taps, float* to, int64_t step), float* to) {
+  int64_t blocks = blocks_of(w.outputs), elements = (tile + 2) * (tile + 2);
+  for (int64_t block = 0; block < blocks;) {
+    int64_t wide = blocks_of_panel(block, blocks, panel), step = w.inputs * wide * 16;
+    for (int64_t b = 0; b < wide; ++b) {
+      int64_t first = (block + b) * 16, outputs = std::min<int64_t>(16, w.outputs - first);
+      for (int64_t i = 0; i < w.inputs; ++i) {
+        float taps[9 * 16] = {};
+        for (int64_t tap = 0; tap < 9; ++tap)
+          for (int64_t o = 0; o < outputs; ++o) taps[tap * 16 + o] = w.at(first + o, i, tap);
+        transform(tile, taps, to + (i * wide + b) * 16, step);
+      }
+    }
+    to += elements * step;
+    block += wide;
+  }
+}
+
 /// [block of channels][tap][16], of weights [tap][channel].
 inline void pack_depthwise(const float* weights, int64_t channels, int64_t taps, float* to) {
   for (int64_t channel = 0; channel < channels; ++channel)

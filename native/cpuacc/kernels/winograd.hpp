@@ -1,0 +1,225 @@
+// Winograd's convolutions F(2x2, 3x3) and F(4x4, 3x3). The larger one interpolates at 0, +-3/4, +-3/2 and infinity: its
+// error is a fifth of that at the usual points 0, +-1, +-2, and not twice that of the direct sum.
+
+#ifndef CPUACC_KERNELS_WINOGRAD_HPP
+#define CPUACC_KERNELS_WINOGRAD_HPP
+
+#include "cpuacc/kernels/product.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+constexpr float kA = 0.75f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB;
+
+/// One dimension of the transforms, for kTile outputs.
+template <int kTile>
+struct Points;
+
+template <>
+struct Points<2> {
+  CPUACC_INLINE void input(const Vec* d, Vec* to) {
+    to[0] = d[0] - d[2];
+    to[1] = d[1] + d[2];
+    to[2] = d[2] - d[1];
+    to[3] = d[1] - d[3];
+  }
+  CPUACC_INLINE void output(const Vec* m, Vec* to) {
+    to[0] = m[0] + m[1] + m[2];
+    to[1] = m[1] - m[2] - m[3];
+  }
+  CPUACC_INLINE void weights(const Vec* w, Vec* to) {
+    Vec even = 0.5f * (w[0] + w[2]), odd = 0.5f * w[1];
+    to[0] = w[0];
+    to[1] = even + odd;
+    to[2] = even - odd;
+    to[3] = w[2];
+  }
+};
+
+template <>
+struct Points<4> {
+  CPUACC_INLINE void input(const Vec* d, Vec* to) {
+    Vec even_a = d[4] - kB2 * d[2], odd_a = kA * d[3] - kA * kB2 * d[1];
+    Vec even_b = d[4] - kA2 * d[2], odd_b = kB * d[3] - kB * kA2 * d[1];
+    to[0] = kA2 * kB2 * d[0] - (kA2 + kB2) * d[2] + d[4];
+    to[1] = even_a + odd_a;
+    to[2] = even_a - odd_a;
+    to[3] = even_b + odd_b;
+    to[4] = even_b - odd_b;
+    to[5] = kA2 * kB2 * d[1] - (kA2 + kB2) * d[3] + d[5];
+  }
+  CPUACC_INLINE void output(const Vec* m, Vec* to) {
+    Vec even_a = m[1] + m[2], odd_a = m[1] - m[2], even_b = m[3] + m[4], odd_b = m[3] - m[4];
+    to[0] = m[0] + even_a + even_b;
+    to[1] = kA * odd_a + kB * odd_b;
+    to[2] = kA2 * even_a + kB2 * even_b;
+    to[3] = kA * kA2 * odd_a + kB * kB2 * odd_b + m[5];
+  }
+  CPUACC_INLINE void weights(const Vec* w, Vec* to) {
+    const float of_a = 1 / (2 * kA2 * (kA2 - kB2)), of_b = 1 / (2 * kB2 * (kB2 - kA2));
+    Vec even_a = of_a * (w[0] + kA2 * w[2]), odd_a = of_a * kA * w[1];
+    Vec even_b = of_b * (w[0] + kB2 * w[2]), odd_b = of_b * kB * w[1];
+    to[0] = w[0] * (1 / (kA2 * kB2));
+    to[1] = even_a + odd_a;
+    to[2] = even_a - odd_a;
+    to[3] = even_b + odd_b;
+    to[4] = even_b - odd_b;
+    to[5] = w[2];
+  }
+};
+
+template <int kTile>
+void transform_weights(const float* taps, float* to, int64_t step) {
+  constexpr int kSide = kTile + 2;
+  for (int v = 0; v < 16; v += kLanes) {
+    Vec rows[3][kSide];
+    for (int y = 0; y < 3; ++y) {
+      Vec w[3] = {load(taps + y * 48 + v), load(taps + y * 48 + 16 + v), load(taps + y * 48 + 32 + v)};
+      Points<kTile>::weights(w, rows[y]);
+    }
+    for (int x = 0; x < kSide; ++x) {
+      Vec column[3] = {rows[0][x], rows[1][x], rows[2][x]}, made[kSide];
+      Points<kTile>::weights(column, made);
+      for (int y = 0; y < kSide; ++y) store(to + (y * kSide + x) * step + v, made[y]);
+    }
+  }
+}
+
+void winograd_weights(int32_t tile, const float* taps, float* to, int64_t step) {
+  tile == 4 ? transform_weights<4>(taps, to, step) : transform_weights<2>(taps, to, step);
+}
+
+/// One square of one vector of channels: what it sees, transformed, `step` floats from element to element.
+template <int kTile>
+CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int top, int left, float* to, int64_t step) {
+  constexpr int kSide = kTile + 2;
+  Vec rows[kSide][kSide];
+  const bool inside = top >= 0 && left >= 0 && top + kSide <= w.height && left + kSide <= w.width;
+  const float* from = image + (int64_t{top} * w.width + left) * 16;
+#pragma GCC unroll 6
+  for (int y = 0; y < kSide; ++y, from += w.width * 16) {
+    Vec seen[kSide];
+    if (inside) {
+#pragma GCC unroll 6
+      for (int x = 0; x < kSide; ++x) seen[x] = load(from + x * 16);
+    } else {
+      const bool row = top + y >= 0 && top + y < w.height;
+#pragma GCC unroll 6
+      for (int x = 0; x < kSide; ++x) seen[x] = row && left + x >= 0 && left + x < w.width ? load(from + x * 16) : Vec{};
+    }
+    Points<kTile>::input(seen, rows[y]);
+  }
+#pragma GCC unroll 6
+  for (int x = 0; x < kSide; ++x) {
+    Vec column[kSide], made[kSide];
+#pragma GCC unroll 6
+    for (int y = 0; y < kSide; ++y) column[y] = rows[y][x];
+    Points<kTile>::input(column, made);
+#pragma GCC unroll 6
+    for (int y = 0; y < kSide; ++y) store(to + (y * kSide + x) * step, made[y]);
+  }
+}
+
+template <int kTile>
+CPUACC_INLINE void transform_output(const Winograd& w, const float* from, int64_t step, Vec bias, int top, int left,
+                                    float* out, const float* residual) {
+  constexpr int kSide = kTile + 2;
+  Vec rows[kSide][kTile];
+#pragma GCC unroll 6
+  for (int y = 0; y < kSide; ++y) {
+    Vec seen[kSide];
+#pragma GCC unroll 6
+    for (int x = 0; x < kSide; ++x) seen[x] = load(from + (y * kSide + x) * step);
+    Points<kTile>::output(seen, rows[y]);
+  }
+  const int height = w.out_height - top, width = w.out_width - left;
+  Vec low = all(w.product.finish.low), high = all(w.product.finish.high);
+#pragma GCC unroll 4
+  for (int x = 0; x < kTile; ++x) {
+    Vec column[kSide], made[kTile];
+#pragma GCC unroll 6
+    for (int y = 0; y < kSide; ++y) column[y] = rows[y][x];
+    Points<kTile>::output(column, made);
+#pragma GCC unroll 4
+    for (int y = 0; y < kTile; ++y)
+      if (y < height && x < width) {
+        int64_t at = (int64_t{top + y} * w.out_width + left + x) * 16;
+        Vec sum = made[y] + bias;
+        if (residual) sum += load(residual + at);
+        store(out + at, at_most(at_least(sum, low), high));
+      }
+  }
+}
+
+template <int kTile>
+__attribute__((noinline)) void transform_inputs(const Winograd& w, const float* in, int first, int count, float* to) {
+  constexpr int kElements = (kTile + 2) * (kTile + 2);
+  const int across = squares_across(w), blocks = (w.product.depth + 15) / 16;
+  const int64_t step = int64_t{blocks} * count * 16;
+  static_assert(kElements <= 36);
+  for (int block = 0; block < blocks; ++block, in += int64_t{w.height} * w.width * 16)
+    for (int n = 0; n < count; ++n, to += 16) {
+      int y = (first + n) / across, x = (first + n) % across;
+      for (int v = 0; v < 16; v += kLanes)
+        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, to + v, step);
+    }
+}
+
+template <int kTile>
+__attribute__((noinline)) void transform_outputs(const Winograd& w, const float* from, int first, int count, int block,
+                                                 int blocks, float* out, const float* residual) {
+  const int across = squares_across(w);
+  const int64_t step = int64_t{blocks} * count * 16, image = int64_t{w.out_height} * w.out_width * 16;
+  const Finish& work = w.product.finish;
+  for (int b = block; b < block + blocks; ++b)
+    for (int n = 0; n < count; ++n, from += 16) {
+      int top = (first + n) / across * kTile, left = (first + n) % across * kTile;
+      float* to = out + b * image;
+      const float* added = residual ? residual + b * image : nullptr;
+      for (int v = 0; v < 16; v += kLanes)
+        transform_output<kTile>(w, from + v, step, load(w.product.bias + b * 16 + v), top, left, to + v,
+                                added && !work.count ? added + v : nullptr);
+      if (!work.count) continue;
+      int width = w.out_width - left < kTile ? w.out_width - left : kTile;
+      for (int y = top; y < top + kTile && y < w.out_height; ++y) {
+        int64_t at = (int64_t{y} * w.out_width + left) * 16;
+        finish(work, to + at, added ? added + at : nullptr, 0, 16, width, 1);
+      }
+    }
+}
+
+template <int kTile>
+void winograd_of(const Winograd& w, const float* in, float* out, const float* residual, float* scratch,
+                 const Part& part) {
+  constexpr int kElements = (kTile + 2) * (kTile + 2);
+  static const float kNoBias[kPanel * 16] = {};
+  const int depth_blocks = (w.product.depth + 15) / 16;
+  float* seen = scratch;
+  float* sums = scratch + int64_t{kElements} * depth_blocks * w.chunk * 16;
+  Product p{w.product.depth, 0, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
+  for (int first = part.row; first < part.row_end; first += w.chunk) {
+    int count = part.row_end - first < w.chunk ? part.row_end - first : w.chunk;
+    transform_inputs<kTile>(w, in, first, count, seen);
+    for (int block = part.block; block < part.block_end;) {
+      int blocks = panel_at(block, w.product.blocks);
+      const float* weights = w.product.weights + int64_t{block} * 16 * p.depth * kElements;
+      p.blocks = blocks;
+      for (int e = 0; e < kElements; ++e) {
+        p.weights = weights + int64_t{e} * blocks * 16 * p.depth;
+        product(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,
+                sums + int64_t{e} * blocks * count * 16, {int64_t{count} * 16, 0, 16}, nullptr, {0, count, 0, blocks});
+      }
+      transform_outputs<kTile>(w, sums, first, count, block, blocks, out, residual);
+      block += blocks;
+    }
+  }
+}
+
+void winograd(const Winograd& w, const float* in, float* out, const float* residual, float* scratch, const Part& part) {
+  w.tile == 4 ? winograd_of<4>(w, in, out, residual, scratch, part) : winograd_of<2>(w, in, out, residual, scratch, part);
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_WINOGRAD_HPP

@@ -1,0 +1,22 @@
+#include "cpuacc/lower/image_f32.hpp"
+
+#include <cstring>
+
+namespace cpuacc {
+
+const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder& builder) {
+  return static_cast<const float*>(builder.pack(uint64_t(blocks_of(count)) * 64, [&](void* to) {
+    if (bias) std::memcpy(to, bias->values<float>() + first, size_t(count) * 4);
+  }));
+}
+
+Layouts blocked_layouts(const Graph& graph, const Node& node, const Settings&) {
+  Layouts found;
+  found.in.assign(node.inputs.size(), Layout::plain);
+  found.in[0] = blocked(node);
+  if (finishing_of(graph, node).residual >= 0) found.in.back() = blocked(node);
+  found.out = {blocked(node)};
+  return found;
+}
+
+}  // namespace cpuacc

@@ -1,0 +1,132 @@
+// Convolution2d of float32 with a window of 3 x 3 by Winograd's algorithm, where that is quicker than the direct sum.
+
+#include <algorithm>
+
+#include "cpuacc/lower/image_f32.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kChunkFloats = 150'000;  // of transformed input, that stay in the second-level cache
+
+struct State {
+  const ConvKernels* kernels;
+  Winograd winograd;
+  int64_t images, in_image, out_image;
+  bool by_blocks;
+};
+
+void run_winograd(const Step& step, const Run& run, int part, int parts) {
+  const State& state = step.as<State>();
+  const Winograd& w = state.winograd;
+  const float* in = run.at<float>(step.in[0]);
+  const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
+  float* out = run.at<float>(step.out[0]);
+  Part share{0, squares_of(w), 0, w.product.blocks};
+  if (state.by_blocks) {
+    int panel = state.kernels->panel, panels = std::max(1, w.product.blocks / panel);
+    Range cut = split(panels, part, parts);
+    share.block = int(cut.first) * panel;
+    share.block_end = cut.last == panels ? w.product.blocks : int(cut.last) * panel;
+  } else {
+    Range cut = split(share.row_end, part, parts);
+    share.row = int(cut.first), share.row_end = int(cut.last);
+  }
+  if (share.row == share.row_end || share.block == share.block_end) return;
+  for (int64_t image = 0; image < state.images; ++image) {
+    state.kernels->winograd(w, in, out, residual, run.part_scratch<float>(part), share);
+    in += state.in_image;
+    out += state.out_image;
+    if (residual) residual += state.out_image;
+  }
+}
+
+struct Sizes {
+  Sizes(const Graph& graph, const Node& node)
+      : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)) {}
+  int64_t weights() const { return blocks_of(out.c) * 16 * in.c; }
+
+  Image in, out;
+};
+
+/// Nanoseconds for one image on one thread, measured on a processor of 240 operations each; `tile` 1 is the direct sum.
+double cost(const Sizes& s, int64_t tile) {
+  constexpr double operations = 220, bytes = 35;
+  int64_t elements = tile == 1 ? 9 : (tile + 2) * (tile + 2);
+  int64_t squares = ((s.out.h + tile - 1) / tile) * ((s.out.w + tile - 1) / tile);
+  double products = 2.0 * double(s.weights() * elements) * double(tile == 1 ? s.out.h * s.out.w : squares) / operations;
+  if (tile > 1 && squares < 7) products *= 7.0 / double(squares);
+  double transforms = tile == 1 ? 0 : double(squares * (blocks_of(s.in.c) + blocks_of(s.out.c))) * double(elements) * 1.7;
+  double memory = 4.0 * double(s.weights() * elements) / bytes;
+  return std::max(products + transforms, s.weights() * elements > 256 * 1024 ? memory : 0);
+}
+
+int64_t best_tile(const Sizes& sizes) {
+  int64_t best = 1;
+  for (int64_t tile : {2, 4})
+    if (cost(sizes, tile) < cost(sizes, best)) best = tile;
+  return best;
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings&) {
+  if (Refusal why = all_f32(graph, node)) return why;
+  if (Refusal why = constant_weights(graph, node)) return why;
+  const Tensor& weights = *graph.in(node, 1);
+  const bool last = channels_last(node);
+  bool small = weights.extent(last ? 1 : 2) == 3 && weights.extent(last ? 2 : 3) == 3;
+  for (const char* name : {"stride_x", "stride_y", "dilation_x", "dilation_y", "groups"})
+    small = small && node.integer(name, 1) == 1;
+  for (const char* name : {"pad_top", "pad_left", "pad_bottom", "pad_right"}) small = small && node.integer(name) <= 64;
+  Sizes sizes(graph, node);
+  if (!small || sizes.in.c < 16 || std::max({sizes.in.h, sizes.in.w, sizes.in.c, sizes.out.c}) > 1 << 14)
+    return refused("another window than 3 x 3, or few channels", IPR_REASON_UNPROFITABLE);
+  if (best_tile(sizes) == 1) return refused("the direct sum is quicker", IPR_REASON_UNPROFITABLE);
+  Finishing finishing;
+  return find_finishing(graph, node, &finishing);
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  if (graph.out(node).elements() == 0) return;
+  Sizes sizes(graph, node);
+  Finishing finishing = finishing_of(graph, node);
+  auto state = std::make_shared<State>();
+  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->images = sizes.in.n;
+  state->in_image = sizes.in.floats();
+  state->out_image = sizes.out.floats();
+  Winograd& w = state->winograd;
+  w.tile = int32_t(best_tile(sizes));
+  w.height = int32_t(sizes.in.h), w.width = int32_t(sizes.in.w);
+  w.out_height = int32_t(sizes.out.h), w.out_width = int32_t(sizes.out.w);
+  w.pad_top = int32_t(node.integer("pad_top")), w.pad_left = int32_t(node.integer("pad_left"));
+  int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
+  Weights weights = weights_of(*graph.in(node, 1), channels_last(node), sizes.out.c, sizes.in.c);
+  const float* packed = static_cast<const float*>(builder.pack(uint64_t(sizes.weights() * elements) * 4, [&](void* to) {
+    pack_winograd(weights, state->kernels->panel, w.tile, state->kernels->winograd_weights, static_cast<float*>(to));
+  }));
+  const float* bias = pack_bias(bias_of(graph, node), 0, sizes.out.c, builder);
+  w.product = {int32_t(sizes.in.c), int32_t(blocks_of(sizes.out.c)), packed, bias, finishing.finish};
+  int64_t threads = builder.settings.threads, squares = squares_of(w);
+  state->by_blocks = w.product.blocks / state->kernels->panel >= 2 * threads &&
+                     (sizes.weights() * elements > 512 * 1024 || squares < 8 * threads);
+  int64_t own = state->by_blocks ? squares : (squares + threads - 1) / threads;
+  int64_t most = std::max<int64_t>(14, kChunkFloats / (elements * blocks_of(sizes.in.c) * 16));
+  int64_t chunks = (own + most - 1) / most;
+  w.chunk = int32_t((own + chunks - 1) / chunks);
+  Step step;
+  step.name = (w.tile == 4 ? "winograd4x4 " : "winograd2x2 ") + node.name;
+  step.fn = run_winograd;
+  step.max_parts = parts_for(builder.settings, cost(sizes, w.tile) * double(sizes.in.n));
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = uint64_t(scratch_of(w)) * 4;
+  step.state = state;
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family winograd_f32_family() { return {{{"Convolution2d", "winograd", support, lower, blocked_layouts}}, {}}; }
+
+}  // namespace cpuacc
