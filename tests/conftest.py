@@ -1,6 +1,7 @@
 """What all tests share: no clocks, and no settings or caches of whoever runs them; compiled plug-ins.
 
-Tests that need CpuRef are skipped where the environment disables it, and only there.
+Tests that need CpuRef are skipped where the environment disables it, and only there. CpuAcc is disabled, as it is not
+built everywhere and rounds otherwise than CpuRef; the tests that are about it take the fixture `cpuacc`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ settings.register_profile("untimed", deadline=None)  # how long a test takes say
 settings.load_profile("untimed")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"
+DISABLED = "INTERPOSER_DISABLED_BACKENDS"
 OWN_FOLDERS = {"INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings"}
 
 
@@ -28,14 +30,15 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="interposer-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ.update({name: str(Path(folder, below)) for name, below in OWN_FOLDERS.items()})
+        os.environ[DISABLED] = ",".join(filter(None, (os.environ.get(DISABLED), "CpuAcc")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    from interposer.config import DISABLED_BACKENDS, disabled_backends
+    from interposer.config import disabled_backends
 
     if "CpuRef" not in disabled_backends():
         return
-    skip = pytest.mark.skip(reason=f"{DISABLED_BACKENDS} disables CpuRef")
+    skip = pytest.mark.skip(reason=f"{DISABLED} disables CpuRef")
     for item in items:
         if item.get_closest_marker("needs_cpuref"):
             item.add_marker(skip)
@@ -45,3 +48,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def natives() -> Natives:
     """Compiles shared objects, each once in a session."""
     return Natives(Path(os.environ["INTERPOSER_CACHE_DIR"]).parent / "natives")
+
+
+@pytest.fixture
+def cpuacc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the native backend of the package be used; skips the test where it was not built."""
+    from interposer.backend.dynamic.paths import own_files, reason_not_built
+
+    if "CpuAcc" not in own_files():
+        pytest.skip(f"there is no CpuAcc: {reason_not_built()}")
+    others = [name for name in os.environ[DISABLED].split(",") if name != "CpuAcc"]
+    monkeypatch.setenv(DISABLED, ",".join(others))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic.paths import (
     OWN_BACKENDS,
-    PACKAGE_FOLDER,
     Folder,
     folders_to_search,
     own_file,
@@ -47,11 +46,10 @@ def load_dynamic_backends(
         ConfigError: a setting that cannot be meant, or a list of allowed backends that cannot be read.
     """
     folders = folders_to_search(None if path is None else os.fsdecode(path))
-    own = PACKAGE_FOLDER if os.environ.get("INTERPOSER_CPUACC") == "1" else ""  # until it has passed all that it must
     found = None
-    if folders or not own_files(own).keys() <= set(disabled):
-        found = _load(registry, folders, own, allow_list, probe_seconds, unload, disabled, backend_options or {})
-    for name in OWN_BACKENDS if own else ():
+    if folders or not own_files().keys() <= set(disabled):
+        found = _load(registry, folders, allow_list, probe_seconds, unload, disabled, backend_options or {})
+    for name in OWN_BACKENDS:
         if name not in registry:
             registry.register_absent(name, reason_not_built(), source=f"shared object {own_file(name)}")
     return found
@@ -60,7 +58,6 @@ def load_dynamic_backends(
 def _load(
     registry: BackendRegistry,
     folders: Sequence[Folder],
-    own: str,
     allow_list: str | PathLike[str] | Collection[str] | None,
     probe_seconds: float | None,
     unload: bool | None,
@@ -80,4 +77,4 @@ def _load(
         disabled=disabled,
         backend_options=backend_options,
     )
-    return load_backends(registry, folders, options, own)
+    return load_backends(registry, folders, options)
