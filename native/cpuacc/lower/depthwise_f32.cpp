@@ -66,31 +66,18 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
-  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
-  if (out.elements() == 0) return;
-  const int y = channels_last(node) ? 1 : 2, c = channels_last(node) ? 3 : 1;
-  const int64_t channels = out.extent(c), taps = weights.extent(1) * weights.extent(2);
+  const Tensor& in = *graph.in(node, 0);
+  if (graph.out(node).elements() == 0) return;
   auto state = std::make_shared<State>();
   state->kernels = &conv_kernels_for(builder.settings.isa);
   state->images = in.extent(0);
-  state->channels = in.extent(c);
-  state->multiplier = channels / in.extent(c);
-  Depthwise& d = state->depthwise;
-  d.blocks = int32_t(blocks_of(channels));
-  d.height = int32_t(in.extent(y)), d.width = int32_t(in.extent(y + 1));
-  d.out_height = int32_t(out.extent(y)), d.out_width = int32_t(out.extent(y + 1));
-  d.kernel_height = int32_t(weights.extent(1)), d.kernel_width = int32_t(weights.extent(2));
-  d.stride_y = int32_t(node.integer("stride_y", 1)), d.stride_x = int32_t(node.integer("stride_x", 1));
-  d.dilation_y = int32_t(node.integer("dilation_y", 1)), d.dilation_x = int32_t(node.integer("dilation_x", 1));
-  d.pad_top = int32_t(node.integer("pad_top")), d.pad_left = int32_t(node.integer("pad_left"));
+  state->channels = Image(in, channels_last(node)).c;
+  state->multiplier = Image(graph.out(node), channels_last(node)).c / state->channels;
+  state->depthwise = make_depthwise(node, builder);
+  const Depthwise& d = state->depthwise;
   Finishing finishing = finishing_of(graph, node);
-  d.finish = finishing.finish;
-  d.weights = static_cast<const float*>(builder.pack(uint64_t(d.blocks * taps) * 64, [&](void* to) {
-    pack_depthwise(weights.values<float>(), channels, taps, static_cast<float*>(to));
-  }));
-  d.bias = pack_bias(bias_of(graph, node), 0, channels, builder);
   Buffer source = builder.buffer(node.inputs[0]);
-  double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) * double(8 + taps) / 4;
+  double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) * double(8 + d.kernel_height * d.kernel_width) / 4;
   if (state->multiplier > 1) {
     Step repeat;
     repeat.name = "repeat channels " + node.name;
@@ -114,6 +101,27 @@ void lower(const Node& node, Builder& builder) {
 }
 
 }  // namespace
+
+Depthwise make_depthwise(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor& weights = *graph.in(node, 1);
+  const Image in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node));
+  const int64_t taps = weights.extent(1) * weights.extent(2);
+  Depthwise d{};
+  d.blocks = int32_t(blocks_of(out.c));
+  d.height = int32_t(in.h), d.width = int32_t(in.w);
+  d.out_height = int32_t(out.h), d.out_width = int32_t(out.w);
+  d.kernel_height = int32_t(weights.extent(1)), d.kernel_width = int32_t(weights.extent(2));
+  d.stride_y = int32_t(node.integer("stride_y", 1)), d.stride_x = int32_t(node.integer("stride_x", 1));
+  d.dilation_y = int32_t(node.integer("dilation_y", 1)), d.dilation_x = int32_t(node.integer("dilation_x", 1));
+  d.pad_top = int32_t(node.integer("pad_top")), d.pad_left = int32_t(node.integer("pad_left"));
+  d.finish = finishing_of(graph, node).finish;
+  d.weights = static_cast<const float*>(builder.pack(uint64_t(d.blocks * taps) * 64, [&](void* to) {
+    pack_depthwise(weights.values<float>(), out.c, taps, static_cast<float*>(to));
+  }));
+  d.bias = pack_bias(bias_of(graph, node), 0, out.c, builder);
+  return d;
+}
 
 Family depthwise_f32_family() { return {{{"DepthwiseConvolution2d", "f32", support, lower, blocked_layouts}}, {}}; }
 
