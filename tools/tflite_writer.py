@@ -90,7 +90,7 @@ def _difference(sample: Sample, network: Any, found: Any, wanted: Any, *, steps:
 def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ()) -> dict[int, Any]:
     """What the file gives; inputs whose values must be known before it runs are constants of it."""
     try:
-        graph = load(content, values={name: feeds[name] for name in known}).graph
+        graph = load(content, dynamic=True, values={name: feeds[name] for name in known}).graph
     except UnboundInputError as error:
         if not set(error.inputs) - set(known):
             raise

@@ -8,12 +8,12 @@ from typing import Final, TypeAlias
 
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.ops.axes import normal_axis
-from interposer.types import TensorInfo, integer_range
+from interposer.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
 
-__all__ = ["last_axis", "scaled"]
+__all__ = ["check_scale", "last_axis", "scaled"]
 
 F = ActivationFunction
 Function: TypeAlias = Callable[[Draft, Tensor, float, float], Tensor]
@@ -25,6 +25,9 @@ _UNDER_A_NAME: Final = {
     F.SQRT: "SQRT",
     F.SQUARE: "SQUARE",
 }
+_ROUNDED: Final = ("ABS", "SQRT", "SQUARE")
+_PRESCRIBED: Final = {"LOGISTIC": (2.0**-8, 0, 2.0**-15), "TANH": (2.0**-7, 128, 2.0**-15)}
+"""Scale and zero point of a quantized result as uint8 (int8 has 128 less), and its scale as int16."""
 _BOUNDED: Final = {(6.0, 0.0): "RELU6", (1.0, 0.0): "RELU_0_TO_1", (1.0, -1.0): "RELU_N1_TO_1"}
 
 
@@ -33,6 +36,10 @@ def activation(draft: Draft, op: Activation) -> Tensor:
     """Under the function's own name where TFLite has it, else made of others."""
     x = draft.operand(0)
     kind = _kind(op)
+    if kind in _ROUNDED and draft.is_quantized:
+        refuse(f"TFLite rounds a quantized {kind} otherwise")
+    if kind in _PRESCRIBED:
+        check_scale(draft, _PRESCRIBED[kind])
     if kind is not None:
         return draft.final(kind, x)
     if op.function is F.LEAKY_RELU:
@@ -52,6 +59,18 @@ def _kind(op: Activation) -> str | None:
     if op.function is F.ELU and op.a == 1.0:
         return "ELU"
     return _UNDER_A_NAME.get(op.function)
+
+
+def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
+    """Refuse a quantized result that has not the only scale and zero point that a kernel gives."""
+    scale, point, wide = rule
+    info = draft.result
+    if not draft.is_quantized:
+        return
+    offset = 128 if info.dtype is DataType.INT8 else 0
+    wanted = Quantization(wide) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
+    if info.quantization != wanted:
+        refuse(f"its result is {info}; TFLite only gives {wanted}")
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
@@ -109,7 +128,10 @@ def _softsign(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _hard_sigmoid(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    return _bounded(draft, _linear(draft, x, a, b), 1, 0)
+    """A sixth of what RELU6 makes of six times as much: engines know how to fuse that."""
+    if x.dtype.is_integer or draft.result.dtype.bits > 32:
+        return _bounded(draft, _linear(draft, x, a, b), 1, 0)
+    return scaled(draft, _unary(draft, "RELU6", _linear(draft, x, 6 * a, 6 * b)), 1 / 6)
 
 
 def _swish(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
@@ -167,12 +189,14 @@ def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
 @writer(Softmax, quantized=True)
 def softmax(draft: Draft, op: Softmax) -> Tensor:
     """Along the last axis."""
+    check_scale(draft, (2.0**-8, 0, 2.0**-15))
     return last_axis(draft, "SOFTMAX", op.axis, beta=op.beta)
 
 
 @writer(LogSoftmax, quantized=True)
 def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
     """Scores are multiplied first."""
+    check_scale(draft, (16 * 2.0**-8, 255, 16 * 2.0**-15))
     if op.beta == 1:
         return last_axis(draft, "LOG_SOFTMAX", op.axis)
     if draft.is_quantized:

@@ -16,7 +16,7 @@ from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.windows import SAME, VALID, Sliding, options, padded, same_pads, sliding
 
-__all__ = ["bias_of"]
+__all__ = ["bias_of", "bias_options", "check_weights"]
 
 
 def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
@@ -27,9 +27,16 @@ def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor |
     q = _sums(x.info, weights.info)
     if given is None:
         return draft.constant(np.zeros(draft.known(channels, "number of channels")), _bias_type(x.info), "bias", q)
-    if q is None or given.info.is_quantized:
+    if q is None:
         return given
-    return Tensor(given.name, given.info.with_quantization(q), given.array)
+    return Tensor(given.name, given.info.with_quantization(q), given.array) if not given.info.is_quantized else given
+
+
+def bias_options(draft: Draft, x: Tensor, bias: Tensor | None) -> dict[str, Any]:
+    """What says that 16-bit data has a bias of 32 bits, which rounds otherwise."""
+    if bias is None or x.dtype is not DataType.INT16 or bias.dtype is DataType.INT64:
+        return {}
+    return {"quantized_bias_type": bias.dtype}
 
 
 def _sums(x: TensorInfo, weights: TensorInfo) -> Quantization | None:
@@ -45,11 +52,13 @@ def _bias_type(x: TensorInfo) -> DataType:
     return DataType.INT64 if x.dtype is DataType.INT16 else DataType.INT32
 
 
-def check_zero_points(weights: Tensor) -> None:
-    """Refuse weights of several scales that have zero points: TFLite adds none."""
+def check_weights(x: Tensor, weights: Tensor) -> None:
+    """Refuse weights that TFLite does not multiply with such an input."""
     q = weights.info.quantization
     if q is not None and q.per_axis and any(q.zero_points):
         refuse("its weights have several scales and zero points that are not 0")
+    if q is not None and (x.dtype is DataType.UINT8) != (weights.dtype is DataType.UINT8):
+        refuse(f"its input is quantized {x.dtype} and its weights {weights.dtype}, which TFLite does not mix")
 
 
 def _slides(x: Tensor, result: TensorInfo, windows: Sequence[Window]) -> Sliding:
@@ -66,7 +75,7 @@ def convolution(draft: Draft, op: Convolution2d) -> Tensor:
         return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, draft.transpose(weights, (3, 1, 2, 0)))
     if op.groups > 1 and x.info.is_quantized:
         refuse("it has groups, which TFLite only knows of real numbers")
-    check_zero_points(weights)
+    check_weights(x, weights)
     return _convolved(draft, op, "CONV_2D", x, weights)
 
 
@@ -84,12 +93,14 @@ def depthwise_convolution(draft: Draft, op: DepthwiseConvolution2d) -> Tensor:
 def _convolved(
     draft: Draft, op: Convolution2d | DepthwiseConvolution2d, kind: str, x: Tensor, weights: Tensor
 ) -> Tensor:
-    check_zero_points(weights)
+    check_weights(x, weights)
     last, depthwise = op.data_layout.channels_last, kind == "DEPTHWISE_CONV_2D"
     info = draft.channels_last_info(draft.result, last)
     windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[1:3]))
     found, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
-    own = options(windows, found)
+    own = options(windows, found) | bias_options(draft, x, bias)
+    if depthwise and "quantized_bias_type" in own:
+        refuse("its bias has 32 bits, and DEPTHWISE_CONV_2D takes one of 64 with data of 16")
     if depthwise:
         own["depth_multiplier"] = _multiplier(draft, x, weights)
     return draft.channels_back(draft.node(kind, padded(draft, x, found), weights, bias, giving=info, **own), last)
@@ -108,7 +119,6 @@ def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
         refuse("it has groups, which TFLite only knows of images")
     x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
     weights = draft.operand(1)
-    weights = weights if last else draft.transpose(weights, (2, 3, 4, 1, 0))
     windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[:3]))
     found, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[4])
     made = draft.node("CONV_3D", padded(draft, x, found), weights, bias, giving=info, **options(windows, found))
@@ -122,23 +132,44 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
     if op.groups > 1 or op.dilation_x > 1 or op.dilation_y > 1:
         refuse("it has groups or dilations, which TRANSPOSE_CONV has not")
-    check_zero_points(weights)
+    check_weights(x, weights)
     info = draft.channels_last_info(draft.result, last)
+    extents = draft.concrete(x)[1:3]
     if not info.is_concrete:
         refuse(f"its result has the shape {draft.result.shape}; its extents must be known")
-    windows = op.windows(*weights.shape[1:3])
-    before = [window.pad_before for window in windows]
-    same = [same_pads(window, extent) for window, extent in zip(windows, info.shape[1:3], strict=True)]
-    if not any(before) or before == [pads[0] for pads in same if pads]:
-        found = Sliding(SAME if any(before) else VALID, ())
-        return draft.channels_back(_spread(draft, x, weights, info, options(windows, found, dilations=False)), last)
-    whole = info.with_shape([dim + cut for dim, cut in zip(info.shape, [0, *before, 0], strict=True)])
-    own = options(windows, Sliding(VALID, ()), dilations=False)
-    spread = _spread(draft, x, weights, whole, own)
-    begin, size = draft.ints([0, *before, 0], "begin"), draft.ints(info.shape, "size")
+    if 0 in info.shape:
+        refuse("its result has no elements")
+    windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[1:3]))
+    axes = list(zip(windows, extents, info.shape[1:3], strict=True))
+    if all(_is_same(*axis) for axis in axes):
+        return draft.channels_back(_spread(draft, x, weights, info, windows, SAME), last)
+    whole = [max(_natural(window, extent), window.pad_before + wanted) for window, extent, wanted in axes]
+    if any(size >= _natural(*axis[:2]) + axis[0].stride for size, axis in zip(whole, axes, strict=True)):
+        refuse("its result is larger than TRANSPOSE_CONV makes it")
+    spread = _spread(draft, x, weights, info.with_shape((info.shape[0], *whole, info.shape[3])), windows, VALID)
+    if whole == list(info.shape[1:3]):
+        return draft.channels_back(spread, last)
+    begin, size = (
+        draft.ints([0, *(window.pad_before for window in windows), 0], "begin"),
+        draft.ints(info.shape, "size"),
+    )
     return draft.channels_back(draft.node("SLICE", spread, begin, size, giving=info), last)
 
 
-def _spread(draft: Draft, x: Tensor, weights: Tensor, info: TensorInfo, own: dict[str, Any]) -> Tensor:
+def _natural(window: Window, extent: int) -> int:
+    """Over how many cells an image of this extent is spread."""
+    return (extent - 1) * window.stride + window.size
+
+
+def _is_same(window: Window, extent: int, wanted: int) -> bool:
+    """True where SAME, on the result, leads back to the input with this padding."""
+    pads = same_pads(window, wanted)
+    return pads is not None and pads[0] == window.pad_before and -(-wanted // window.stride) == extent
+
+
+def _spread(
+    draft: Draft, x: Tensor, weights: Tensor, info: TensorInfo, windows: Sequence[Window], padding: int
+) -> Tensor:
     bias = bias_of(draft, x, weights, weights.shape[0]) if draft.optional(2) else None
+    own = options(windows, Sliding(padding, ()), dilations=False) | bias_options(draft, x, bias)
     return draft.node("TRANSPOSE_CONV", draft.ints(info.shape, "shape"), weights, x, bias, giving=info, **own)

@@ -10,9 +10,8 @@ import numpy as np
 from interposer.ir.graph import Layer
 from interposer.types import Array, DataType, Dim, Quantization, TensorInfo
 from interposer.writers.tflite.registry import refuse
-from interposer.writers.tflite.schema import type_code
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
-from interposer.writers.tflite.takes import taken, wider
+from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
 
 __all__ = ["Draft"]
 
@@ -32,6 +31,18 @@ class Draft:
         self.results: tuple[TensorInfo, ...] = layer.output_infos
         self._operands = tuple(operands)
         self._steps: list[Step] = []
+
+    def widened(self) -> Draft:
+        """The same layer on operands of which narrow floats are of 32 bits, with nothing written yet."""
+        operands = [one and self.cast(one, _wide(one.dtype)) for one in self._operands]
+        made = Draft(self.sheet, self.layer, operands)
+        made.infos = tuple(info and _wide_info(info) for info in self.infos)
+        made.results = tuple(_wide_info(info) for info in self.results)
+        return made
+
+    def take_over(self, other: Draft) -> None:
+        """Add the operators of another draft."""
+        self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -122,29 +133,30 @@ class Draft:
 
         Operands of a type that the operator does not take are converted to a wider one, and results back.
         """
-        wide = self._widths(kind, inputs, giving)
-        operands = [one and self.cast(one, wide.get(one.dtype, one.dtype)) for one in inputs]
+        data = set(data_operands(kind, len(inputs)))
+        wide = self._widths(kind, [one.info for index, one in enumerate(inputs) if one and index in data], giving)
+        operands = [
+            self.cast(one, wide.get(one.dtype, one.dtype)) if one and index in data else one
+            for index, one in enumerate(inputs)
+        ]
         while operands and operands[-1] is None:
             operands.pop()
         infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
-        given = [info.with_dtype(wide[info.dtype]) if info.dtype in wide else info for info in infos]
+        widths = {} if gives_others(kind) else wide
+        given = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
         made = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in given]
         self._steps.append(Step(kind, operands, made, options))
         return [self.cast(one, info.dtype) for one, info in zip(made, infos, strict=True)]
 
-    def _widths(
-        self, kind: str, inputs: Sequence[Tensor | None], giving: Sequence[TensorInfo]
-    ) -> dict[DataType, DataType]:
+    def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
         """The types that the operator takes in the place of those that it does not."""
         found: dict[DataType, DataType] = {}
-        for info in (*(one.info for one in inputs if one), *giving):
-            if type_code(info.dtype) is None:
-                refuse(f"TFLite has no type {info.dtype}")
+        for info in [*data, *([] if data else giving)]:
             if taken(kind, info) or info.dtype in found:
                 continue
             width = None if info.is_quantized else wider(kind, info.dtype)
             if width is None:
-                refuse(f"{kind} takes no {'quantized ' if info.is_quantized else ''}{info.dtype}")
+                refuse(f"{kind} takes no {_described(info)}")
             found[info.dtype] = width
         return found
 
@@ -204,6 +216,16 @@ class Draft:
         wanted = self.constant(np.array(shape, np.int64), _INT32, "shape")
         return self.node("RESHAPE", x, wanted, giving=info, new_shape=shape)
 
+    def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """A tensor whose axes of extent 1 are repeated until it has a shape."""
+        if tuple(x.shape) == tuple(shape):
+            return x
+        info = TensorInfo(shape, x.dtype, x.info.quantization)
+        wanted = self.concrete(Tensor("", info), "its result")
+        if x.array is not None:
+            return self.sheet.constant(np.broadcast_to(x.array, wanted), info.quantization, f"{x.name}/broadcast")
+        return self.node("BROADCAST_TO", x, self.ints(wanted, "shape"), giving=info)
+
     def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
         """A tensor with a border of zeros, or of this number as it is stored."""
         if not any(map(any, pairs)):
@@ -225,6 +247,20 @@ class Draft:
                 new[one] = Tensor(name, one.info)
         self.sheet.steps += [step.with_tensors(new) for step in self._steps]
         return [new.get(one, one) for one in results]
+
+
+def _wide(dtype: DataType) -> DataType:
+    return DataType.FLOAT32 if dtype in (DataType.FLOAT16, DataType.BFLOAT16) else dtype
+
+
+def _wide_info(info: TensorInfo) -> TensorInfo:
+    return info if _wide(info.dtype) is info.dtype else TensorInfo(info.shape, _wide(info.dtype))
+
+
+def _described(info: TensorInfo) -> str:
+    if info.quantization is None:
+        return str(info.dtype)
+    return f"{'several scales of ' if info.quantization.per_axis else 'quantized '}{info.dtype}"
 
 
 def _converted(array: Array, dtype: DataType) -> Array:

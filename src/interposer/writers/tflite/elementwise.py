@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from interposer.ops.elementwise import (
     Addition,
     BinaryOperation,
@@ -46,6 +48,8 @@ _BINARY: Final = {
     B.BITWISE_XOR: "BITWISE_XOR",
     B.SHIFT_RIGHT: "RIGHT_SHIFT",
 }
+_OF_CODES: Final = frozenset({"MAXIMUM", "MINIMUM"})
+_DIVIDING: Final = frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"})
 _WITH_SCALES: Final = frozenset({"ADD", "SUB"})
 _UNARY: Final = {
     U.ABS: "ABS",
@@ -82,12 +86,25 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
         return _made_binary(draft, op.operation, a, b)
     if kind == "POW" and a.dtype is not b.dtype:
         b = draft.cast(b, a.dtype) if not draft.is_quantized and not b.dtype.is_float else refuse(_TYPES)
+    if kind in _OF_CODES and len({a.info.quantization, b.info.quantization, draft.result.quantization}) > 1:
+        refuse("the scales of its operands and result differ")
+    if kind in _DIVIDING and a.dtype.is_integer and not draft.is_quantized and not _never(b, 0):
+        refuse("it may divide integers by 0, which TFLite refuses while running")
+    if kind == "POW" and a.dtype.is_integer and not _never(b, -1):
+        refuse("its exponents may be negative integers, which TFLite refuses while running")
+    if kind == "ATAN2":
+        a, b = (draft.broadcast(one, draft.result.shape) for one in (a, b))
     if kind in _WITH_SCALES and draft.result.dtype is DataType.INT16 and draft.is_quantized:
         return draft.final(kind, a, b, pot_scale_int16=False)
     return draft.final(kind, a, b)
 
 
 _TYPES: Final = "its operands are of different types"
+
+
+def _never(x: Tensor, number: int) -> bool:
+    """True where no element of a constant is 0, or all are above another number."""
+    return x.array is not None and bool(np.all(x.array != 0 if number == 0 else x.array > number))
 
 
 def _made_binary(draft: Draft, operation: BinaryOperation, a: Tensor, b: Tensor) -> Tensor:
@@ -118,7 +135,7 @@ def _made_unary(draft: Draft, operation: UnaryOperation, x: Tensor) -> Tensor:
     if operation is U.IS_NAN and x.dtype.is_float:
         return draft.final("NOT_EQUAL", x, x)
     if operation is U.ATAN and x.dtype.is_float:
-        return draft.final("ATAN2", x, draft.like(1, x))
+        return draft.final("ATAN2", x, draft.broadcast(draft.like(1, x), x.shape))
     if operation is U.BITWISE_NOT and x.dtype is DataType.BOOL:
         return draft.final("LOGICAL_NOT", x)
     if operation is U.BITWISE_NOT:

@@ -5,7 +5,9 @@ from interposer.writers.tflite import (  # noqa: F401
     blocks,
     convolution,
     elementwise,
+    gather,
     matmul,
+    matrices,
     normalization,
     pooling,
     quantization,
@@ -13,4 +15,7 @@ from interposer.writers.tflite import (  # noqa: F401
     reduction,
     reshape,
     resize,
+    scatter,
+    selection,
+    sequence,
 )

@@ -10,10 +10,10 @@ import numpy as np
 from interposer.errors import UnknownRankError
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import TensorInfo
+from interposer.types import DataType, TensorInfo
 from interposer.writers.borders import Border
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import RefusedError, find, refuse
+from interposer.writers.tflite.registry import Entry, RefusedError, find, refuse
 from interposer.writers.tflite.schema import type_code
 from interposer.writers.tflite.sheet import Sheet, Tensor
 
@@ -36,7 +36,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 def _unwritable(info: TensorInfo) -> str | None:
     """Why no tensor of the file can be of that kind."""
-    if not info.is_tensor or type_code(info.dtype) is None:
+    if not info.is_tensor or type_code(info.dtype) is None or info.dtype is DataType.INT4:
         return f"TFLite has no type {info.dtype}"
     return None if info.is_ranked else "its rank is not known"
 
@@ -78,7 +78,7 @@ def _written(draft: Draft) -> list[Tensor]:
     """The results of a layer, whose operators are in the draft then."""
     for info in (*draft.infos, *draft.results):
         reason = None if info is None else _unwritable(info)
-        if reason:
+        if reason and not _is_packed(info):
             refuse(reason)
     entry = find(type(draft.layer.op))
     if entry is None:
@@ -87,8 +87,26 @@ def _written(draft: Draft) -> list[Tensor]:
         refuse("TFLite has no operators for quantized tensors to make it of")
     if draft.is_quantized and entry.moves:
         _check_scales(draft)
+    if entry.typed or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
+        return _called(entry, draft)
+    wide = draft.widened()
+    found = _called(entry, wide)
+    draft.take_over(wide)
+    return [draft.cast(one, info.dtype) for one, info in zip(found, draft.results, strict=True)]
+
+
+def _called(entry: Entry, draft: Draft) -> list[Tensor]:
     found = entry.write(draft, draft.layer.op)
     return [found] if isinstance(found, Tensor) else list(found)
+
+
+def _is_narrow(info: TensorInfo | None) -> bool:
+    return info is not None and info.dtype in (DataType.FLOAT16, DataType.BFLOAT16)
+
+
+def _is_packed(info: TensorInfo | None) -> bool:
+    """Weights of 4-bit integers, two in a byte; nothing else can be of that type."""
+    return info is not None and info.dtype is DataType.INT4 and info.constant is not None and info.is_quantized
 
 
 def _check_scales(draft: Draft) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.types import Dim, TensorInfo
-from interposer.writers.tflite.convolution import bias_of
+from interposer.writers.tflite.convolution import bias_of, bias_options, check_weights
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
@@ -21,8 +21,9 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     outputs, size = weights.shape
     if not op.keep_dims and (len(x.shape) != 2 or x.shape[1] != size):
         x = draft.reshape(x, _rows(draft, x, size))
+    check_weights(x, weights)
     bias = bias_of(draft, x, weights, outputs)
-    return draft.final("FULLY_CONNECTED", x, weights, bias, keep_num_dims=op.keep_dims)
+    return draft.final("FULLY_CONNECTED", x, weights, bias, keep_num_dims=op.keep_dims, **bias_options(draft, x, bias))
 
 
 def _rows(draft: Draft, x: Tensor, size: int) -> tuple[int, int]:

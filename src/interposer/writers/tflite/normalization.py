@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
+from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import (
     BatchNormalization,
+    GroupNormalization,
+    InstanceNormalization,
     L2Normalization,
+    LayerNormalization,
+    MeanVarianceNormalization,
     Normalization,
     NormalizationAlgorithmChannel,
     NormalizationAlgorithmMethod,
+    RmsNormalization,
     channel_axis,
 )
-from interposer.types import DataType
-from interposer.writers.tflite.activation import last_axis
+from interposer.types import TensorInfo
+from interposer.writers.tflite.activation import check_scale, last_axis
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
@@ -29,6 +38,7 @@ def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
     """Along the last axis."""
     if op.eps != _EPSILON:
         refuse(f"its eps is {op.eps:g}; L2_NORMALIZATION has {_EPSILON:g}")
+    check_scale(draft, (2.0**-7, 128, 2.0**-15))
     return last_axis(draft, "L2_NORMALIZATION", op.normalized_axis(draft.rank))
 
 
@@ -59,13 +69,92 @@ def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
     shape[channel_axis(op.data_layout, draft.rank)] = -1
     factor = gamma / np.sqrt(variance + op.eps)
     scales, offsets = (
-        draft.constant(values.reshape(shape), _wide(x.dtype), name)
+        draft.constant(values.reshape(shape), x.dtype, name)
         for name, values in (("factor", factor), ("offset", beta - mean * factor))
     )
-    scaled = draft.node("MUL", draft.cast(x, _wide(x.dtype)), scales, giving=draft.result.with_dtype(_wide(x.dtype)))
-    added = draft.node("ADD", scaled, offsets, giving=scaled.info)
-    return draft.cast(added, x.dtype)
+    return draft.final("ADD", draft.node("MUL", x, scales, giving=x.info), offsets)
 
 
-def _wide(dtype: DataType) -> DataType:
-    return DataType.FLOAT32 if dtype.bits < 32 else dtype
+def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
+    """Less the mean, and divided by the deviation, over some axes."""
+    below = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
+    variance = _mean(draft, draft.node("MUL", below, below, giving=x.info), axes)
+    return draft.node("MUL", below, _inverse_root(draft, variance, eps), giving=x.info)
+
+
+def _mean(draft: Draft, x: Tensor, axes: Sequence[int]) -> Tensor:
+    info = TensorInfo([1 if axis in axes else extent for axis, extent in enumerate(x.shape)], x.dtype)
+    return draft.node("MEAN", x, draft.ints(list(axes), "axes"), giving=info, keep_dims=True)
+
+
+def _inverse_root(draft: Draft, x: Tensor, eps: float) -> Tensor:
+    return draft.node("RSQRT", draft.node("ADD", x, draft.like(eps, x), giving=x.info), giving=x.info)
+
+
+def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None) -> Tensor:
+    if gamma is not None:
+        x = draft.node("MUL", x, draft.cast(gamma, x.dtype), giving=x.info)
+    return x if beta is None else draft.node("ADD", x, draft.cast(beta, x.dtype), giving=x.info)
+
+
+@writer(LayerNormalization)
+def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
+    """Step by step."""
+    axes = range(normal_axis(op.axis, draft.rank), draft.rank)
+    return _scaled(draft, _standardized(draft, draft.operand(0), axes, op.eps), draft.optional(1), draft.optional(2))
+
+
+@writer(RmsNormalization)
+def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
+    """Likewise."""
+    x, axes = draft.operand(0), range(normal_axis(op.axis, draft.rank), draft.rank)
+    mean = _mean(draft, draft.node("MUL", x, x, giving=x.info), axes)
+    made = draft.node("MUL", x, _inverse_root(draft, mean, op.eps), giving=x.info)
+    return _scaled(draft, made, draft.optional(1), None)
+
+
+@writer(InstanceNormalization)
+def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
+    """Over all axes but batch and channels."""
+    channels = channel_axis(op.data_layout, draft.rank)
+    axes = [axis for axis in range(1, draft.rank) if axis != channels]
+    factors = (_per_channel(draft, index, channels) for index in (1, 2))
+    return _scaled(draft, _standardized(draft, draft.operand(0), axes, op.eps), *factors)
+
+
+def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
+    """Factors or offsets, shaped so that they meet their channels."""
+    given = draft.optional(index)
+    if given is None:
+        return None
+    shape = [1] * draft.rank
+    shape[channels] = draft.known(draft.info(index).num_elements, "number of factors")
+    return draft.reshape(given, shape)
+
+
+@writer(GroupNormalization)
+def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
+    """Each group is a row, which is standardized."""
+    x, channels = draft.operand(0), channel_axis(op.data_layout, draft.rank)
+    last = channels == draft.rank - 1 and draft.rank > 2
+    shape = draft.concrete(x)
+    first = draft.channels_back(x, not last)
+    if 0 in shape:
+        refuse("its input has no elements")
+    rows = draft.reshape(first, (shape[0], op.num_groups, math.prod(shape) // shape[0] // op.num_groups))
+    whole = draft.reshape(_standardized(draft, rows, [2], op.eps), tuple(first.shape))
+    back = draft.channels_last(whole, not last)
+    return _scaled(draft, back, *(_per_channel(draft, index, channels) for index in (1, 2)))
+
+
+@writer(MeanVarianceNormalization)
+def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
+    """A small number is added to the deviation."""
+    x = draft.operand(0)
+    axes = sorted({normal_axis(axis, draft.rank) for axis in op.axis})
+    if not axes:
+        refuse("it has no axes")
+    below = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
+    variance = _mean(draft, draft.node("MUL", below, below, giving=x.info), axes)
+    root = draft.node("SQRT", variance, giving=variance.info)
+    return draft.node("DIV", below, draft.node("ADD", root, draft.like(op.eps, x), giving=root.info), giving=x.info)

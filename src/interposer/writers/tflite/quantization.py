@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from interposer.ops.quantization import (
@@ -16,12 +18,22 @@ from interposer.ops.quantization import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import DataType
+from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.takes import taken
 
 __all__: list[str] = []
+
+_PAIRS: Final = frozenset(
+    {
+        ("INT8", "INT8"), ("INT8", "UINT8"), ("INT8", "INT16"), ("UINT8", "INT8"), ("UINT8", "UINT8"),
+        ("UINT8", "INT16"), ("INT16", "INT8"), ("INT16", "INT16"), ("INT16", "INT32"), ("INT32", "INT8"),
+        ("INT32", "INT16"),
+    }
+)  # fmt: skip
+"""Which quantized types QUANTIZE scales anew, and to which."""
 
 
 @writer(Quantize, quantized=True)
@@ -31,10 +43,18 @@ def quantize(draft: Draft, op: Quantize) -> Tensor:
         refuse("its output has no scale")
     if op.rounding is not RoundingMethod.HALF_AWAY_FROM_ZERO and not draft.info(0).is_quantized:
         refuse(f"it rounds {op.rounding.name}; QUANTIZE rounds HALF_AWAY_FROM_ZERO")
-    return draft.final("QUANTIZE", draft.operand(0))
+    x, info = draft.operand(0), draft.result
+    pair = (x.dtype.name, info.dtype.name)
+    if not taken("QUANTIZE", info) or (x.info.is_quantized and (pair not in _PAIRS or _several(x.info, info))):
+        refuse(f"QUANTIZE makes no {info} of {x.dtype}")
+    return draft.final("QUANTIZE", x)
 
 
-@writer(Dequantize, quantized=True)
+def _several(*infos: TensorInfo) -> bool:
+    return any(info.quantization is not None and info.quantization.per_axis for info in infos)
+
+
+@writer(Dequantize, quantized=True, typed=True)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
     """To real numbers of 32 bits, and from there to others."""
     wide = draft.node("DEQUANTIZE", draft.operand(0), giving=draft.result.with_dtype(DataType.FLOAT32))
@@ -46,25 +66,29 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
     """The same operator, whose range has 32 bits."""
     if any(float(np.float32(bound)) != bound for bound in (op.min, op.max)):
         refuse("its range has more digits than an option holds")
+    if op.narrow_range:
+        refuse("its range is narrow, which FAKE_QUANT only knows of weights")
     own = {"min": op.min, "max": op.max, "num_bits": op.num_bits, "narrow_range": op.narrow_range}
     return draft.final("FAKE_QUANT", draft.operand(0), **own)
 
 
-@writer(Cast)
+@writer(Cast, typed=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
     """The type is that of the result."""
     x = draft.operand(0)
+    if not taken("CAST", TensorInfo((), op.dtype)):
+        refuse(f"CAST gives no {op.dtype}")
     return draft.final("CAST", x, in_data_type=x.dtype, out_data_type=op.dtype)
 
 
-@writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
+@writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16, typed=True)
 def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
     """Like any other conversion."""
     x = draft.operand(0)
     return draft.final("CAST", x, in_data_type=x.dtype, out_data_type=draft.result.dtype)
 
 
-@writer(Bitcast)
+@writer(Bitcast, typed=True)
 def bitcast(draft: Draft, op: Bitcast) -> Tensor:
     """The type is that of the result."""
     return draft.final("BITCAST", draft.operand(0))

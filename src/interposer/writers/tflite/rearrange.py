@@ -18,6 +18,7 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
+from interposer.types import DataType
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
@@ -30,19 +31,19 @@ _MIRRORS: Final = {PaddingMode.REFLECT: 0, PaddingMode.SYMMETRIC: 1}
 @writer(Transpose, Permute, moves=True)
 def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
     """The order of the axes is an operand."""
+    if not draft.rank:
+        return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("TRANSPOSE", draft.operand(0), draft.ints(op.permutation, "order"))
 
 
 @writer(Concat, quantized=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
-    """Joined along an axis; where scales differ, each operand gets that of the result first."""
+    """Joined along an axis; scales may differ where TFLite says so."""
     target = draft.result
-    parts = [
-        x if x.info.quantization == target.quantization else
-        draft.node("QUANTIZE", x, giving=x.info.with_constant(None).with_quantization(target.quantization))
-        for x in draft.tensors()
-    ]  # fmt: skip
-    return draft.final("CONCATENATION", *parts, axis=normal_axis(op.axis, draft.rank))
+    differs = any(x.info.quantization != target.quantization for x in draft.tensors())
+    if differs and target.dtype is not DataType.UINT8:
+        refuse("the scales of inputs and result differ, which CONCATENATION only knows of quantized uint8")
+    return draft.final("CONCATENATION", *draft.tensors(), axis=normal_axis(op.axis, draft.rank))
 
 
 @writer(Stack, moves=True)
@@ -81,7 +82,10 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
 @writer(Pad, moves=True)
 def pad(draft: Draft, op: Pad) -> Tensor:
     """With zeros, with another number, or mirrored."""
-    x, pads = draft.operand(0), draft.ints(op.pad_list, "pads")
+    x = draft.operand(0)
+    if not draft.rank:
+        return draft.reshape_to(x, draft.result)
+    pads = draft.ints(op.pad_list, "pads")
     if op.padding_mode in _MIRRORS:
         return draft.final("MIRROR_PAD", x, pads, mode=_MIRRORS[op.padding_mode])
     if op.padding_mode is not PaddingMode.CONSTANT:

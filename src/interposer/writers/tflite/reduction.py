@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.ops.axes import normal_axis
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
 from interposer.types import TensorInfo
 from interposer.writers.tflite.draft import Draft
@@ -21,6 +22,9 @@ _KINDS: Final = {
     R.ALL: "REDUCE_ALL",
     R.ANY: "REDUCE_ANY",
 }
+
+
+_COMPARED: Final = ("REDUCE_MAX", "REDUCE_MIN")
 
 
 @writer(Mean, quantized=True)
@@ -41,6 +45,8 @@ def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorI
 def reduce(draft: Draft, op: Reduce) -> Tensor:
     """Under the operation's own name where TFLite has it, else made of others."""
     x, kind = draft.operand(0), _KINDS.get(op.operation)
+    if kind in _COMPARED and draft.info(0).quantization != draft.result.quantization:
+        refuse("the scales of input and result differ")
     if kind is not None:
         return reduced(draft, kind, x, op)
     if draft.is_quantized or not x.dtype.is_float:
@@ -64,5 +70,12 @@ def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
 @writer(ArgMinMax)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
     """The axis is an operand."""
+    if op.select_last_index:
+        refuse("of equal elements it takes the last, and TFLite the first")
     kind = "ARG_MAX" if op.function is ArgMinMaxFunction.MAX else "ARG_MIN"
-    return draft.final(kind, draft.operand(0), draft.ints(op.axis, "axis"), output_type=op.dtype)
+    axis = normal_axis(op.axis, draft.rank)
+    kept = draft.result.rank == draft.rank
+    shape = [extent for number, extent in enumerate(draft.info(0).shape) if number != axis]
+    info = TensorInfo(shape, op.dtype) if kept else draft.result
+    made = draft.node(kind, draft.operand(0), draft.ints(axis, "axis"), giving=info, output_type=op.dtype)
+    return draft.reshape_to(made, draft.result) if kept else made

@@ -26,23 +26,25 @@ class Entry(NamedTuple):
     """How an operator is written.
 
     `moves` says that it only moves or picks elements, so that integers keep their scale, and `quantized` that it can
-    be written for quantized tensors too.
+    be written for quantized tensors too; `typed` that it looks after the types of its operands itself.
     """
 
     write: Writer
     moves: bool
     quantized: bool
+    typed: bool
 
 
 _TABLE: Final[dict[type[Op], Entry]] = {}
 
 
-def writer(*ops: type[Op], moves: bool = False, quantized: bool = False) -> Callable[[_W], _W]:
+def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, typed: bool = False) -> Callable[[_W], _W]:
     """Register the decorated function for operators. It gets a `Draft` and the operator, and returns the results.
 
     Args:
         ops: the operators.
         moves: it only moves or picks elements; quantized ones must keep their scale, or are refused.
+        typed: it is given narrow floats as they are, which other functions compute with in 32 bits.
         quantized: it is for quantized tensors too, and refuses those that it cannot express by itself.
 
     Raises:
@@ -53,7 +55,7 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False) -> Call
         for op in ops:
             if op in _TABLE:
                 raise InvalidArgumentError(f"{op.op_name()} has two functions in the TFLite writer")
-            _TABLE[op] = Entry(function, moves, quantized or moves)
+            _TABLE[op] = Entry(function, moves, quantized or moves, typed or moves)
         return function
 
     return register

@@ -22,19 +22,21 @@ def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
     return draft.final("BROADCAST_TO", draft.operand(0), draft.ints(op.shape, "shape"))
 
 
-@writer(Shape, quantized=True)
+@writer(Shape, quantized=True, typed=True)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
     """A constant where it is known."""
+    if draft.result.constant is not None:
+        return draft.constant(draft.result.constant, op.dtype, "shape")
     return draft.final("SHAPE", draft.operand(0), out_type=op.dtype)
 
 
-@writer(Rank, quantized=True)
+@writer(Rank, quantized=True, typed=True)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
-    """A scalar."""
-    return draft.final("RANK", draft.operand(0))
+    """A constant."""
+    return draft.constant(draft.rank, draft.result.dtype, "rank")
 
 
-@writer(Fill)
+@writer(Fill, typed=True)
 def fill(draft: Draft, op: Fill) -> Tensor:
     """The number is an operand."""
     if draft.result.dtype.is_integer and op.value != int(op.value):

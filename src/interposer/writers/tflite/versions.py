@@ -1,12 +1,52 @@
-"""Since which version TFLite's operators are what a step asks for, so that older runtimes say that they lack it."""
+"""Since which version TFLite's operators do what a step asks for, so that older runtimes say that they lack it."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from interposer.types import DataType
 from interposer.writers.tflite.sheet import Step
 
 __all__ = ["version_of"]
 
+_SINCE_2: Final = frozenset(
+    {
+        "ADD", "ARG_MAX", "ARG_MIN", "AVERAGE_POOL_2D", "BATCH_TO_SPACE_ND", "CONCATENATION", "DEQUANTIZE", "EQUAL",
+        "GATHER", "GREATER", "GREATER_EQUAL", "L2_NORMALIZATION", "LESS", "LESS_EQUAL", "LOGISTIC", "LOG_SOFTMAX",
+        "MAXIMUM", "MAX_POOL_2D", "MEAN", "MINIMUM", "MUL", "NOT_EQUAL", "PACK", "PAD", "PADV2", "REDUCE_MAX",
+        "REDUCE_MIN", "RELU", "RELU6", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SOFTMAX",
+        "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "STRIDED_SLICE", "SUB", "SUM", "TANH", "TOPK_V2",
+        "TRANSPOSE", "TRANSPOSE_CONV",
+    }
+)  # fmt: skip
+"""Those that take int8 since version 2."""
+_OF_INT8: Final = {"BROADCAST_TO": 3, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4}
+_OF_INT16: Final = {
+    "AVERAGE_POOL_2D": 3,
+    "BROADCAST_TO": 3,
+    "CONCATENATION": 3,
+    "CONV_2D": 4,
+    "DEPTHWISE_CONV_2D": 5,
+    "FULLY_CONNECTED": 7,
+    "LOGISTIC": 3,
+    "MAX_POOL_2D": 3,
+    "SOFTMAX": 3,
+    "TANH": 3,
+}
+_OF_INT4: Final = {"CONV_2D": 7, "DEPTHWISE_CONV_2D": 7, "FULLY_CONNECTED": 10}
+_OTHERWISE: Final = {"BROADCAST_TO": 2}
+
 
 def version_of(step: Step) -> int:
     """The version of the operator."""
-    return 1
+    types = {one.dtype for one in step.inputs if one is not None}
+    version = _OTHERWISE.get(step.kind, 1)
+    if step.kind == "FULLY_CONNECTED" and step.options.get("keep_num_dims"):
+        version = 5
+    if step.kind == "DEPTHWISE_CONV_2D" and max(step.options[f"dilation_{axis}_factor"] for axis in "hw") > 1:
+        version = 2
+    if DataType.INT8 in types:
+        version = max(version, _OF_INT8.get(step.kind, 1 + (step.kind in _SINCE_2)))
+    if DataType.INT16 in types:
+        version = max(version, _OF_INT16.get(step.kind, 1))
+    return max(version, _OF_INT4.get(step.kind, 1)) if DataType.INT4 in types else version

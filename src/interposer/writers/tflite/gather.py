@@ -1,0 +1,83 @@
+"""Operators that pick elements by indices that are data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, OneHot
+from interposer.ops.gather import Gather, GatherElements, GatherNd
+from interposer.types import DataType, TensorInfo
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+
+@writer(Gather, moves=True)
+def gather(draft: Draft, op: Gather) -> Tensor:
+    """Axis and batch axes are options; TFLite counts no index from the end."""
+    axis = normal_axis(op.axis, draft.rank)
+    indices = _counted(draft, draft.operand(1), (draft.info(0).shape[axis],))
+    return draft.final("GATHER", draft.operand(0), indices, axis=axis, batch_dims=op.batch_dims)
+
+
+def _counted(draft: Draft, indices: Tensor, extents: tuple[int, ...]) -> Tensor:
+    """Indices that are known, counted from the front."""
+    if indices.array is None or not (indices.array < 0).any():
+        return indices
+    limits = np.array([draft.known(extent, "extent of the axis") for extent in extents])
+    return draft.constant(np.where(indices.array < 0, indices.array + limits, indices.array), indices.dtype, "indices")
+
+
+@writer(GatherNd, moves=True)
+def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
+    """Indices in rows."""
+    if op.batch_dims:
+        refuse("it has batch axes, which GATHER_ND has not")
+    depth = draft.known(draft.info(1).shape[-1], "number of indices in a row")
+    if not depth:
+        refuse("its tuples of indices are empty")
+    indices = _counted(draft, draft.operand(1), tuple(draft.info(0).shape[:depth]))
+    return draft.final("GATHER_ND", draft.operand(0), indices)
+
+
+@writer(GatherElements, moves=True)
+def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
+    """Every index gets those of its own place, along the other axes, to make a row."""
+    shape, axis = draft.concrete(draft.operand(1), "its index"), normal_axis(op.axis, draft.rank)
+    indices = draft.cast(_counted(draft, draft.operand(1), (draft.info(0).shape[axis],)), DataType.INT32)
+    places = np.indices(shape)
+    own = [
+        draft.reshape(indices, (*shape, 1)) if number == axis else draft.ints(places[number][..., None], "places")
+        for number in range(draft.rank)
+    ]
+    rows = draft.node("CONCATENATION", *own, giving=TensorInfo((*shape, draft.rank), DataType.INT32), axis=draft.rank)
+    return draft.final("GATHER_ND", draft.operand(0), rows)
+
+
+@writer(EmbeddingLookup, moves=True)
+def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
+    """The rows of a table."""
+    lookups, values = draft.tensors()
+    return draft.final("GATHER", values, lookups, axis=0)
+
+
+@writer(HashtableLookup)
+def hashtable_lookup(draft: Draft, op: HashtableLookup) -> Tensor:
+    """The operator of that name is not read."""
+    refuse("HASHTABLE_LOOKUP cannot be read back")
+
+
+@writer(OneHot, typed=True)
+def one_hot(draft: Draft, op: OneHot) -> Tensor:
+    """Depth and both numbers are operands."""
+    if op.from_end:
+        refuse("it counts indices from the end, which ONE_HOT does not")
+    on, off = (draft.constant(value, op.dtype, "value") for value in (op.on_value, op.off_value))
+    indices = draft.operand(0)
+    if indices.dtype not in (DataType.INT32, DataType.INT64):
+        indices = draft.cast(indices, DataType.INT32 if indices.dtype.bits < 32 else DataType.INT64)
+    depth = draft.constant(op.depth, DataType.INT32, "depth")
+    return draft.final("ONE_HOT", indices, depth, on, off, axis=normal_axis(op.axis, draft.result.rank))

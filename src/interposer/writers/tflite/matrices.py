@@ -1,0 +1,45 @@
+"""Operators on matrices, which are the last two axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ops.matrices import EyeLike, MatrixDiag, MatrixSetDiag, Trilu
+from interposer.types import DataType
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+
+@writer(MatrixDiag, moves=True)
+def matrix_diagonal(draft: Draft, op: MatrixDiag) -> Tensor:
+    """Rows become diagonals, among stored zeros."""
+    if draft.result.zero_point:
+        refuse("its zero point is not 0")
+    return draft.final("MATRIX_DIAG", draft.operand(0))
+
+
+@writer(MatrixSetDiag, moves=True)
+def set_diagonal(draft: Draft, op: MatrixSetDiag) -> Tensor:
+    """Matrices get another diagonal."""
+    return draft.final("MATRIX_SET_DIAG", *draft.tensors())
+
+
+@writer(Trilu, moves=True)
+def triangle(draft: Draft, op: Trilu) -> Tensor:
+    """What is not kept is the number that stands for zero."""
+    x, q = draft.operand(0), draft.result.quantization
+    rows, columns = draft.concrete(x)[-2:]
+    row, column = np.ogrid[:rows, :columns]
+    kept = column - row >= op.k if op.upper else column - row <= op.k
+    zero = draft.constant(draft.result.zero_point, x.dtype, "zero", q)
+    return draft.final("SELECT_V2", draft.constant(kept, DataType.BOOL, "kept"), x, zero)
+
+
+@writer(EyeLike, typed=True)
+def eye_like(draft: Draft, op: EyeLike) -> Tensor:
+    """A constant, as the shape must be known."""
+    rows, columns = draft.concrete(draft.operand(0))
+    return draft.constant(np.eye(rows, columns, op.k), op.dtype or draft.info(0).dtype, "eye")

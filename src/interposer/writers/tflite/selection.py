@@ -1,0 +1,45 @@
+"""Operators that choose elements, some of them as many as the data has."""
+
+from __future__ import annotations
+
+from interposer.ops.axes import normal_axis
+from interposer.ops.choice import TopK
+from interposer.ops.selection import NonZero, Unique
+from interposer.types import DataType, TensorInfo
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Tensor
+
+__all__: list[str] = []
+
+
+@writer(NonZero)
+def non_zero(draft: Draft, op: NonZero) -> Tensor:
+    """A column for every element, not a row."""
+    if not draft.rank:
+        refuse("its input is a scalar, which has no places")
+    rows = TensorInfo([draft.result.shape[1], draft.result.shape[0]], DataType.INT64)
+    return draft.transpose(draft.node("WHERE", draft.operand(0), giving=rows), (1, 0))
+
+
+@writer(Unique)
+def unique(draft: Draft, op: Unique) -> list[Tensor]:
+    """In the order in which they come first; where they were, and how often, TFLite does not tell."""
+    if op.sorted or op.axis is not None or draft.rank != 1:
+        refuse("UNIQUE keeps the order of the elements, which it takes from a vector")
+    if any(draft.layer.outputs[index].uses for index in (1, 3)):
+        refuse("UNIQUE gives neither first places nor counts")
+    infos = [draft.results[0], draft.results[2]]
+    values, inverse = draft.nodes("UNIQUE", draft.operand(0), giving=infos, idx_out_type=op.index_dtype)
+    return [values, inverse, inverse, inverse]
+
+
+@writer(TopK, moves=True)
+def top_k(draft: Draft, op: TopK) -> list[Tensor]:
+    """Of the last axis, best first; places have 32 bits."""
+    if not op.largest or normal_axis(op.axis, draft.rank) != draft.rank - 1:
+        refuse("TOPK_V2 finds the largest along the last axis")
+    values, places = draft.results
+    narrow = TensorInfo(places.shape, DataType.INT32)
+    found = draft.nodes("TOPK_V2", draft.operand(0), draft.ints(op.k, "k"), giving=[values, narrow])
+    return [found[0], draft.cast(found[1], op.index_dtype)]
