@@ -6,6 +6,8 @@
 
 namespace cpuacc {
 
+Family bottleneck_f32_family();
+Family fusion_family();
 Family codes_q8_family();
 Family conv_f32_family();
 Family conv_q8_family();
@@ -18,17 +20,21 @@ Family moves_family();
 Family normalize_family();
 Family pool_family();
 Family reduce_family();
+Family winograd_f32_family();
 
 namespace {
 
 using Make = Family (*)();
 
 const Make kFamilies[] = {
+    fusion_family,
+    bottleneck_f32_family,
     codes_q8_family,
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,
     depthwise_f32_family,
+    winograd_f32_family,
     conv_f32_family,
     matmul_f32_family,
     moves_family,

@@ -132,7 +132,7 @@ void lower(const Node& node, Builder& builder) {
     result = builder.temporary(uint64_t(output.elements()));
   }
   for (const Q8Window& window : windows_of(graph, node))
-    add_product(builder, node.type + " " + node.name, window, rule, posts, input, graph.in(node, 2),
+    add_product(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node),
                 output, in, result, other);
   if (turns) {
     const Shape& s = output.shape;

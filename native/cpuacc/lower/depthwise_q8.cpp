@@ -200,7 +200,7 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
 
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
-  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = graph.in(node, 2), &out = graph.out(node);
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = q8_bias(graph, node), &out = graph.out(node);
   if (out.elements() == 0) return;
   auto state = std::make_shared<Depthwise>();
   Depthwise& d = *state;

@@ -60,8 +60,14 @@ Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor&
   return {code_of(bounded ? b : 0, tensor, 0), bounded ? code_of(a, tensor, 255) : 255};
 }
 
+const Tensor* q8_bias(const Graph& graph, const Node& node) {
+  size_t added = 0;  // operands of posts come last
+  for (const Post& post : node.posts) added += post.kind == Post::add;
+  return node.inputs.size() > 2 + added ? graph.in(node, 2) : nullptr;
+}
+
 Refusal q8_sums(const Graph& graph, const Node& node) {
-  const Tensor *in = graph.in(node, 0), *weights = graph.in(node, 1), *bias = graph.in(node, 2);
+  const Tensor *in = graph.in(node, 0), *weights = graph.in(node, 1), *bias = q8_bias(graph, node);
   int sums = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
   const Tensor& result = graph[sums];
   if (!in || !weights || !has_one_scale(*in) || !is_code8(*weights))

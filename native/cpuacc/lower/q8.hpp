@@ -38,6 +38,9 @@ struct Q8Posts {
 /// Input, weights and result of 8 bits, constant weights and bias of int32, and posts that can be done.
 Refusal q8_sums(const Graph& graph, const Node& node);
 
+/// The bias of such a node; nullptr where there is none.
+const Tensor* q8_bias(const Graph& graph, const Node& node);
+
 /// What the posts of a node that `q8_sums` takes come to.
 Q8Posts q8_posts(const Graph& graph, const Node& node);
 
