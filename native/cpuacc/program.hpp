@@ -10,6 +10,7 @@
 #include "common/arena.hpp"
 #include "common/pool.hpp"
 #include "cpuacc/lowering.hpp"
+#include "cpuacc/profile.hpp"
 
 namespace cpuacc {
 
@@ -46,6 +47,7 @@ class Program : public ipr::Executable {
   void run_steps(const ipr::Run& run, char* const* bases);
 
   std::vector<Step> steps_;
+  Profile profile_{steps_};
   Pack pack_;
   std::vector<std::shared_ptr<void>> kept_;  // constants that passes made
   native::Pool* pool_;

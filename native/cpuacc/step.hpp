@@ -57,6 +57,7 @@ struct Step {
   std::vector<Buffer> in, out;
   std::shared_ptr<const void> state;  // parameters; a struct of the family's own
   uint64_t scratch_per_part = 0;      // bytes
+  double operations = 0;              // additions and multiplications, for profiles; 0: not counted
   int in_place = -1;  // position in `in` whose memory out[0] may take where nobody else needs it (same bytes)
 
   template <class T>

@@ -175,6 +175,7 @@ void lower(const Node& node, Builder& builder) {
   step.name = std::string(parts.expands ? "expand " : "") + "depthwise " + (parts.projects ? "project " : "") + node.name;
   step.fn = run_bottleneck;
   step.max_parts = parts_for(builder.settings, operations * double(in.n) / kOperationsPerNanosecond);
+  step.operations = operations * double(in.n);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(scratch_of(b)) * 4;

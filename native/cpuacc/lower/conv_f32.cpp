@@ -229,6 +229,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   step.name = std::string(kind) + " " + node.name;
   step.fn = run_units;
   step.max_parts = parts_for(builder.settings, double(operations * layer.in.n) / kOperationsPerNanosecond);
+  step.operations = double(operations * layer.in.n);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(layer.finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(state->strip_floats + extra) * 4;

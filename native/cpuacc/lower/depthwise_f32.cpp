@@ -93,6 +93,7 @@ void lower(const Node& node, Builder& builder) {
   step.name = "depthwise " + node.name;
   step.fn = run_depthwise;
   step.max_parts = parts_for(builder.settings, nanoseconds);
+  step.operations = 32.0 * double(state->images * d.blocks * d.out_height * d.out_width) * d.kernel_height * d.kernel_width;
   step.in = {source, builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(ring_rows(d) * ring_width(d)) * 64;

@@ -88,6 +88,7 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   step.max_parts = parts_for(builder.settings, std::max(operations / kOperationsPerNanosecond, bytes / kBytesPerNanosecond));
   state->by_blocks = constant && int64_t{m.columns} > int64_t{m.rows} && blocks_of(m.columns) >= 4 * builder.settings.threads;
   state->parts_of_rows = state->by_blocks || int64_t(state->batch.size()) >= 4 * step.max_parts ? 1 : step.max_parts;
+  step.operations = operations;
   step.in = {builder.buffer(node.inputs[0]), constant ? Buffer() : builder.buffer(node.inputs[1]),
              builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};

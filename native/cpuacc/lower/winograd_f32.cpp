@@ -118,6 +118,7 @@ void lower(const Node& node, Builder& builder) {
   step.name = (w.tile == 4 ? "winograd4x4 " : "winograd2x2 ") + node.name;
   step.fn = run_winograd;
   step.max_parts = parts_for(builder.settings, cost(sizes, w.tile) * double(sizes.in.n));
+  step.operations = 18.0 * double(sizes.in.n * sizes.in.c * sizes.out.c * sizes.out.h * sizes.out.w);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(scratch_of(w)) * 4;
