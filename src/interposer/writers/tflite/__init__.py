@@ -13,6 +13,6 @@ a reason; `reasons` tells it of a layer without writing anything.
 """
 
 from interposer.writers.tflite.file import save
-from interposer.writers.tflite.model import reasons, write
+from interposer.writers.tflite.model import Traced, reasons, traced, write
 
-__all__ = ["reasons", "save", "write"]
+__all__ = ["Traced", "reasons", "save", "traced", "write"]

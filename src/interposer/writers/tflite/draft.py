@@ -145,7 +145,7 @@ class Draft:
         widths = {} if gives_others(kind) else wide
         given = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
         made = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in given]
-        self._steps.append(Step(kind, operands, made, options))
+        self._steps.append(Step(kind, operands, made, options, self.layer.name))
         return [self.cast(one, info.dtype) for one, info in zip(made, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:

@@ -91,12 +91,12 @@ class _Layouts:
         inner = [Tensor(self._sheet.free_name(f"{one.name}/before"), turned(one.info, back)) for one in step.outputs]
         self._steps.append(replace(step, inputs=list(inputs), outputs=inner, options=step.options | options))
         for before, result in zip(inner, step.outputs, strict=True):
-            self._put_transpose(before, order, result)
+            self._put_transpose(before, order, result, step.layer)
         return True
 
-    def _put_transpose(self, source: Tensor, order: Order, result: Tensor) -> None:
+    def _put_transpose(self, source: Tensor, order: Order, result: Tensor, layer: str) -> None:
         axes = self._constant(np.array(order, np.int32), f"{result.name}/order")
-        self._steps.append(Step("TRANSPOSE", [source, axes], [result]))
+        self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
         self._transposed[result] = source, order
 
     def _constant(self, array: Array, wanted: str) -> Tensor:
@@ -115,22 +115,22 @@ class _Layouts:
         order = tuple(first[axis] for axis in order)
         if order != tuple(range(len(order))):
             if not self._is_known(source, order, result):
-                self._put_transpose(source, order, result)
+                self._put_transpose(source, order, result, step.layer)
         elif result in self._outputs:
-            self._put_identity(source, result)
+            self._put_identity(source, result, step.layer)
         else:
             self._same[result] = source
         return True
 
-    def _put_identity(self, source: Tensor, result: Tensor) -> None:
+    def _put_identity(self, source: Tensor, result: Tensor, layer: str) -> None:
         """An output is what comes in, under another name."""
-        shape = [-1 if extent < 0 else extent for extent in source.shape] if source.shape.is_concrete else []
-        if not shape and source.shape:
-            axes = self._constant(np.arange(len(source.shape), dtype=np.int32), f"{result.name}/order")
-            self._steps.append(Step("TRANSPOSE", [source, axes], [result]))
+        if source.shape.is_concrete:
+            shape = list(source.shape)
+            wanted = self._constant(np.array(shape, np.int32), f"{result.name}/shape")
+            self._steps.append(Step("RESHAPE", [source, wanted], [result], {"new_shape": shape}, layer))
             return
-        wanted = self._constant(np.array(shape, np.int32), f"{result.name}/shape")
-        self._steps.append(Step("RESHAPE", [source, wanted], [result], {"new_shape": shape}))
+        axes = self._constant(np.arange(len(source.shape), dtype=np.int32), f"{result.name}/order")
+        self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
 
     def _is_known(self, source: Tensor, order: Order, result: Tensor) -> bool:
         """True where the same was made before, and stands for this one too."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from interposer.errors import UnwritableError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
@@ -13,7 +15,7 @@ from interposer.writers.tflite.registry import RefusedError
 from interposer.writers.tflite.serial import serialized
 from interposer.writers.tflite.sheet import Sheet
 
-__all__ = ["reasons", "write"]
+__all__ = ["Traced", "reasons", "traced", "write"]
 
 
 def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -> bytes:
@@ -33,6 +35,18 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
         InvalidArgumentError: the file would have 2 GiB or more.
         MissingDependencyError: the packages tflite and flatbuffers are not installed.
     """
+    return traced(network, name=name).content
+
+
+class Traced(NamedTuple):
+    """A file, and for each operator of its main subgraph the name of the layer that it was written for."""
+
+    content: bytes
+    layers: tuple[str, ...]
+
+
+def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
+    """What `write` gives, and where it comes from; arguments and errors are those of `write`."""
     border = border_of(network)
     sheet = Sheet(name or border.name or "main")
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
@@ -43,7 +57,7 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
     if refusals:
         raise UnwritableError("TFLite", refusals, border.name)
     clean(sheet)
-    return serialized(sheet)
+    return Traced(serialized(sheet), tuple(step.layer for step in sheet.steps))
 
 
 def reasons(layer: Layer) -> list[str]:

@@ -57,6 +57,8 @@ class Step:
     inputs: list[Tensor | None]
     outputs: list[Tensor]
     options: dict[str, Any] = field(default_factory=dict)
+    layer: str = ""
+    """The layer that it is written for."""
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
         """The same on other tensors."""
