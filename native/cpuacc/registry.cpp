@@ -15,6 +15,7 @@ Family depthwise_f32_family();
 Family depthwise_q8_family();
 Family elementwise_family();
 Family fully_connected_q8_family();
+Family softmax_q8_family();
 Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
@@ -33,6 +34,7 @@ const Make kFamilies[] = {
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,
+    softmax_q8_family,
     depthwise_f32_family,
     winograd_f32_family,
     conv_f32_family,
