@@ -17,17 +17,22 @@ __all__: list[str] = []
 
 @writer(Gather, moves=True)
 def gather(draft: Draft, op: Gather) -> Tensor:
-    """Axis and batch axes are options; TFLite counts no index from the end."""
+    """Axis and batch axes are options."""
     axis = normal_axis(op.axis, draft.rank)
     indices = _counted(draft, draft.operand(1), (draft.info(0).shape[axis],))
     return draft.final("GATHER", draft.operand(0), indices, axis=axis, batch_dims=op.batch_dims)
 
 
 def _counted(draft: Draft, indices: Tensor, extents: tuple[int, ...]) -> Tensor:
-    """Indices that are known, counted from the front."""
-    if indices.array is None or not (indices.array < 0).any():
+    """Indices counted from the front, as TFLite counts none from the end."""
+    if indices.array is not None and not (indices.array < 0).any():
         return indices
     limits = np.array([draft.known(extent, "extent of the axis") for extent in extents])
+    if indices.array is None and limits.all():
+        divisors = draft.constant(limits, indices.dtype, "extents")
+        return draft.node("FLOOR_MOD", indices, divisors, giving=indices.info)
+    if indices.array is None:
+        return indices
     return draft.constant(np.where(indices.array < 0, indices.array + limits, indices.array), indices.dtype, "indices")
 
 
