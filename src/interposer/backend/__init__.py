@@ -15,6 +15,7 @@ from interposer.backend.workload import (
     WorkloadFactory,
     WorkloadInfo,
 )
+from interposer.config import thread_budget
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelInfo, KernelTable
 
@@ -53,4 +54,5 @@ __all__ = [
     "WorkloadFactory",
     "WorkloadInfo",
     "process_registry",
+    "thread_budget",
 ]

@@ -73,6 +73,7 @@ class Backend:
     them while extents are unknown and makes their workloads in the middle of a run; these take tensors in ordinary
     memory (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape. Only one with ``Sequences`` is
     offered layers that take or give sequences and optionals; these are in ordinary memory too, as arrays of arrays.
+    A backend with ``OnlyByName`` takes part only where somebody names it, not where no backends are given.
     ``Deterministic=False`` says that runs on the same inputs may differ a little.
     """
     api_version: ClassVar[tuple[int, int]] = API_VERSION

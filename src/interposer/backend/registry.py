@@ -268,6 +268,10 @@ class BackendRegistry:
         found = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
         return tuple(sorted(found, key=lambda backend_id: backend_id == "CpuRef"))
 
+    def by_default(self) -> tuple[str, ...]:
+        """Those among `available` that are used where no backend is named."""
+        return tuple(one for one in self.available() if not self.get(one).capabilities.has("OnlyByName"))
+
     def records(self) -> list[BackendRecord]:
         """One record for each known backend, available or not, and for each that discovery refused."""
         return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
@@ -401,6 +405,11 @@ class DeviceSpec:
     def supported_backends(self) -> tuple[str, ...]:
         """The ids of the backends that are available; CpuRef last."""
         return self.registry.available()
+
+    @property
+    def default_backends(self) -> tuple[str, ...]:
+        """The ids of those that are used where none is named: all but those with the capability ``OnlyByName``."""
+        return self.registry.by_default()
 
     def __str__(self) -> str:
         return f"DeviceSpec(supported_backends=[{', '.join(self.supported_backends)}])"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.registry import checked
-from interposer.errors import BackendContractError, UnsupportedLayerError
+from interposer.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.optimized import AbsentBackend
@@ -35,6 +35,7 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
 
     Raises:
         BackendContractError: an answer of the wrong kind or length.
+        InvalidArgumentError: `layer_support` was given options that cannot be meant.
     """
     beyond = _layers_beyond(backend, view)
     if beyond:
@@ -71,10 +72,15 @@ def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
 
 def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
     try:
-        answer = backend.layer_support(options).query(view)
+        support = backend.layer_support(options)
+    except InvalidArgumentError:  # whoever chose the options should hear of it
+        raise
     except Exception as error:
-        _log.warning("backend %s could not say what it supports", backend.id, exc_info=True)
-        return [Support.no(f"asking it raised {type(error).__name__}: {error}")] * len(view)
+        return _not_answered(backend, view, error)
+    try:
+        answer = support.query(view)
+    except Exception as error:
+        return _not_answered(backend, view, error)
     verdicts: list[Support] = checked(answer, list, "query", backend.id)
     for verdict in verdicts:
         checked(verdict, Support, "query", backend.id)
@@ -83,6 +89,11 @@ def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Suppo
             f"query of backend {backend.id!r} gave {len(verdicts)} verdicts for {len(view)} layers", backend=backend.id
         )
     return verdicts
+
+
+def _not_answered(backend: Backend, view: SubgraphView, error: Exception) -> list[Support]:
+    _log.warning("backend %s could not say what it supports", backend.id, exc_info=True)
+    return [Support.no(f"asking it raised {type(error).__name__}: {error}")] * len(view)
 
 
 class Records:

@@ -50,7 +50,7 @@ def choose_backends(
 ) -> tuple[tuple[Backend, ...], tuple[AbsentBackend, ...]]:
     """The backends to use in order of preference, and those that were asked for but are absent.
 
-    No preferences mean all that are available, CpuRef last.
+    No preferences mean all that are available and not `OnlyByName`, CpuRef last.
 
     Raises:
         UnknownBackendError: an id that nobody knows.
@@ -58,7 +58,7 @@ def choose_backends(
         InvalidArgumentError: an empty list, or something other than ids.
     """
     registry = device_spec.registry
-    ids = _ids(preferences) if preferences is not None else list(device_spec.supported_backends)
+    ids = _ids(preferences) if preferences is not None else list(device_spec.default_backends)
     reasons = {backend_id: registry.reason_absent(backend_id) for backend_id in ids}
     absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
     chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)

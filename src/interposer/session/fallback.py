@@ -55,7 +55,7 @@ class Choice:
         return optimize(network, self._left(), self.runtime.device_spec, replace(options, hints=hints))
 
     def _left(self) -> list[str]:
-        preferred = self.runtime.device_spec.supported_backends if self._backends is None else self._backends
+        preferred = self.runtime.device_spec.default_backends if self._backends is None else self._backends
         ids = [preferred] if isinstance(preferred, str) else list(preferred)
         return [backend for backend in ids if backend not in self._aside]
 

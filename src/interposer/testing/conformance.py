@@ -123,7 +123,7 @@ class Conformance:
     def bench(self) -> Bench:
         """Where it is tried."""
         registry = (self.runtime or default_runtime()).registry
-        others = [registry.get(name) for name in registry.available() if name != self.backend.id]
+        others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
         return Bench(self.backend, self.samples, self.settings, others)
 
     def groups(self) -> dict[str, list[Case]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Input, Output
+from interposer.types import Array, DataType
 from interposer.writers.borders import Border
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
-from interposer.writers.onnx.protos import Message, node_proto, tensor_proto, value_info
+from interposer.writers.onnx.protos import Message, external_tensor_proto, node_proto, tensor_proto, value_info
 from interposer.writers.onnx.registry import RefusedError
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
@@ -21,6 +22,8 @@ from interposer.writers.onnx.tensor import Tensor
 __all__ = ["bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "write_layers"]
 
 Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
+_EXTERNAL: Final = 1024
+"""Bytes from which a constant may lie outside of the model."""
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
@@ -78,11 +81,11 @@ def name_outputs(border: Border, sheet: Sheet) -> list[str]:
     return [name for name, _ in border.outputs]
 
 
-def fill(graph: Message, border: Border, sheet: Sheet) -> None:
-    """Put everything into the message of a graph."""
+def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array] | None = None) -> None:
+    """Put everything into the message of a graph; constants that are large into `external`, where that is given."""
     graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
     graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
-    graph.initializer.extend(tensor_proto(name, array) for name, array in sheet.constants.items())
+    graph.initializer.extend(_constant(name, array, external) for name, array in sheet.constants.items())
     for step in sheet.steps:
         graph.node.append(node_proto(step.kind, step.name, step.inputs, step.outputs, step.attributes))
         graph.node[-1].doc_string = step.source
@@ -91,3 +94,10 @@ def fill(graph: Message, border: Border, sheet: Sheet) -> None:
         if tensor.array is None and tensor.name in inner and value.known.is_ranked:
             inner.discard(tensor.name)
             graph.value_info.append(value_info(tensor.name, value.known))
+
+
+def _constant(name: str, array: Array, external: dict[str, Array] | None) -> Message:
+    if external is None or array.nbytes < _EXTERNAL or array.dtype == object or DataType.of(array.dtype).bits < 8:
+        return tensor_proto(name, array)
+    external[name] = array
+    return external_tensor_proto(name, array)

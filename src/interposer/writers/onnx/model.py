@@ -12,7 +12,7 @@ from interposer.errors import InvalidArgumentError, UnwritableError, expect
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
-from interposer.types import TensorInfo
+from interposer.types import Array, TensorInfo
 from interposer.writers.borders import Border, border_of
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers
@@ -34,6 +34,7 @@ def write(
     exact: bool = True,
     name: str | None = None,
     ir_version: int | None = None,
+    external: dict[str, Array] | None = None,
 ) -> Message:
     """The `onnx.ModelProto` that computes what a network, a graph or a part of one does.
 
@@ -50,6 +51,8 @@ def write(
             off.
         name: the graph's name; by default the network's.
         ir_version: the version of the format; None is the oldest that has the opset.
+        external: is given constants of 1 KiB or more by name, which the model then declares as external data without
+            holding them; they may share memory with the network's.
 
     Raises:
         UnwritableError: with every layer that ONNX cannot express, and the reasons.
@@ -63,7 +66,7 @@ def write(
     graph = onnx().GraphProto(name=name or border.name or "network")
     _annotate(graph, border, sheet)
     clean(sheet, outputs, _annotated(graph))
-    fill(graph, border, sheet)
+    fill(graph, border, sheet, external)
     return _model(graph, sheet.opset, ir_version)
 
 

@@ -15,6 +15,7 @@ from interposer.types import Array, DataType, Dim, TensorInfo
 __all__ = [
     "CODES",
     "Message",
+    "external_tensor_proto",
     "full_type_name",
     "node_proto",
     "onnx",
@@ -112,6 +113,16 @@ def tensor_proto(name: str, array: Array) -> Message:
         proto.string_data.extend(str(text).encode() for text in array.reshape(-1))
     else:
         proto.raw_data = _raw(np.ascontiguousarray(array), dtype)
+    return proto
+
+
+def external_tensor_proto(name: str, array: Array) -> Message:
+    """A tensor whose data whoever loads the model has already."""
+    package = onnx()
+    proto = package.TensorProto(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
+    proto.data_location = package.TensorProto.EXTERNAL
+    for key, value in (("location", "memory"), ("offset", "0"), ("length", str(array.nbytes))):
+        proto.external_data.add(key=key, value=value)
     return proto
 
 

@@ -1,0 +1,247 @@
+"""What all engines have in common: they answer for single layers by a trial, and compile whole parts."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from interposer.backend import (
+    Backend,
+    LayerSupport,
+    MemoryManager,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Substitution,
+    Support,
+    TensorHandle,
+    Workload,
+    WorkloadFactory,
+    WorkloadInfo,
+)
+from interposer.backends.engines.options import Chosen, Option, chosen
+from interposer.errors import BackendContractError
+from interposer.ir.graph import Layer, Value
+from interposer.ops import PreCompiled
+from interposer.types import Array, DataType
+
+__all__ = ["Engine", "Executable", "RefusedError"]
+
+_KEPT: Final = 8192
+"""Verdicts of trials that an engine remembers; the oldest go first."""
+_READ: Final = 64
+"""Constants of so many elements or fewer may say what is to be computed (axes, shapes ...), not only on what."""
+
+
+class RefusedError(Exception):
+    """An engine cannot run something, with its reason."""
+
+
+class Executable(ABC):
+    """A part that an engine has compiled."""
+
+    concurrent: ClassVar[bool] = True
+    """True where several threads may run it at once."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute the part's outputs, into these arrays, from its inputs; none of them have gaps."""
+
+
+class Engine(Backend):
+    """A backend that hands whole parts to an engine.
+
+    A subclass names the packages that it needs and its options, and says in `refusals` what it knows without trying
+    and in `compile` how a part becomes an `Executable`. Whether it runs a layer is found out by compiling it alone,
+    once for each kind of layer.
+    """
+
+    packages: ClassVar[tuple[str, ...]]
+    """What must be importable; the first is the engine."""
+    extra: ClassVar[str]
+    """The optional dependencies of this package with which it comes."""
+    options: ClassVar[tuple[Option, ...]]
+    types: ClassVar[frozenset[DataType]]
+    """The types of tensors that can go in and out."""
+
+    def __init__(self) -> None:
+        self._verdicts = _Verdicts()
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """That a package is not installed, and what to do; nothing is imported."""
+        missing = next((name for name in cls.packages if find_spec(name) is None), None)
+        return missing and f"the package {missing} is not installed: pip install interposer[{cls.extra}]"
+
+    @property
+    def version(self) -> str:  # type: ignore[override] # found when asked
+        """The version of the engine."""
+        try:
+            return version(self.packages[0])
+        except PackageNotFoundError:  # built from source, say
+            return ""
+
+    @abstractmethod
+    def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
+        """Why the engine cannot run a layer, as far as that is known without a trial."""
+
+    @abstractmethod
+    def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
+        """Compile a part.
+
+        Raises:
+            RefusedError: the engine cannot, and says why.
+        """
+
+    def try_layer(self, view: SubgraphView, options: dict[str, Any]) -> None:
+        """Find out whether the engine runs the only layer of a view; raises `RefusedError` where it does not."""
+        self.compile(view, options)
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        """Answers by rules and trials; `InvalidArgumentError` for options that cannot be meant."""
+        return _EngineSupport(self, chosen(self.id, self.options, options))
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        """One executable for the whole part; where the engine refuses it, it is given back with the engine's reason."""
+        try:
+            made = self.compile(view, dict(chosen(self.id, self.options, options)))
+        except RefusedError as refusal:
+            return OptimizationViews.all_failed(view, str(refusal))
+        whole = PreCompiled(object=made, num_outputs=len(view.outputs))
+        return OptimizationViews(view, substitutions=[Substitution(view, whole)])
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        """Makes workloads of executables; tensors are in ordinary memory."""
+        return _EngineFactory(memory_manager)
+
+    def verdict(self, view: SubgraphView, layer: Layer, options: Chosen) -> Support:
+        """Whether the engine runs a layer of the view."""
+        found = _border_refusals(layer, self.types) or self.refusals(layer, dict(options))
+        if found:
+            return Support.of(found)
+        kind = (options, _kind_of(layer))
+        reason = self._verdicts.get(kind)
+        if reason is None:
+            reason = self._tried(view.part([layer]), dict(options)).replace(repr(layer.name), _NAME)
+            self._verdicts.put(kind, reason)
+        return Support.of([reason.replace(_NAME, repr(layer.name))] if reason else [])
+
+    def _tried(self, view: SubgraphView, options: dict[str, Any]) -> str:
+        try:
+            self.try_layer(view, options)
+        except RefusedError as refusal:
+            return str(refusal)
+        return ""
+
+
+_NAME: Final = "\0layer\0"
+"""Stands for a layer's name in a reason that holds for all layers of its kind."""
+
+
+class _EngineSupport(LayerSupport):
+    """Answers for an engine with some options."""
+
+    def __init__(self, engine: Engine, options: Chosen) -> None:
+        self.engine, self.options = engine, options
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        """One verdict for each layer."""
+        return [self.engine.verdict(view, layer, self.options) for layer in view]
+
+
+class _Verdicts:
+    """What trials found: a reason, or an empty text, by kind of layer. Thread safe."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[Hashable, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, kind: Hashable) -> str | None:
+        with self._lock:
+            return self._found.get(kind)
+
+    def put(self, kind: Hashable, reason: str) -> None:
+        with self._lock:
+            self._found[kind] = reason
+            if len(self._found) > _KEPT:
+                self._found.popitem(last=False)
+
+
+def _kind_of(layer: Layer) -> Hashable:
+    """What two layers have in common for which an engine gives the same verdict."""
+    values = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
+    operands = tuple(None if value is None else _operand(value) for value in layer.inputs)
+    return layer.op, operands, tuple(values.index(value) for value in values), layer.output_infos
+
+
+def _operand(value: Value) -> Hashable:
+    constant = value.producer.op.value if value.is_constant else None  # type: ignore[attr-defined] # it is a Constant
+    if constant is None:
+        return value.known
+    array = np.asarray(constant)
+    read = array.size <= _READ
+    return value.known, (array.tolist() if array.dtype == object else array.tobytes()).__repr__() if read else ""
+
+
+def _border_refusals(layer: Layer, types: frozenset[DataType]) -> list[str]:
+    entering = [value for value in layer.values if not value.is_constant]
+    return list(dict.fromkeys(_border_faults([*entering, *layer.outputs], types)))
+
+
+def _border_faults(values: Sequence[Value], types: frozenset[DataType]) -> Iterator[str]:
+    for value in values:
+        if not value.known.is_tensor:
+            yield f"{value.name!r} is no tensor"
+        elif value.known.dtype not in types:
+            yield f"{value.name!r} is {value.known.dtype}, which the engine has no tensors of"
+
+
+class _EngineFactory(WorkloadFactory):
+    def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        """The workload of a compiled part."""
+        made = layer.op.object if isinstance(layer.op, PreCompiled) else None
+        if not isinstance(made, Executable):
+            raise BackendContractError(f"layer {layer} was not compiled by an engine")
+        return _EngineWorkload(made)
+
+
+class _EngineWorkload(Workload):
+    """Maps the tensors and runs the executable on them."""
+
+    def __init__(self, executable: Executable) -> None:
+        self.executable = executable
+        self.concurrent = executable.concurrent
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Run on the memory of the handles; only what has gaps is copied."""
+        mapped: list[TensorHandle] = []
+        try:
+            read = [_without_gaps(array) for array in _mapped(inputs, mapped)]
+            written = list(_mapped(outputs, mapped))
+            into = [array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in written]
+            self.executable.run(read, into)
+            for array, own in zip(written, into, strict=True):
+                if own is not array:
+                    np.copyto(array, own)
+        finally:
+            for handle in mapped:
+                handle.unmap()
+
+
+def _without_gaps(array: Array) -> Array:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _mapped(handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]) -> Iterator[Array]:
+    for handle in handles:
+        assert handle is not None
+        array = handle.map()
+        mapped.append(handle)
+        yield array

@@ -1,0 +1,41 @@
+"""Parts as ONNX models, for the engines that read these: the model, and the large constants beside it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from interposer.backend import SubgraphView
+from interposer.ir.graph import Layer
+from interposer.types import Array
+
+__all__ = ["OnnxPart", "onnx_part", "onnx_reasons"]
+
+
+class OnnxPart(NamedTuple):
+    """A model (`onnx.ModelProto`), the names of its inputs and outputs in the part's order, and large constants.
+
+    The model declares these constants as external data, and has no data for them.
+    """
+
+    model: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: dict[str, Array]
+
+
+def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> OnnxPart:
+    """A part of a network as a model; `UnwritableError` where ONNX cannot express a layer."""
+    from interposer.writers import onnx  # noqa: PLC0415 - large, and not needed to know that a backend is there
+
+    constants: dict[str, Array] = {}
+    model = onnx.write(view, exact=exact, opset=opset, external=constants)
+    graph = model.graph
+    inputs, outputs = (tuple(one.name for one in values) for values in (graph.input, graph.output))
+    return OnnxPart(model, inputs, outputs, constants)
+
+
+def onnx_reasons(layer: Layer, *, exact: bool, opset: int | None = None) -> list[str]:
+    """Why ONNX cannot express a layer; empty where it can."""
+    from interposer.writers import onnx  # noqa: PLC0415
+
+    return onnx.reasons(layer, exact=exact, opset=opset)

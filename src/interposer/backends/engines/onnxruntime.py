@@ -1,0 +1,159 @@
+"""OnnxRuntime: ONNX Runtime with any of its execution providers.
+
+Parts become ONNX models. Large weights stay in the network's memory, inputs and outputs in that of the caller, for
+providers that compute on the processor; others copy what they need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
+from interposer.backends.engines.options import Option, capabilities
+from interposer.errors import UnwritableError, did_you_mean
+from interposer.ir.graph import Layer
+from interposer.types import Array, DataType
+
+__all__ = ["OnnxRuntime"]
+
+_OPTIONS: Final = (
+    Option("threads", 0, "threads that compute one part; 0 for the thread budget"),
+    Option("provider", "CPUExecutionProvider", "the execution provider; what it does not take, the CPU provider runs"),
+    Option("graph_optimization", "all", "how far graphs are rewritten", ("all", "extended", "basic", "disabled")),
+    Option("exact", False, "quantized layers round exactly as the reference does, which is slow, instead of by QDQ"),
+    Option("spinning", True, "threads look for work for a while before they sleep, which is quick and takes power"),
+)
+_TYPES: Final = frozenset(dtype for dtype in DataType if dtype is DataType.BOOL or dtype.bits >= 8)
+_PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : ")
+_SILENT: Final = 4
+"""The severity that only fatal messages have; what is wrong comes as an exception."""
+
+
+class OnnxRuntime(Engine):
+    """Runs parts with ONNX Runtime."""
+
+    id: ClassVar = BackendId("OnnxRuntime")
+    packages: ClassVar = ("onnxruntime", "onnx")
+    extra: ClassVar = "onnxruntime"
+    options: ClassVar = _OPTIONS
+    types: ClassVar = _TYPES
+    capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
+
+    def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
+        """What ONNX cannot express."""
+        return _unknown_provider(options["provider"]) or onnx_reasons(layer, exact=options["exact"])
+
+    def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
+        """A session for the part."""
+        try:
+            part = onnx_part(view, exact=options["exact"])
+        except UnwritableError as error:
+            raise RefusedError(str(error)) from error
+        return _Session(part, options)
+
+
+def _unknown_provider(name: str) -> list[str]:
+    import onnxruntime  # noqa: PLC0415 - optional, and slow to import
+
+    known = onnxruntime.get_available_providers()
+    near = did_you_mean(name, known)
+    return [] if name in known else [f"ONNX Runtime here has no {name!r}{near} (it has {', '.join(known)})"]
+
+
+class _Session(Executable):
+    """A session, and bindings of its inputs and outputs to memory: one for each thread that runs it at a time."""
+
+    def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
+        import onnxruntime  # noqa: PLC0415
+
+        self.inputs = _signature(part.model.graph.input)
+        self.outputs = _signature(part.model.graph.output)
+        settings = _settings(onnxruntime, options)
+        constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
+        settings.add_external_initializers(list(constants), list(constants.values()))
+        providers = list(dict.fromkeys([options["provider"], "CPUExecutionProvider"]))
+        try:
+            self.session = onnxruntime.InferenceSession(part.model.SerializeToString(), settings, providers=providers)
+        except Exception as error:  # its exceptions have no base of their own
+            raise RefusedError(f"ONNX Runtime does not take it: {_text(error)}") from error
+        self.constants = constants  # the session computes on their memory
+        self._free: deque[_Binding] = deque()
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run on the arrays' own memory."""
+        try:
+            binding = self._free.pop()
+        except IndexError:
+            binding = _Binding(self)
+        binding.run(inputs, outputs)
+        self._free.append(binding)
+
+
+class _Binding:
+    """Inputs and outputs of one run at a time; what lies where it lay before is not bound again."""
+
+    def __init__(self, owner: _Session) -> None:
+        self.session = owner.session
+        self.binding = owner.session.io_binding()
+        self.inputs, self.outputs = owner.inputs, owner.outputs
+        self.places = [-1] * (len(self.inputs) + len(self.outputs))
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        places = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
+        if places != self.places:
+            self._bind(places)
+        self.session.run_with_iobinding(self.binding)
+
+    def _bind(self, places: list[int]) -> None:
+        self.places = [-1] * len(places)  # until all is bound
+        bind = self.binding
+        for (name, code, shape), place in zip(self.inputs, places[: len(self.inputs)], strict=True):
+            bind.bind_input(name, "cpu", 0, code, shape, place)
+        for (name, code, shape), place in zip(self.outputs, places[len(self.inputs) :], strict=True):
+            bind.bind_output(name, "cpu", 0, code, shape, place)
+        self.places = places
+
+
+def _signature(values: Any) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Names, types and shapes."""
+    types = ((one.name, one.type.tensor_type) for one in values)
+    return [(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
+
+
+def _settings(package: Any, options: dict[str, Any]) -> Any:
+    found = package.SessionOptions()
+    found.log_severity_level = _SILENT
+    found.intra_op_num_threads = options["threads"] or thread_budget()
+    found.inter_op_num_threads = 1
+    levels = package.GraphOptimizationLevel
+    found.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
+    found.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
+    return found
+
+
+_LEVELS: Final = {
+    "all": "ENABLE_ALL",
+    "extended": "ENABLE_EXTENDED",
+    "basic": "ENABLE_BASIC",
+    "disabled": "DISABLE_ALL",
+}
+
+
+def _shared(package: Any, model: Any, name: str, array: Array) -> Any:
+    """A constant as a value that lies where the array does."""
+    whole = np.ascontiguousarray(array)
+    code = next(one.data_type for one in model.graph.initializer if one.name == name)
+    if whole.dtype.kind in "iufb":
+        return package.OrtValue.ortvalue_from_numpy(whole)
+    return package.OrtValue.ortvalue_from_numpy_with_onnx_type(whole, code)
+
+
+def _text(error: Exception) -> str:
+    return _PREFIX.sub("", str(error)).strip()

@@ -1,0 +1,42 @@
+"""What only ONNX Runtime has: execution providers, and exact integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.errors import UnsupportedLayerError
+from tests.backends.engines.adapters import engine_class, runtime_with_engines
+from tests.backends.engines.test_engines import golden, needs_models, options_for, small_network
+
+pytestmark = pytest.mark.skipif(
+    engine_class("OnnxRuntime").unavailable() is not None, reason="ONNX Runtime or the package onnx is not installed"
+)
+
+
+@pytest.fixture
+def runtime():
+    with runtime_with_engines() as made:
+        yield made
+
+
+def test_a_provider_that_is_not_there_is_a_refusal_that_names_the_nearest(runtime):
+    options = options_for("OnnxRuntime", provider="CpuExecutionProvider")
+    with pytest.raises(UnsupportedLayerError, match="has no 'CpuExecutionProvider'; did you mean 'CPUExecutionProvid"):
+        ip.optimize(small_network(), ["OnnxRuntime"], runtime.device_spec, options)
+
+
+@needs_models
+@pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant"])
+def test_exact_gives_the_integers_of_the_reference(runtime, name):
+    network, given, wanted = golden(name, 1)
+    options = options_for("OnnxRuntime", exact=True)
+    [found] = ip.load(network, ["OnnxRuntime"], runtime=runtime, options=options).run(given)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("level", ["all", "extended", "basic", "disabled"])
+def test_every_level_of_optimization_can_be_chosen(runtime, level):
+    options = options_for("OnnxRuntime", graph_optimization=level)
+    assert ip.load(small_network(), ["OnnxRuntime"], runtime=runtime, options=options)
