@@ -72,7 +72,7 @@ class Engine(Backend):
     """The types of tensors that can go in and out."""
 
     def __init__(self) -> None:
-        self._verdicts = _Verdicts()
+        self._reasons = _Reasons()
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -100,8 +100,8 @@ class Engine(Backend):
             RefusedError: the engine cannot, and says why.
         """
 
-    def try_layer(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Find out whether the engine runs the only layer of a view; raises `RefusedError` where it does not."""
+    def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
+        """Find out whether the engine runs the layers of a view; raises `RefusedError` where it does not run one."""
         self.compile(view, options)
 
     def layer_support(self, options: Options) -> LayerSupport:
@@ -121,24 +121,30 @@ class Engine(Backend):
         """Makes workloads of executables; tensors are in ordinary memory."""
         return _EngineFactory(memory_manager)
 
-    def verdict(self, view: SubgraphView, layer: Layer, options: Chosen) -> Support:
-        """Whether the engine runs a layer of the view."""
-        found = _border_refusals(layer, self.types) or self.refusals(layer, dict(options))
-        if found:
-            return Support.of(found)
-        kind = (options, _kind_of(layer))
-        reason = self._verdicts.get(kind)
-        if reason is None:
-            reason = self._tried(view.part([layer]), dict(options)).replace(repr(layer.name), _NAME)
-            self._verdicts.put(kind, reason)
-        return Support.of([reason.replace(_NAME, repr(layer.name))] if reason else [])
+    def verdicts(self, view: SubgraphView, options: Chosen) -> list[Support]:
+        """Whether the engine runs the layers of a view, one verdict for each."""
+        known = {layer: self._known_refusals(layer, dict(options)) for layer in view}
+        kinds = {layer: (options, _kind_of(layer)) for layer, found in known.items() if not found}
+        unknown = {kind: layer for layer, kind in kinds.items() if self._reasons.get(kind) is None}
+        for layer, reason in self._tried(view, list(unknown.values()), dict(options)).items():
+            self._reasons.put(kinds[layer], reason.replace(repr(layer.name), _NAME))
+        return [Support.of(known[layer] or self._reasons.of(kinds[layer], layer)) for layer in view]
 
-    def _tried(self, view: SubgraphView, options: dict[str, Any]) -> str:
+    def _known_refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
+        return _border_refusals(layer, self.types) or self.refusals(layer, options)
+
+    def _tried(self, view: SubgraphView, layers: list[Layer], options: dict[str, Any]) -> dict[Layer, str]:
+        """Why the engine does not run layers, or empty texts: all at once, then in halves where something is wrong."""
+        if not layers:
+            return {}
         try:
-            self.try_layer(view, options)
+            self.try_layers(view.part(layers), options)
         except RefusedError as refusal:
-            return str(refusal)
-        return ""
+            if len(layers) == 1:
+                return {layers[0]: str(refusal)}
+            middle = len(layers) // 2
+            return {**self._tried(view, layers[:middle], options), **self._tried(view, layers[middle:], options)}
+        return dict.fromkeys(layers, "")
 
 
 _NAME: Final = "\0layer\0"
@@ -153,10 +159,10 @@ class _EngineSupport(LayerSupport):
 
     def query(self, view: SubgraphView) -> list[Support]:
         """One verdict for each layer."""
-        return [self.engine.verdict(view, layer, self.options) for layer in view]
+        return self.engine.verdicts(view, self.options)
 
 
-class _Verdicts:
+class _Reasons:
     """What trials found: a reason, or an empty text, by kind of layer. Thread safe."""
 
     def __init__(self) -> None:
@@ -166,6 +172,11 @@ class _Verdicts:
     def get(self, kind: Hashable) -> str | None:
         with self._lock:
             return self._found.get(kind)
+
+    def of(self, kind: Hashable, layer: Layer) -> list[str]:
+        """What is known of a kind, said of a layer."""
+        reason = self.get(kind)
+        return [reason.replace(_NAME, repr(layer.name))] if reason else []
 
     def put(self, kind: Hashable, reason: str) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from interposer.backend import SubgraphView
 from interposer.ir.graph import Layer
 from interposer.types import Array
 
-__all__ = ["OnnxPart", "onnx_part", "onnx_reasons"]
+__all__ = ["OnnxPart", "constants_as_inputs", "onnx_part", "onnx_reasons"]
 
 
 class OnnxPart(NamedTuple):
@@ -39,3 +39,22 @@ def onnx_reasons(layer: Layer, *, exact: bool, opset: int | None = None) -> list
     from interposer.writers import onnx  # noqa: PLC0415
 
     return onnx.reasons(layer, exact=exact, opset=opset)
+
+
+def constants_as_inputs(part: OnnxPart) -> Any:
+    """The model with its large constants as further inputs, for readers that cannot be given external data."""
+    model = type(part.model)()
+    model.CopyFrom(part.model)
+    kept = []
+    for tensor in model.graph.initializer:
+        if tensor.name in part.constants:
+            added = model.graph.input.add(name=tensor.name)
+            added.type.tensor_type.elem_type = tensor.data_type
+            added.type.tensor_type.shape.SetInParent()
+            for extent in tensor.dims:
+                added.type.tensor_type.shape.dim.add(dim_value=extent)
+        else:
+            kept.append(tensor)
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    return model

@@ -1,0 +1,195 @@
+"""OpenVino: OpenVINO on any of its devices.
+
+Parts become ONNX models, which OpenVINO reads. Large weights stay in the network's memory until a device has rearranged
+them for itself; inputs and outputs lie in the caller's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
+from interposer.backends.engines.options import Option, capabilities
+from interposer.errors import UnwritableError, did_you_mean
+from interposer.ir.graph import Layer
+from interposer.types import Array, DataType
+
+__all__ = ["OpenVino"]
+
+_OPTIONS: Final = (
+    Option("threads", 0, "threads that compute one part, on the CPU; 0 for the thread budget"),
+    Option("device", "CPU", "the device: CPU, GPU, NPU, GPU.1, AUTO:GPU,CPU ..."),
+    Option("precision", "f32", "the type in which floats may be computed", ("f32", "f16", "bf16")),
+    Option("hint", "LATENCY", "what is optimized for", ("LATENCY", "THROUGHPUT")),
+    Option("exact", False, "quantized layers round exactly as the reference does, which is slow, instead of by QDQ"),
+)
+_TYPES: Final = frozenset(
+    DataType.of(name) for name in ("float32", "float16", "int32", "int64", "int16", "uint16", "int8", "uint8", "bool")
+)
+_OPSET: Final = 20
+"""What OpenVINO's front end for ONNX knows."""
+
+
+class OpenVino(Engine):
+    """Runs parts with OpenVINO."""
+
+    id: ClassVar = BackendId("OpenVino")
+    packages: ClassVar = ("openvino", "onnx")
+    extra: ClassVar = "openvino"
+    options: ClassVar = _OPTIONS
+    types: ClassVar = _TYPES
+    capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
+
+    def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
+        """A device that is not there, and what ONNX cannot express."""
+        return _unknown_device(options["device"]) or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
+
+    def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
+        """Ask the device for every operator that the layers become."""
+        model = _read(_written(view, options))
+        with _own_errors("does not take it"):
+            taken = _core().query_model(model, options["device"])
+        names = {one.get_friendly_name(): one.get_type_name() for one in model.get_ops()}
+        kinds = sorted({kind for name, kind in names.items() if name not in taken and kind not in _BORDER})
+        if kinds:
+            raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(kinds)}")
+
+    def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
+        """A model that is compiled for the device."""
+        return _Compiled(_written(view, options), options)
+
+
+_BORDER: Final = frozenset({"Parameter", "Constant", "Result"})
+
+
+@cache
+def _core() -> Any:
+    import openvino  # noqa: PLC0415 - optional, and slow to import
+
+    return openvino.Core()
+
+
+def _unknown_device(name: str) -> list[str]:
+    known = _core().available_devices
+    first = name.partition(":")[0].partition(".")[0]
+    if first in ("AUTO", "MULTI", "HETERO") or any(one.partition(".")[0] == first for one in known):
+        return []
+    return [f"OpenVINO finds no device {name!r}{did_you_mean(name, known)} (it finds {', '.join(known)})"]
+
+
+def _written(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:
+    try:
+        return onnx_part(view, exact=options["exact"], opset=_OPSET)
+    except UnwritableError as error:
+        raise RefusedError(str(error)) from error
+
+
+class _own_errors:  # noqa: N801 - reads as a statement
+    """Makes OpenVINO's exceptions, which are RuntimeErrors and others, refusals."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, RefusedError):
+            raise RefusedError(f"OpenVINO {self.what}: {_text(error)}") from error
+
+
+def _read(part: OnnxPart) -> Any:
+    """OpenVINO's model of a part, whose large constants lie where they lay."""
+    import openvino  # noqa: PLC0415
+
+    with _own_errors("cannot read it"):
+        model = _core().read_model(constants_as_inputs(part).SerializeToString())
+        inputs = model.inputs[len(part.inputs) :]
+        for port, array in zip(inputs, part.constants.values(), strict=True):
+            parameter = port.get_node()
+            constant = openvino.op.Constant(_seen(np.ascontiguousarray(array)), shared_memory=True)
+            parameter.output(0).replace(constant.output(0))
+            model.remove_parameter(parameter)
+        model.validate_nodes_and_infer_types()
+    return model
+
+
+class _Compiled(Executable):
+    """A compiled model, and requests: one for each thread that runs it at a time."""
+
+    def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
+        model = _read(part)
+        self.constants = part.constants  # the model may compute on their memory
+        with _own_errors("cannot compile it"):
+            self.model = _core().compile_model(model, options["device"], dict(_properties(options)))
+        self._free: deque[_Request] = deque()
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run on the arrays' own memory."""
+        try:
+            request = self._free.pop()
+        except IndexError:
+            request = _Request(self.model)
+        request.run(inputs, outputs)
+        self._free.append(request)
+
+
+def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "PERFORMANCE_HINT", options["hint"]
+    if options["device"] == "CPU":
+        yield "INFERENCE_NUM_THREADS", options["threads"] or thread_budget()
+        yield "ENABLE_CPU_PINNING", False
+    if options["device"].partition(".")[0] in ("CPU", "GPU"):
+        yield "INFERENCE_PRECISION_HINT", options["precision"]
+
+
+class _Request:
+    """One run at a time; what lies where it lay before is not set again."""
+
+    def __init__(self, model: Any) -> None:
+        self.request = model.create_infer_request()
+        self.places: list[int] = []
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        places = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
+        if places != self.places:
+            self._set(inputs, outputs)
+            self.places = places
+        self.request.infer(share_outputs=True)
+
+    def _set(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        import openvino  # noqa: PLC0415
+
+        self.places = []  # until all is set
+        for index, array in enumerate(inputs):
+            self.request.set_input_tensor(index, openvino.Tensor(_seen(array), shared_memory=True))
+        for index, array in enumerate(outputs):
+            self.request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
+
+
+class _Seen:
+    """Memory of an array that may be read-only, as the interface that shares it wants it: writeable."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        place = array.__array_interface__
+        self.__array_interface__ = place | {"data": (place["data"][0], False)}
+
+
+def _seen(array: Array) -> Array:
+    """The array itself, or another one on its memory; OpenVINO only reads it."""
+    return array if array.flags.writeable else np.asarray(_Seen(array))
+
+
+def _text(error: Exception) -> str:
+    """What an error of OpenVINO says, without the places in its source."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
+    return " ".join(kept or lines)
