@@ -29,7 +29,7 @@ def _counted(draft: Draft, indices: Tensor, extents: tuple[int, ...]) -> Tensor:
         return indices
     limits = np.array([draft.known(extent, "extent of the axis") for extent in extents])
     if indices.array is None and limits.all():
-        divisors = draft.constant(limits, indices.dtype, "extents")
+        divisors = draft.constant(limits if len(limits) > 1 else limits[0], indices.dtype, "extents")
         return draft.node("FLOOR_MOD", indices, divisors, giving=indices.info)
     if indices.array is None:
         return indices
