@@ -91,8 +91,7 @@ class Interposer(Engine):
 
     def note(self) -> str:
         """Who has how many layers, where not all are with the first backend."""
-        optimized = self._model.optimized
-        layers = Counter(str(one.backend) for one in optimized.graph.topological() if one.backend is not None)
+        layers = Counter(one.backend for one in self._model.optimized.placements)
         if set(layers) <= {self.backends[0]}:
             return ""
         return "layers: " + ", ".join(f"{backend} {count}" for backend, count in layers.most_common())

@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "run": "run a network on an image or on arrays, and show what it gives",
     "explain": "show which backend gets which layer, and why the others do not",
+    "bench": "measure a network on all backends, side by side",
     "convert": "write a network as an ONNX model",
     "backends": "list the backends, and why some are absent",
     "ops": "list the operators, or those that a backend has kernels for",

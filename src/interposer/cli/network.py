@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from interposer.cli.tables import printable
 from interposer.session import FORMATS, Limits, Model, load
@@ -19,6 +19,7 @@ __all__ = [
     "shape_argument",
 ]
 
+PREFERRED: Final = "backends in order of preference (default: all, CpuRef last)"
 Number: TypeAlias = "int | float"
 
 
@@ -31,15 +32,10 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the network, its backends, shapes and limits."""
+def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
+    """Declare the network, its shapes and limits, and backends that are what `backends` says."""
     parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
-    parser.add_argument(
-        "--backends",
-        type=backend_ids,
-        metavar="A,B",
-        help="backends in order of preference (default: all, CpuRef last)",
-    )
+    parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
     parser.add_argument(
         "--value", type=_value, action="append", default=[], metavar="NAME=0,1",

@@ -1,0 +1,153 @@
+"""``interposer bench``: one network on all backends, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Final
+
+from interposer.cli.images import Preprocessing
+from interposer.cli.inputs import read_inputs
+from interposer.cli.network import add_network_arguments, backend_ids
+from interposer.cli.tables import Table, counted, printable, say, show, without_empty_columns, write_json
+from interposer.ir.network import Network
+from interposer.runtime import CreationOptions, Runtime
+from interposer.session import Limits, read_network
+from interposer.tools.bench import BenchReport, Candidate, bench, candidates
+from interposer.tools.charts import bars
+
+__all__ = ["configure", "execute"]
+
+_HELP: Final = """\
+Each backend is completed by CpuRef, which runs what the backend does not take.
+The network is loaded on all of them; then each has its turn, again and again, so
+that a slow moment of the machine hits all. Times are medians of the turns.
+
+Without --input, inputs are random numbers, the same in each run.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _HELP
+    add_network_arguments(parser, "backends to measure, each by itself (default: all)")
+    parser.add_argument(
+        "--mix", type=backend_ids, action="append", default=[], metavar="A,B",
+        help="measure these backends together too, in this order of preference; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
+    parser.add_argument("--threads", type=_positive, metavar="N", help="how many threads backends may use")
+    parser.add_argument("--rounds", type=_positive, default=7, metavar="N", help="turns of each backend (default: 7)")
+    parser.add_argument("--seconds", type=_seconds, default=0.2, metavar="S", help="length of a turn (default: 0.2)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the times into a file")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds, not {text!r}")
+    return found
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Measure, and print a table or JSON; 1 where no backend could run the network."""
+    network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
+    with Runtime(CreationOptions(num_threads=args.threads)) as runtime:
+        report = bench(
+            network,
+            _choices(args, runtime),
+            _inputs(args, network),
+            runtime=runtime,
+            limits=Limits(args.limit_bytes, args.limit_operations),
+            rounds=args.rounds,
+            seconds=args.seconds,
+            progress=_progress if sys.stderr.isatty() else _silent,
+        )
+    if args.plot is not None:
+        args.plot.write_text(_plot(report), encoding="utf-8")
+    if args.json:
+        write_json(report.to_dict())
+    else:
+        _print(report)
+    return 0 if report.quickest else 1
+
+
+def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
+    """The backends that were named, else all; then the mixes."""
+    alone = [tuple(one) for one in candidates(runtime)]
+    if args.backends is not None:
+        alone = [_completed([one], runtime) for one in args.backends]
+    return [*alone, *(_completed(one, runtime) for one in args.mix)]
+
+
+def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
+    """With CpuRef at the end, where that is to be had."""
+    reference = [one for one in ("CpuRef",) if one not in ids and one in runtime.registry.available()]
+    return (*ids, *reference)
+
+
+def _inputs(args: argparse.Namespace, network: Network) -> dict[str, object] | None:
+    if not args.input:
+        return None
+    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+    return read_inputs(args.input, infos, Preprocessing(None, (), ()))
+
+
+def _silent(what: str, over: int, total: int) -> None:
+    """Tell nobody, since nobody looks."""
+
+
+def _progress(what: str, over: int, total: int) -> None:
+    """One line of a terminal, which is written again and again, and is gone in the end."""
+    line = "" if what == "taking turns" and over == total else printable(f"{what} ({over} of {total})")
+    sys.stderr.write(f"\r{line[:78]:78}\r{line[:78]}")
+    sys.stderr.flush()
+
+
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+def _print(report: BenchReport) -> None:
+    titles = ["backends", "layers", "copies", "load ms", "median ms", "least ms", "times the quickest", "differs"]
+    rows = [_row(one, report.quickest) for one in report.candidates]
+    show(without_empty_columns(Table(titles, rows, titles[2:])))
+    for one in report.candidates:
+        if one.reason:
+            say(f"{one.name}: {one.reason}")
+
+
+def _row(one: Candidate, best: Candidate | None) -> list[str]:
+    layers = ", ".join(f"{count} on {backend}" for backend, count in one.layers.items())
+    ratio = "" if one.timing is None or best is None or best.timing is None else best.timing.faster_than(one.timing)
+    return [
+        one.name,
+        layers,
+        str(one.copies) if one.copies else "",
+        _number(one.load_ms),
+        _number(None if one.timing is None else one.timing.median),
+        _number(None if one.timing is None else one.timing.least),
+        f"{ratio:.2f}" if ratio else "",
+        "" if one.deviation is None else f"{one.deviation:.2g}",
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _plot(report: BenchReport) -> str:
+    timed = [(one.name, one.timing.median, one.timing.least) for one in report.candidates if one.timing is not None]
+    return bars(f"{report.network}: {counted(len(timed), 'choice')} of backends, one run", "ms", timed)

@@ -1,0 +1,83 @@
+"""Times of calls that are to be compared: each has its turn, again and again, so that a slow moment hits all."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Timing", "take_turns"]
+
+Failed = Callable[[str, Exception], None]
+FEWEST: Final = 3
+"""Calls of a turn, at least."""
+WARMING: Final = 0.2
+"""The part of a turn's time that is spent on calls before it, which are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Milliseconds of one call: the medians of its turns, in order, and the least of all calls."""
+
+    turns: tuple[float, ...]
+    least: float
+
+    @property
+    def median(self) -> float:
+        """The median of the turns."""
+        return statistics.median(self.turns)
+
+    def faster_than(self, other: Timing) -> float:
+        """How many times as fast as another that had its turns in the same rounds: the median of their ratios."""
+        return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))
+
+
+def take_turns(
+    calls: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    seconds: float,
+    failed: Failed | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Timing]:
+    """Time calls in rounds, forwards and backwards in turn, each for so many seconds.
+
+    Args:
+        failed: what is told of a call that raises, which is left out from then on; None lets the exception through.
+        progress: what is told how many turns are over.
+    """
+    turns: dict[str, list[list[float]]] = {name: [] for name in calls}
+    over = 0
+    for number in range(rounds):
+        for name in list(turns)[:: -1 if number % 2 else 1]:
+            try:
+                turns[name].append(_turn(calls[name], seconds))
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed(name, error)
+                del turns[name]
+            over += 1
+            if progress is not None:
+                progress(over)
+    return {name: _timing(found) for name, found in turns.items()}
+
+
+def _turn(call: Callable[[], Any], seconds: float) -> list[float]:
+    _repeat(call, seconds * WARMING)
+    return _repeat(call, seconds)
+
+
+def _repeat(call: Callable[[], Any], seconds: float) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < FEWEST or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def _timing(turns: list[list[float]]) -> Timing:
+    return Timing(tuple(map(statistics.median, turns)), min(map(min, turns)))

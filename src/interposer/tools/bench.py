@@ -1,0 +1,237 @@
+"""`bench`: one network on several choices of backends, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.errors import InterposerError, InvalidArgumentError
+from interposer.ir.network import Network
+from interposer.runtime import Runtime
+from interposer.session import Limits, Model, default_runtime, load
+from interposer.session.timing import Timing, take_turns
+from interposer.types import Array, TensorInfo
+
+__all__ = ["BenchReport", "Candidate", "bench", "candidates", "random_inputs"]
+
+REFERENCE: Final = "CpuRef"
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass
+class Candidate:
+    """What became of one choice of backends.
+
+    `layers` counts the layers by backend, `copies` where tensors cross between backends; `deviation` is the largest
+    difference from the results of the last candidate that ran: of integers in steps, of other numbers as a part of the
+    largest. `reason` says why it did not run, or stopped to; the other fields are then as far as it came.
+    """
+
+    backends: tuple[str, ...]
+    layers: dict[str, int] = field(default_factory=dict)
+    copies: int = 0
+    load_ms: float | None = None
+    timing: Timing | None = None
+    deviation: float | None = None
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The backends in order of preference, without the reference that only completes them."""
+        main = self.backends[:-1] if self.backends[-1] == REFERENCE and len(self.backends) > 1 else self.backends
+        return ",".join(main)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        timing = self.timing
+        return {
+            "name": self.name,
+            "backends": list(self.backends),
+            "layers": self.layers,
+            "copies": self.copies,
+            "load_ms": self.load_ms,
+            "median_ms": None if timing is None else timing.median,
+            "least_ms": None if timing is None else timing.least,
+            "turns_ms": [] if timing is None else list(timing.turns),
+            "deviation": self.deviation,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The candidates in the order in which they were given."""
+
+    network: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def quickest(self) -> Candidate | None:
+        """The one with the least median; None if none ran."""
+        ran = [one for one in self.candidates if one.timing is not None]
+        return min(ran, key=lambda one: one.timing.median if one.timing else 0.0, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        best = self.quickest
+        return {
+            "network": self.network,
+            "quickest": None if best is None else best.name,
+            "candidates": [one.to_dict() for one in self.candidates],
+        }
+
+
+def _silent(what: str, over: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
+    """Every backend that is available, each completed by CpuRef, which comes last by itself."""
+    ids = [one for one in runtime.registry.available() if one != REFERENCE]
+    ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
+    return [*((one, *ends) for one in ids), *((end,) for end in ends)]
+
+
+def bench(
+    network: Network,
+    choices: Iterable[Sequence[str]] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    runtime: Runtime | None = None,
+    limits: Limits | None = None,
+    rounds: int = 7,
+    seconds: float = 0.2,
+    progress: Progress = _silent,
+) -> BenchReport:
+    """Load a network on each choice of backends, compare what they give, and time them in turn, in this process.
+
+    Args:
+        network: any, with inputs of known shapes unless arrays are given.
+        choices: for each candidate its backends, in order of preference; None means those of `candidates`.
+        inputs: arrays by the names of inputs; None means those of `random_inputs`.
+        runtime: where they are loaded; None means the default runtime.
+        limits: the most memory and arithmetic that the network may need.
+        rounds: how often each has its turn; the more, the less a busy machine disturbs.
+        seconds: how long a turn is.
+        progress: told what is done, and how much of how much is over.
+
+    A candidate that cannot be loaded or fails to run is left out with its reason.
+
+    Raises:
+        InvalidArgumentError: no candidates, no rounds, or no inputs and shapes that are not known.
+    """
+    runtime = default_runtime() if runtime is None else runtime
+    chosen = candidates(runtime) if choices is None else [tuple(one) for one in choices]
+    if not chosen or not all(chosen):
+        raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
+    if rounds < 1 or not seconds >= 0:
+        raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
+    feeds = random_inputs(network) if inputs is None else inputs
+    ran: dict[str, _Ran] = {}
+    found: dict[int, Candidate] = {}
+    try:
+        for number, backends in reversed(list(enumerate(chosen))):
+            found[number] = Candidate(backends)
+            progress(f"loading on {found[number].name}", len(found) - 1, len(chosen))
+            _load(
+                str(number), found[number], ran, lambda ids: load(network, ids, runtime=runtime, limits=limits), feeds
+            )
+        _time(found, ran, rounds, seconds, progress)
+    finally:
+        for one in ran.values():
+            one.model.close()
+    return BenchReport(network.name, tuple(found[number] for number in sorted(found)))
+
+
+@dataclass(frozen=True)
+class _Ran:
+    model: Model
+    inputs: list[Any]
+    outputs: list[Any]
+
+
+def _load(
+    key: str,
+    one: Candidate,
+    ran: dict[str, _Ran],
+    loaded: Callable[[Sequence[str]], Model],
+    inputs: Mapping[str, Any],
+) -> None:
+    """Load it and run it once, and compare it with what ran first."""
+    model = None
+    try:
+        start = time.perf_counter()
+        model = loaded(one.backends)
+        outputs = model.run(inputs)
+        one.load_ms = (time.perf_counter() - start) * 1e3
+    except InterposerError as error:
+        one.reason = str(error).partition("\n")[0]
+        if model is not None:
+            model.close()
+        return
+    one.layers = dict(Counter(each.backend for each in model.optimized.placements))
+    one.copies = len(model.optimized.copies)
+    one.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
+    ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
+
+
+def _time(found: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, seconds: float, progress: Progress) -> None:
+    def failed(key: str, error: Exception) -> None:
+        if not isinstance(error, InterposerError):
+            raise error
+        found[int(key)].reason = str(error).partition("\n")[0]
+
+    def told(over: int) -> None:
+        progress("taking turns", over, rounds * len(calls))
+
+    calls = {key: _call(one) for key, one in ran.items()}
+    for key, timing in take_turns(calls, rounds, seconds, failed, told).items():
+        found[int(key)].timing = timing
+
+
+def _call(one: _Ran) -> Callable[[], Any]:
+    return lambda: one.model.run(one.inputs)
+
+
+# --- inputs and results -----------------------------------------------------------------------------------------------
+
+
+def random_inputs(network: Network) -> dict[str, Array]:
+    """Arrays for all inputs by name, always the same: normal numbers, codes of eight bits, zeros of other integers.
+
+    Raises:
+        InvalidArgumentError: an input's shape is not known, or it is no tensor of numbers.
+    """
+    generator = np.random.default_rng(0)
+    return {one.name: _random(generator, one.name, one.output.known) for one in network.graph.inputs}
+
+
+def _random(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
+    if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
+        raise InvalidArgumentError(f"input {name!r} is {info}; give an array for it, or its shape")
+    shape, dtype = tuple(info.shape), info.dtype.numpy
+    if info.dtype.is_float:
+        return generator.standard_normal(shape).astype(dtype)
+    if dtype in {np.dtype(np.uint8), np.dtype(np.int8)}:
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return np.zeros(shape, dtype)
+
+
+def _deviation(found: Sequence[Any], expected: Sequence[Any]) -> float | None:
+    """The largest difference of tensors of numbers; None where there are none."""
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(found, expected, strict=True)]
+    worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
+    return max(worst, default=None)
+
+
+def _difference(found: Array, expected: Array) -> float:
+    with np.errstate(all="ignore"):
+        worst = float(np.max(np.abs(found.astype(np.float64) - expected.astype(np.float64))))
+        largest = float(np.max(np.abs(expected.astype(np.float64)))) if expected.dtype.kind == "f" else 1.0
+    return worst / (largest or 1.0)

@@ -1,0 +1,40 @@
+"""Plots as SVG, drawn by few lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+__all__ = ["bars"]
+
+LEFT, WIDTH, RIGHT, TOP, LINE = 160, 480, 110, 40, 26
+COLOUR: Final = "#1f6fb4"
+
+
+def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]]) -> str:
+    """Horizontal bars: for each a name, its length, and a smaller value that a line across the bar marks."""
+    longest = max((length for _, length, _ in values), default=0.0) or 1.0
+    width, height = LEFT + WIDTH + RIGHT, TOP + LINE * len(values) + 10
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    lines = [
+        f'{head} font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="10" y="20" font-weight="bold">{_clean(title)}</text>',
+    ]
+    for number, (name, length, mark) in enumerate(values):
+        lines += _bar(TOP + LINE * number, name, length / longest, mark / longest, f"{length:.4g} {unit}")
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _bar(top: int, name: str, length: float, mark: float, said: str) -> Iterator[str]:
+    end, marked, middle = LEFT + WIDTH * length, LEFT + WIDTH * mark, top + LINE // 2
+    yield f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end" dominant-baseline="middle">{_clean(name)}</text>'
+    yield f'<rect x="{LEFT}" y="{top + 4}" width="{end - LEFT:.1f}" height="{LINE - 8}" fill="{COLOUR}"/>'
+    yield f'<line x1="{marked:.1f}" y1="{top + 4}" x2="{marked:.1f}" y2="{top + LINE - 4}" stroke="white"/>'
+    yield f'<text x="{end + 6:.1f}" y="{middle}" dominant-baseline="middle">{_clean(said)}</text>'
+
+
+def _clean(text: str) -> str:
+    """Without what SVG cannot hold."""
+    return escape("".join(letter if letter.isprintable() else "?" for letter in text))

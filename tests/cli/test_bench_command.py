@@ -1,0 +1,77 @@
+"""``interposer bench``: a network on all backends, side by side. Nothing here says how long anything takes."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from interposer.cli.main import main
+from tests.cli import networks
+
+pytestmark = pytest.mark.needs_cpuref
+QUICK = ("--rounds", "2", "--seconds", "0")
+
+
+@pytest.fixture
+def measured(capsys):
+    """Runs the command and gives what it prints."""
+
+    def measured(*words: object, status: int = 0) -> str:
+        assert main(["bench", *map(str, words)]) == status
+        said = capsys.readouterr()
+        return said.out if status == 0 else said.out + said.err
+
+    return measured
+
+
+def test_a_table_shows_every_choice_with_its_layers_and_times(measured, tmp_path, more_backends):
+    file = networks.alternating(tmp_path)
+
+    said = measured(file, "--backends", "Sums,CpuRef", "--mix", "Device,Sums", *QUICK)
+
+    titles, *rows = said.splitlines()
+    assert titles.split("  ")[0] == "backends"
+    assert [row.split()[0] for row in rows] == ["Sums", "CpuRef", "Device,Sums"]
+    assert "2 on Sums, 2 on CpuRef" in rows[0]
+    assert "4 on CpuRef" in rows[1]
+
+
+def test_all_available_backends_are_measured_unless_some_are_named(measured, tmp_path, more_backends):
+    facts = json.loads(measured(networks.doubler(tmp_path), "--json", *QUICK))
+
+    assert {"Sums", "Device", "CpuRef"} <= {one["name"] for one in facts["candidates"]}
+    assert "Gone" not in {one["name"] for one in facts["candidates"]}
+    assert facts["network"] == "doubler"
+    assert all(len(one["turns_ms"]) == 2 for one in facts["candidates"])
+
+
+def test_an_absent_backend_is_told_with_its_reason(measured, tmp_path, more_backends):
+    said = measured(networks.doubler(tmp_path), "--backends", "Gone", "--mix", "Gonne", *QUICK)
+
+    assert "Gonne: unknown backend 'Gonne'; did you mean 'Gone'?" in said
+
+
+def test_inputs_come_from_files_and_shapes_from_options(measured, tmp_path):
+    file = networks.doubler(tmp_path, ("batch", 4))
+    np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))
+
+    assert measured(file, "--backends", "CpuRef", "--input", tmp_path / "x.npy", *QUICK)
+    assert measured(file, "--backends", "CpuRef", "--shape", "batch=2", "--threads", "1", *QUICK)
+    assert "input 'x' is float32[batch, 4]; give an array for it, or its shape" in measured(file, *QUICK, status=1)
+
+
+def test_the_times_are_drawn(measured, tmp_path):
+    plot = tmp_path / "times.svg"
+
+    measured(networks.doubler(tmp_path), "--backends", "CpuRef", "--plot", plot, *QUICK)
+
+    texts = [one.text for one in ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[:2] == ["doubler: 1 choice of backends, one run", "CpuRef"]
+
+
+@pytest.mark.parametrize(("option", "given"), [("--rounds", "0"), ("--seconds", "-1"), ("--seconds", "soon")])
+def test_wrong_numbers_are_wrong_usage(measured, tmp_path, option, given):
+    assert f"not {given!r}" in measured(networks.doubler(tmp_path), option, given, status=2)

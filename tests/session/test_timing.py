@@ -1,0 +1,36 @@
+"""Calls that have their turns. Nothing here says how long anything takes."""
+
+import pytest
+
+from interposer.session.timing import Timing, take_turns
+
+
+def test_turns_go_forwards_and_backwards():
+    order = []
+    calls = {name: lambda name=name: order.append(name) for name in "ab"}
+
+    found = take_turns(calls, rounds=2, seconds=0)
+
+    assert "".join(order) == "aaaaaa" + "bbbbbb" * 2 + "aaaaaa"  # three to warm up and three that count
+    assert all(len(timing.turns) == 2 and 0 <= timing.least <= min(timing.turns) for timing in found.values())
+
+
+def test_a_call_that_fails_is_left_out_and_told():
+    told = []
+
+    def broken():
+        raise ValueError("broken")
+
+    found = take_turns({"a": broken, "b": int}, 3, 0, lambda name, error: told.append((name, str(error))))
+
+    assert told == [("a", "broken")]
+    assert {*found} == {"b"}
+    with pytest.raises(ValueError, match="broken"):
+        take_turns({"a": broken}, 1, 0)
+
+
+def test_a_ratio_is_taken_turn_by_turn():
+    ours, theirs = Timing((1.0, 10.0, 1.0), 1.0), Timing((3.0, 30.0, 9.0), 3.0)
+
+    assert ours.faster_than(theirs) == 3.0
+    assert (ours.median, theirs.median) == (1.0, 9.0)
