@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
+    "ai_edge_litert": {"backends.engines.litert"},
     "flatbuffers": {"frontends.tflite", "writers.tflite"},
     "hypothesis": {"testing.networks"},
     "ml_dtypes": {"types"},

@@ -10,7 +10,7 @@ import interposer as ip
 from interposer.backend import BackendRegistry
 from interposer.backend.registry import process_registry
 
-PLACES = {"OnnxRuntime": "onnxruntime:OnnxRuntime", "OpenVino": "openvino:OpenVino"}
+PLACES = {"OnnxRuntime": "onnxruntime:OnnxRuntime", "OpenVino": "openvino:OpenVino", "LiteRt": "litert:LiteRt"}
 """Modules in `interposer.backends.engines`, and classes."""
 
 

@@ -1,0 +1,129 @@
+"""LiteRt: LiteRT's interpreter (TensorFlow Lite), with XNNPACK or its own kernels.
+
+Parts become TFLite files in memory. An input is copied into the interpreter's memory, and an output from there: the
+interpreter's Python interface lends its memory only between runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from interposer.backend import BackendId, SubgraphView, thread_budget
+from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.options import Option, capabilities
+from interposer.errors import ExecutionError, UnwritableError
+from interposer.ir.graph import Layer, Value
+from interposer.types import Array, DataType
+from interposer.writers import tflite as writer
+
+__all__ = ["LiteRt"]
+
+_OPTIONS: Final = (
+    Option("threads", 0, "threads that compute one part; 0 for the thread budget"),
+    Option(
+        "kernels",
+        "xnnpack",
+        "which kernels compute: xnnpack where it has them, the builtin ones, or the reference, which is slow and exact",
+        ("xnnpack", "builtin", "reference"),
+    ),
+)
+_RESOLVERS: Final = {"xnnpack": "AUTO", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "reference": "BUILTIN_REF"}
+_TYPES: Final = frozenset(
+    {
+        DataType.BOOL, DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64, DataType.INT8, DataType.INT16,
+        DataType.INT32, DataType.INT64, DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64,
+    }
+)  # fmt: skip
+_MOST_ELEMENTS: Final = 1 << 20
+"""Layers that give more elements are tried by compiling them alone."""
+_NODE: Final = re.compile(r"\s*Node number (\d+) \((\w+)\) failed to (\w+)\.?\s*")
+
+
+class LiteRt(Engine):
+    """Runs parts with LiteRT."""
+
+    id: ClassVar = BackendId("LiteRt")
+    packages: ClassVar = ("ai_edge_litert", "tflite", "flatbuffers")
+    extra: ClassVar = "litert"
+    options: ClassVar = _OPTIONS
+    types: ClassVar = _TYPES
+    capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True)
+
+    def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
+        """What TFLite cannot express."""
+        return writer.reasons(layer)
+
+    def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
+        """An interpreter for the part, which has its memory."""
+        try:
+            part = writer.traced(view)
+        except UnwritableError as error:
+            raise RefusedError(str(error)) from error
+        return _Interpreter(part, options)
+
+    def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
+        """Compile them and, where that is quick, run them: some kernels only say then that they do not take a type."""
+        made = self.compile(view, {**options, "threads": 1})
+        outputs = _part_outputs(view)
+        infos = [[value.known for value in values] for values in (view.inputs, outputs)]
+        if sum(int(value.known.num_elements) for layer in view for value in layer.outputs) > _MOST_ELEMENTS:
+            return
+        arrays = [[np.zeros(tuple(info.shape), info.dtype.numpy) for info in one] for one in infos]
+        try:
+            made.run(*arrays)
+        except ExecutionError as error:
+            raise RefusedError(str(error)) from error
+
+
+def _part_outputs(view: SubgraphView) -> Sequence[Value]:
+    """What the file of a part gives: everything that nobody uses, where nothing goes out."""
+    return view.outputs or [value for layer in view for value in layer.outputs if not value.uses]
+
+
+class _Interpreter(Executable):
+    """An interpreter, which runs once at a time."""
+
+    concurrent: ClassVar = False
+
+    def __init__(self, part: writer.Traced, options: dict[str, Any]) -> None:
+        from ai_edge_litert import interpreter  # noqa: PLC0415 - optional, and slow to import
+
+        self._layers = part.layers
+        kernels = interpreter.OpResolverType[_RESOLVERS[options["kernels"]]]
+        try:
+            self._interpreter = interpreter.Interpreter(
+                model_content=part.content,
+                num_threads=options["threads"] or thread_budget(),
+                experimental_op_resolver_type=kernels,
+            )
+            self._interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise RefusedError(f"LiteRT does not take it: {self._told(error)}") from error
+        self._inputs = [one["index"] for one in self._interpreter.get_input_details()]
+        outputs = self._interpreter.get_output_details()
+        self._outputs = [self._interpreter.tensor(one["index"]) for one in outputs]
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Copy the inputs in, and the outputs out."""
+        try:
+            for index, array in zip(self._inputs, inputs, strict=True):
+                self._interpreter.set_tensor(index, array)
+            self._interpreter.invoke()
+            for view, array in zip(self._outputs, outputs, strict=True):
+                np.copyto(array, view())
+        except (RuntimeError, ValueError) as error:
+            raise ExecutionError(f"LiteRT cannot run it: {self._told(error)}") from error
+
+    def _told(self, error: Exception) -> str:
+        """What it says, with the name of the layer in the place of the number of an operator."""
+        text = " ".join(str(error).split())
+        return _NODE.sub(self._named, text).strip()
+
+    def _named(self, found: re.Match[str]) -> str:
+        number, kind, verb = int(found[1]), found[2], found[3]
+        layer = f"layer {self._layers[number]!r} ({kind})" if number < len(self._layers) else kind
+        return f" [{layer}: failed to {verb}]"
