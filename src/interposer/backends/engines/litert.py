@@ -54,7 +54,10 @@ class LiteRt(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """What TFLite cannot express."""
+        """What TFLite cannot express, and what makes LiteRT's kernels read where nothing is."""
+        infos = [value.known for value in (*layer.values, *layer.outputs)]
+        if any(info.is_tensor and info.is_ranked and 0 in info.shape for info in infos):
+            return ["it has a tensor without elements, which LiteRT's kernels do not expect"]
         return writer.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:

@@ -133,6 +133,8 @@ class Draft:
 
         Operands of a type that the operator does not take are converted to a wider one, and results back.
         """
+        if kind != "RESHAPE" and any(one is not None and _is_empty_constant(one) for one in inputs):
+            refuse(f"{kind} would take a constant without elements, of which TFLite has none")
         data = set(data_operands(kind, len(inputs)))
         wide = self._widths(kind, [one.info for index, one in enumerate(inputs) if one and index in data], giving)
         operands = [
@@ -247,6 +249,10 @@ class Draft:
                 new[one] = Tensor(name, one.info)
         self.sheet.steps += [step.with_tensors(new) for step in self._steps]
         return [new.get(one, one) for one in results]
+
+
+def _is_empty_constant(x: Tensor) -> bool:
+    return x.array is not None and not x.array.size
 
 
 def _wide(dtype: DataType) -> DataType:

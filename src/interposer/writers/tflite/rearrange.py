@@ -66,12 +66,16 @@ def split(draft: Draft, op: Splitter) -> list[Tensor]:
 @writer(Slice, moves=True)
 def slice_(draft: Draft, op: Slice) -> Tensor:
     """Begin and size are operands."""
+    if not draft.rank:
+        return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("SLICE", draft.operand(0), draft.ints(op.begin, "begin"), draft.ints(op.size, "size"))
 
 
 @writer(StridedSlice, moves=True)
 def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     """Begin, end and step are operands."""
+    if not op.begin:
+        return draft.reshape_to(draft.operand(0), draft.result)
     items = {"begin": op.begin, "end": op.end, "stride": op.stride}
     masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     operands = [draft.ints(values, name) for name, values in items.items()]
@@ -108,6 +112,8 @@ def _stored(draft: Draft, x: Tensor, value: float) -> Tensor:
 @writer(Tile, moves=True)
 def tile(draft: Draft, op: Tile) -> Tensor:
     """The multiples are an operand."""
+    if not draft.rank:
+        return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("TILE", draft.operand(0), draft.ints(op.multiples, "multiples"))
 
 
@@ -115,6 +121,8 @@ def tile(draft: Draft, op: Tile) -> Tensor:
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
     """The axes are an operand."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
+    if not axes:
+        return draft.reshape_to(draft.operand(0), draft.result)
     if len(set(axes)) < len(axes):
         refuse("it turns an axis twice")
     return draft.final("REVERSE_V2", draft.operand(0), draft.ints(axes, "axes"))

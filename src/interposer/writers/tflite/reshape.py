@@ -19,6 +19,8 @@ def reshape(draft: Draft, op: Reshape) -> Tensor:
 @writer(BroadcastTo, moves=True)
 def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
     """The shape is an operand."""
+    if not op.shape:
+        return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("BROADCAST_TO", draft.operand(0), draft.ints(op.shape, "shape"))
 
 
