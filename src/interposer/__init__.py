@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         Capabilities,
         DeviceSpec,
         Isolation,
+        MemoryDescriptor,
+        MemorySource,
         OptimizationViews,
         Substitution,
         Support,
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "interposer.backend": (
         "Backend", "BackendContext", "BackendId", "BackendRegistry", "Capabilities", "DeviceSpec",
-        "Isolation", "OptimizationViews", "Substitution", "Support", "process_registry",
+        "Isolation", "MemoryDescriptor", "MemorySource", "OptimizationViews", "Substitution", "Support",
+        "process_registry",
     ),
     "interposer.ir.network": ("Network",),
     "interposer.ir.optimized": ("OptimizedNetwork",),
@@ -75,6 +78,8 @@ __all__ = [
     "InterposerError",
     "Isolation",
     "Limits",
+    "MemoryDescriptor",
+    "MemorySource",
     "Model",
     "Network",
     "OptimizationViews",

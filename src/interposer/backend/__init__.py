@@ -3,6 +3,7 @@
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
 from interposer.backend.dynamic.records import DynamicBackendRecord
+from interposer.backend.external import ExternalMemory, MemoryDescriptor, machine_sources
 from interposer.backend.isolated import BackendEvent, Isolation
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.registry import BackendRecord, BackendRegistry, DeviceSpec, process_registry
@@ -33,6 +34,7 @@ __all__ = [
     "Capability",
     "DeviceSpec",
     "DynamicBackendRecord",
+    "ExternalMemory",
     "Failure",
     "Isolation",
     "KernelInfo",
@@ -41,6 +43,7 @@ __all__ = [
     "KernelWorkload",
     "KernelWorkloadFactory",
     "LayerSupport",
+    "MemoryDescriptor",
     "MemoryManager",
     "MemorySource",
     "OptimizationViews",
@@ -53,6 +56,7 @@ __all__ = [
     "Workload",
     "WorkloadFactory",
     "WorkloadInfo",
+    "machine_sources",
     "process_registry",
     "thread_budget",
 ]

@@ -1,0 +1,288 @@
+"""Memory that somebody else made and that a file descriptor stands for: what describes it, and an array over it."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import select
+import stat
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.backend.memory import MemorySource
+from interposer.errors import InvalidArgumentError, expect
+from interposer.types import Array, TensorInfo
+
+__all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_fault"]
+
+_SHRINK: Final = getattr(fcntl, "F_SEAL_SHRINK", 2)
+_GET_SEALS: Final = getattr(fcntl, "F_GET_SEALS", 1034)
+_SINGLE: Final = tuple(one for one in MemorySource if one)
+_LACKING: Final = {
+    MemorySource.DMA_BUF: "needs memory that can be mapped by a file descriptor",
+    MemorySource.DMA_BUF_PROTECTED: "must not be read by the processor, and this machine has no device for it",
+    MemorySource.GRALLOC: "is Android's",
+}
+_KINDS: Final = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+_SLICE: Final = 50  # milliseconds between looks at whether the run is to stop
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDescriptor:
+    """Memory that a file descriptor stands for: a dma-buf, a memfd, or a file.
+
+    Args:
+        fd: the descriptor.
+        source: what kind of memory it is; a memfd or a file counts as `MemorySource.DMA_BUF`.
+        offset: where the tensor begins, in bytes.
+        size: how many bytes there are from there on; None for as many as the descriptor has.
+        protected: True where the processor must not read it; the same as the source `DMA_BUF_PROTECTED`.
+        owned: True to hand the descriptors over: they are closed when the import is released. Where an import fails,
+            they still belong to the caller.
+        fence: a sync file that says when the memory may be used; the first run after the import waits for it. None
+            where it may be used at once.
+
+    Raises:
+        InvalidArgumentError: a value that cannot be meant.
+    """
+
+    fd: int
+    source: MemorySource = MemorySource.DMA_BUF
+    offset: int = 0
+    size: int | None = None
+    protected: bool = False
+    owned: bool = False
+    fence: int | None = None
+
+    def __post_init__(self) -> None:
+        expect(self.source, MemorySource, "the source must be a MemorySource")
+        if self.source not in _SINGLE:
+            known = ", ".join(one.name or "" for one in _SINGLE)
+            raise InvalidArgumentError(f"a descriptor has one memory source of {known}, not {self.source!r}")
+        if self.source is MemorySource.MALLOC:
+            raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; give the array itself")
+        for name, least in (("fd", 0), ("offset", 0), ("size", 1), ("fence", 0)):
+            _check_number(name, getattr(self, name), least, optional=name in {"size", "fence"})
+        if self.protected and self.source is MemorySource.DMA_BUF:
+            object.__setattr__(self, "source", MemorySource.DMA_BUF_PROTECTED)
+        elif self.source is MemorySource.DMA_BUF_PROTECTED:
+            object.__setattr__(self, "protected", True)
+
+
+def _check_number(name: str, given: Any, least: int, *, optional: bool) -> None:
+    if given is None and optional:
+        return
+    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+        raise InvalidArgumentError(f"{name} must be a whole number from {least} on, not {given!r}")
+
+
+def machine_sources() -> MemorySource:
+    """The memory sources that this machine has."""
+    mappable = hasattr(os, "memfd_create")
+    return MemorySource.MALLOC | (MemorySource.DMA_BUF if mappable else MemorySource.UNDEFINED)
+
+
+def source_fault(source: MemorySource) -> str | None:
+    """Why memory of a source cannot be used on this machine, or None where it can."""
+    had = machine_sources()
+    if source in had:
+        return None
+    names = " and ".join(one.name or "" for one in _SINGLE if one in had)
+    return f"memory of the source {source.name} {_LACKING[source]}; this machine has {names}"
+
+
+class ExternalMemory:
+    """An array over the memory of a descriptor, until `release`.
+
+    Args:
+        info: the tensor, of known shape.
+        writable: whether it is to be written to.
+
+    Raises:
+        ValueError: it cannot be mapped, or the tensor does not lie there; the text says why. Nothing was closed.
+    """
+
+    def __init__(self, descriptor: MemoryDescriptor, info: TensorInfo, *, writable: bool) -> None:
+        self.descriptor = descriptor
+        fault = source_fault(descriptor.source)
+        if fault is not None:
+            raise ValueError(fault)
+        self._needed = _needed_bytes(descriptor, info)
+        _check_room(descriptor, descriptor.fd, self._needed)
+        _check_fence(descriptor.fence)
+        may_shrink = not _is_sealed(descriptor.fd)
+        self.array: Array | None = _mapped(descriptor, info, self._needed, writable)
+        kept = _kept(descriptor, may_shrink)
+        self._watched = kept[0] if may_shrink else None
+        self._fence = None if descriptor.fence is None else kept[-1]
+        self._close = weakref.finalize(self, _close_all, tuple(kept))
+        self._close.atexit = False
+
+    @property
+    def settled(self) -> bool:
+        """True where nothing has to be looked at before a run."""
+        return self._fence is None and self._watched is None
+
+    def ready(self, check: Callable[[], None]) -> None:
+        """Wait for the fence, once, and see that the memory is all there; called before a run.
+
+        Args:
+            check: called while it waits, and may raise.
+
+        Raises:
+            ValueError: the fence failed, or the memory became smaller.
+        """
+        if self._fence is not None:
+            _wait(self._fence, check)
+            self._fence = None
+        if self._watched is not None:
+            _check_room(self.descriptor, self._watched, self._needed)
+
+    def release(self, *, undone: bool = False) -> None:
+        """Let go of the memory, which stays mapped while somebody has the array; close what is owned.
+
+        Args:
+            undone: leave what is owned to the caller, as the import came to nothing.
+        """
+        self.array = self._watched = self._fence = None
+        if undone and self.descriptor.owned and self._close.detach():
+            _owned.difference_update((self.descriptor.fd, self.descriptor.fence))
+        self._close()
+
+
+_owned: set[int] = set()
+
+
+def _kept(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
+    """The descriptor's memory, if it is owned or has to be looked at, and its fence, if it has one; to be closed."""
+    given = [descriptor.fd] if may_shrink or descriptor.owned else []
+    given += [] if descriptor.fence is None else [descriptor.fence]
+    if not descriptor.owned:
+        return _copies(given)
+    taken = _owned.intersection(given)
+    if taken:
+        raise ValueError(f"the descriptor {min(taken)} is owned by another import already")
+    _owned.update(given)
+    return given
+
+
+def _copies(numbers: list[int]) -> list[int]:
+    """Descriptors of our own for the same, as the caller may close theirs."""
+    made: list[int] = []
+    try:
+        for number in numbers:
+            made.append(os.dup(number))
+    except OSError as error:
+        _close_all(tuple(made))
+        raise ValueError(f"the descriptor {number} cannot be used: {error.strerror}") from error
+    return made
+
+
+def _close_all(numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        _owned.discard(number)
+        try:
+            os.close(number)
+        except OSError:  # somebody else has closed it
+            continue
+
+
+def _needed_bytes(descriptor: MemoryDescriptor, info: TensorInfo) -> int:
+    if not info.dtype.bits:
+        raise ValueError(f"elements of type {info.dtype} do not lie in memory as bytes")
+    needed = int(info.num_bytes)
+    alignment = info.dtype.numpy.alignment
+    if descriptor.offset % alignment:
+        raise ValueError(f"it begins at byte {descriptor.offset}; {info.dtype} needs a multiple of {alignment}")
+    if descriptor.size is not None and descriptor.size < needed:
+        raise ValueError(f"the descriptor says {descriptor.size:,} bytes; the tensor needs {needed:,}")
+    return needed
+
+
+def _check_room(descriptor: MemoryDescriptor, fd: int, needed: int) -> None:
+    has, end = _size_of(fd), descriptor.offset + max(needed, descriptor.size or 0)
+    if end > has:
+        raise ValueError(f"the descriptor {descriptor.fd} has {has:,} bytes; the tensor ends at {end:,}")
+
+
+def _size_of(fd: int) -> int:
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+        if kind is None:  # a dma-buf, which tells its size like this
+            size = os.lseek(fd, 0, os.SEEK_END)
+            os.lseek(fd, 0, os.SEEK_SET)
+            return size
+    except OSError as error:
+        raise ValueError(f"the descriptor {fd} cannot be used: {error.strerror}") from error
+    raise ValueError(f"the descriptor {fd} is {kind}; expected a dma-buf, a memfd, or a file")
+
+
+def _mapped(descriptor: MemoryDescriptor, info: TensorInfo, needed: int, writable: bool) -> Array:
+    shape, dtype = tuple(info.shape), info.dtype.numpy
+    if not needed:
+        return np.empty(shape, dtype)
+    begin = descriptor.offset % mmap.ALLOCATIONGRANULARITY
+    memory = _map(descriptor.fd, begin + needed, descriptor.offset - begin, writable)
+    array: Array = np.frombuffer(memory, np.uint8, needed, begin).view(dtype).reshape(shape)
+    return array
+
+
+def _map(fd: int, size: int, offset: int, writable: bool) -> mmap.mmap:
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    try:
+        try:
+            return mmap.mmap(fd, size, mmap.MAP_SHARED, protection, offset=offset)
+        except PermissionError:
+            if writable:
+                raise
+            return mmap.mmap(fd, size, mmap.MAP_PRIVATE, protection, offset=offset)  # sealed against writing
+    except (OSError, ValueError) as error:
+        wanted = "read and written" if writable else "read"
+        how = {os.O_RDONLY: "opened for reading only", os.O_WRONLY: "opened for writing only"}.get(_access(fd))
+        why = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"the descriptor {fd} cannot be mapped to be {wanted}: {how or why}") from error
+
+
+def _access(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+
+
+def _is_sealed(fd: int) -> bool:
+    """True where it cannot become smaller."""
+    try:
+        return bool(fcntl.fcntl(fd, _GET_SEALS) & _SHRINK)
+    except OSError:  # no memfd: a file may, a dma-buf never does
+        return not stat.S_ISREG(os.fstat(fd).st_mode)
+
+
+def _check_fence(fence: int | None) -> None:
+    if fence is not None:
+        try:
+            os.fstat(fence)
+        except OSError as error:
+            raise ValueError(f"the fence {fence} cannot be used: {error.strerror}") from error
+
+
+def _wait(fence: int, check: Callable[[], None]) -> None:
+    poll = select.poll()
+    poll.register(fence, select.POLLIN)
+    while True:
+        check()
+        for _, found in poll.poll(_SLICE):
+            if found & select.POLLIN:
+                return
+            raise ValueError(f"the fence {fence} {'is closed' if found & select.POLLNVAL else 'failed'}")
