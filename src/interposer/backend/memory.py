@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.backend.planner import Lifetime, MemoryPlan, plan
 from interposer.errors import BackendContractError
 from interposer.types import Array, TensorInfo, TensorShape
@@ -141,7 +142,10 @@ class MemoryManager(ABC):
 
 
 class ArrayHandle(TensorHandle):
-    """A tensor in ordinary memory: a NumPy array, its own, the caller's, or a piece of an arena."""
+    """A tensor in ordinary memory: a NumPy array, its own, the caller's, or a piece of an arena.
+
+    Its own memory begins at a multiple of `alignment` bytes, a power of two, and so must the caller's to be used.
+    """
 
     imports: ClassVar[bool] = True
     """A class that derives from this one says so itself, where it keeps to what is said here."""
@@ -150,9 +154,15 @@ class ArrayHandle(TensorHandle):
         super().__init_subclass__()
         cls.imports = bool(cls.__dict__.get("imports", False))
 
-    def __init__(self, info: TensorInfo, array: Array | None = None, manager: ArenaMemoryManager | None = None) -> None:
+    def __init__(
+        self,
+        info: TensorInfo,
+        array: Array | None = None,
+        manager: ArenaMemoryManager | None = None,
+        alignment: int = 1,
+    ) -> None:
         super().__init__(info)
-        self._array, self._manager = array, manager
+        self._array, self._manager, self.alignment = array, manager, alignment
         self._managed = False
 
     @property
@@ -171,12 +181,15 @@ class ArrayHandle(TensorHandle):
         if self._managed and self._manager is not None:
             self._manager.end(self)
         elif self._array is None:
-            self._array = np.empty(tuple(self.info.shape), self.info.dtype.numpy)
+            shape, dtype = tuple(self.info.shape), self.info.dtype.numpy
+            self._array = aligned_empty(shape, dtype, self.alignment) if self.alignment > 1 else np.empty(shape, dtype)
 
     def import_memory(self, array: Array) -> bool:
-        """True for an array without gaps, whose elements are where the processor wants them."""
+        """True for an array without gaps, whose elements are where the processor, and who takes it, wants them."""
         flags = array.flags
         if self._managed or not (flags.c_contiguous and flags.aligned):
+            return False
+        if self.alignment > 1 and address_of(array) % self.alignment:
             return False
         self._array = array
         return True

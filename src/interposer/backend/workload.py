@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
 from interposer.errors import BackendContractError
@@ -47,6 +48,14 @@ class Workload(ABC):
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Compute the outputs from the inputs, both in the order of the layer's operands and results."""
 
+    def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
+        """What executes the workload on these very handles, run after run, while all of them stay where they are.
+
+        The handles have their memory and keep it for as long as the result is used, by one run at a time. Override this
+        to look at them once, instead of in every run.
+        """
+        return partial(self.execute, inputs, outputs)
+
 
 class WorkloadFactory:
     """Makes the workloads and the tensor handles of one backend for one network.
@@ -54,6 +63,9 @@ class WorkloadFactory:
     The handles made here lie in ordinary memory: in the arena of the memory manager where that is an
     `ArenaMemoryManager`, else each in an array of its own. Override `create_tensor_handle` for memory of another kind.
     """
+
+    alignment: int = 1
+    """The bytes, a power of two, at a multiple of which memory must begin to be used where it lies."""
 
     def __init__(self, memory_manager: MemoryManager | None = None) -> None:
         self.memory_manager = memory_manager
@@ -74,7 +86,8 @@ class WorkloadFactory:
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
         """The handle of a tensor that a layer of this backend gives or the network's caller brings."""
         manager = self.memory_manager
-        return ArrayHandle(info, manager=manager if isinstance(manager, ArenaMemoryManager) else None)
+        arena = manager if isinstance(manager, ArenaMemoryManager) else None
+        return ArrayHandle(info, manager=arena, alignment=self.alignment)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
         """The handle of a constant, filled once; a factory whose handles are arrays uses the constant in place.
@@ -112,6 +125,14 @@ class KernelWorkload(Workload):
             out = [_array(handle, stack, mapped) for handle in outputs]
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
+    def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
+        """Map what is ordinary memory once."""
+        if self._open or any(type(one) is not ArrayHandle for one in (*inputs, *outputs) if one is not None):
+            return super().prepare(inputs, outputs)
+        arrays = [None if handle is None else _seen(handle) for handle in inputs]
+        out = [_seen(handle) for handle in outputs]
+        return partial(self.kernel.call, self.op, arrays, self.info, out, self.prepared)
+
     def _find(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
         found = self.kernel.values(self.op, arrays, self.info, self.prepared)
         for handle, array in zip(outputs, found, strict=True):
@@ -127,6 +148,12 @@ def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -
     array = handle.map()
     mapped.append(handle)
     return array
+
+
+def _seen(handle: TensorHandle) -> Array:
+    """The array that a handle of ours lies in, which stays the same as long as its memory does."""
+    with handle.mapped() as array:
+        return array
 
 
 def _unmap(handles: Sequence[TensorHandle]) -> None:

@@ -5,32 +5,46 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from interposer.backend import TensorHandle, Workload
 from interposer.ir.graph import Layer
 
 __all__ = ["Step"]
 
+_Execute: TypeAlias = Callable[[Sequence[TensorHandle | None], Sequence[TensorHandle]], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A layer with its workload. `execute` lets runs wait for each other where the workload asks for that."""
+    """A layer with its workload. Runs wait for each other where the workload asks for that."""
 
     layer: Layer
     workload: Workload
-    execute: Callable[[Sequence[TensorHandle | None], Sequence[TensorHandle]], None]
+    _turn: threading.Lock | None
 
     @classmethod
     def of(cls, layer: Layer, workload: Workload) -> Step:
         """The step of a layer."""
-        return cls(layer, workload, workload.execute if workload.concurrent else _one_at_a_time(workload))
+        return cls(layer, workload, None if workload.concurrent else threading.Lock())
+
+    @property
+    def execute(self) -> _Execute:
+        """Runs the workload on handles."""
+        return self.workload.execute if self._turn is None else self._execute_in_turn
+
+    def _execute_in_turn(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        assert self._turn is not None
+        with self._turn:
+            self.workload.execute(inputs, outputs)
+
+    def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
+        """What runs the workload on these very handles: see `Workload.prepare`."""
+        call = self.workload.prepare(inputs, outputs)
+        return call if self._turn is None else partial(_call_in_turn, self._turn, call)
 
 
-def _one_at_a_time(workload: Workload) -> Callable[[Sequence[TensorHandle | None], Sequence[TensorHandle]], None]:
-    lock = threading.Lock()
-
-    def execute(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        with lock:
-            workload.execute(inputs, outputs)
-
-    return execute
+def _call_in_turn(turn: threading.Lock, call: Callable[[], None]) -> None:
+    with turn:
+        call()

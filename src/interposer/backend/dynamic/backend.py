@@ -76,6 +76,7 @@ class DynamicWorkloadFactory(WorkloadFactory):
     ) -> None:
         super().__init__(memory_manager)
         self.library, self._owner = library, owner
+        self.alignment = library.info.alignment
         self._options = options
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:

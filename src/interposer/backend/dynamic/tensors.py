@@ -44,6 +44,13 @@ class TensorTable:
         if place != self._places[index]:
             self._places[index] = self._items[index].data = place
 
+    def takes(self, arrays: Sequence[Array]) -> bool:
+        """True where `bind` would copy none of them."""
+        return all(
+            array.flags.c_contiguous and address_of(array) % alignment == 0
+            for array, alignment in zip(arrays, self._alignment, strict=True)
+        )
+
     def _bind_copy(self, index: int, array: Array) -> int:
         copy = self._copies.get(index)
         if copy is None or copy.shape != array.shape:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,27 @@ class DynamicWorkload(Workload):
                 handle.unmap()
         self._free.append(run)
 
+    def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
+        """Fill the tables once, where tensors lie in ordinary memory and as the plug-in wants them."""
+        read = [inputs[operand] for operand in self._operands]
+        run = _Run(self.executable, self._input_infos, self._output_infos, workspace=False)
+        arrays = [_seen(handle) for handle in (*read, *outputs) if type(handle) is ArrayHandle]
+        if run.open or self.executable.library.checking or len(arrays) < len(read) + len(outputs):
+            return super().prepare(inputs, outputs)
+        if not run.bind(arrays[: len(read)], arrays[len(read) :]):
+            return super().prepare(inputs, outputs)
+        return run.call if not self.executable.workspace_size else partial(self._call_borrowing, run)
+
+    def _call_borrowing(self, run: _Run) -> None:
+        """Let a run of prepared tables have the workspace of another one meanwhile."""
+        try:
+            lender = self._free.pop()
+        except IndexError:
+            lender = _Run(self.executable, self._input_infos, self._output_infos)
+        run.borrow(lender)
+        run.call()
+        self._free.append(lender)
+
 
 def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
     assert handle is not None
@@ -70,6 +92,12 @@ def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
     return array
 
 
+def _seen(handle: ArrayHandle) -> Array:
+    """The array that the handle lies in, which stays the same as long as its memory does."""
+    with handle.mapped() as array:
+        return array
+
+
 def _fits(array: object, info: TensorInfo) -> bool:
     return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (tuple(info.shape), info.dtype.numpy)
 
@@ -77,13 +105,20 @@ def _fits(array: object, info: TensorInfo) -> bool:
 class _Run:
     """The tables of one run after the other."""
 
-    def __init__(self, executable: Executable, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
+    def __init__(
+        self,
+        executable: Executable,
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        *,
+        workspace: bool = True,
+    ) -> None:
         alignment = executable.library.info.alignment
         self._executable = executable
         self._inputs = TensorTable(inputs, alignment, inputs=True)
         self._outputs = TensorTable(outputs, alignment, inputs=False)
         self.open = not all(info.is_concrete for info in outputs)
-        size = executable.workspace_size
+        size = executable.workspace_size if workspace else 0
         self._workspace = aligned_empty((size,), np.dtype(np.uint8), executable.workspace_alignment) if size else None
         self._struct = abi.Run(
             struct_size=ctypes.sizeof(abi.Run), tensor_stride=ctypes.sizeof(abi.Tensor),
@@ -92,6 +127,7 @@ class _Run:
             workspace=None if self._workspace is None else address_of(self._workspace), workspace_size=size,
         )  # fmt: skip
         self._address = ctypes.addressof(self._struct)
+        self.call = partial(executable.run, self._address)
         if self.open:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
@@ -99,6 +135,20 @@ class _Run:
         self._mapped: list[TensorHandle] = []
         self._written: dict[int, Array] = {}
         self._fault: BaseException | None = None
+
+    def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
+        """Let the tensors lie in these arrays in every `call`; False where one would have to be copied."""
+        if not (self._inputs.takes(read) and self._outputs.takes(written)):
+            return False
+        self._kept = (*read, *written)
+        for table, arrays in ((self._inputs, read), (self._outputs, written)):
+            for index, array in enumerate(arrays):
+                table.bind(index, array)
+        return True
+
+    def borrow(self, lender: _Run) -> None:
+        """Use the workspace of another one, which must not run meanwhile."""
+        self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
         """Run on arrays."""
