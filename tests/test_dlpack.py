@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.dlpack import as_array
-from interposer.errors import BindingError
+from interposer.dlpack import Exported, as_array, shared_array
+from interposer.errors import BindingError, MemoryImportError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make exports")
 
@@ -98,3 +98,93 @@ def test_a_device_is_named():
 
     with pytest.raises(BindingError, match=r"^it cannot be made into an array: it lies on device 1 \(CUDA\); bring it"):
         as_array(Elsewhere())
+
+
+TYPES = ["float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool", "float8_e4m3fn", "float8_e5m2"]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_memory_is_shared_in_both_directions(name):
+    tensor = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
+    array_ = shared_array(tensor)
+    assert array_.ctypes.data == tensor.data_ptr()
+    assert array_.flags.writeable
+    back = torch.from_dlpack(Exported(array_))
+    assert (back.data_ptr(), back.dtype, back.shape) == (tensor.data_ptr(), tensor.dtype, tensor.shape)
+    del tensor, array_
+    gc.collect()
+    assert back.float().tolist()[0] == [0, 1, 1 if name == "bool" else 2]
+
+
+def test_turned_tensors_are_shared_as_they_are():
+    tensor = torch.arange(24.0).reshape(4, 6).T[1:, ::2]
+    found = shared_array(tensor)
+    assert found.ctypes.data == tensor.data_ptr()
+    np.testing.assert_array_equal(found, tensor.numpy())
+    assert torch.equal(torch.from_dlpack(Exported(found)), tensor)
+
+
+def test_what_only_a_copy_could_be_made_of_is_not_shared():
+    wrong = {
+        "it cannot be used where it lies: Can't export tensors that require gradient": torch.ones(
+            2, requires_grad=True
+        ),
+        "it cannot be used where it lies: a list has neither __dlpack__ nor the buffer protocol": [1.0],
+        "it cannot be used where it lies: its type is number 5 of DLPack, with 64 bits": torch.ones(
+            2, dtype=torch.complex64
+        ),
+    }
+    for text, given in wrong.items():
+        with pytest.raises(BindingError) as caught:
+            shared_array(given)
+        assert str(caught.value).startswith(text)
+
+
+def test_what_cannot_be_exported_is_refused():
+    import ml_dtypes
+
+    with pytest.raises(BufferError, match="DLPack has no number for int4"):
+        Exported(np.zeros(2, ml_dtypes.int4)).__dlpack__()
+    with pytest.raises(BufferError, match=r"not on device \(2, 0\)"):
+        Exported(np.zeros(2)).__dlpack__(dl_device=(2, 0))
+
+
+def test_read_only_memory_stays_read_only():
+    frozen = np.zeros(3, ip.DataType.BFLOAT16.numpy)
+    frozen.flags.writeable = False
+    assert not shared_array(Exported(frozen)).flags.writeable
+
+
+@pytest.mark.needs_cpuref
+def test_a_model_reads_and_writes_tensors_where_they_lie():
+    x, y = torch.arange(6.0).reshape(2, 3), torch.zeros(2, 3)
+    with ip.load(double()) as model:
+        inputs, outputs = model.import_inputs([x]), model.import_outputs([y])
+        assert inputs.arrays["x"].ctypes.data == x.data_ptr()
+        assert outputs.arrays["y"].ctypes.data == y.data_ptr()
+        for _ in range(2):
+            x += 1
+            [found] = model.run(inputs, outputs)
+            assert torch.equal(y, 2 * x)
+            assert found.ctypes.data == y.data_ptr()
+        y.zero_()
+        model.run([x], [y])
+        assert torch.equal(y, 2 * x)
+        model.run([x.T.contiguous().T], [torch.empty(3, 2).T])
+        with pytest.raises(MemoryImportError, match=r"steps of \[1, 2\] elements"):
+            model.import_inputs([x.T.contiguous().T])
+        with pytest.raises(BindingError, match="Can't export tensors that require gradient"):
+            model.run([x], [torch.zeros(2, 3, requires_grad=True)])
+
+
+@pytest.mark.needs_cpuref
+def test_an_output_of_a_rare_type_is_taken_over_without_a_copy():
+    network = ip.Network()
+    x = network.add_input_layer(0, ip.TensorInfo((2, 3), "bfloat16"), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    tensor = torch.arange(6.0).reshape(2, 3).to(torch.bfloat16)
+    with ip.load(network) as model:
+        [found] = model.run([tensor])
+    back = torch.from_dlpack(Exported(found))
+    assert back.data_ptr() == found.ctypes.data
+    assert torch.equal(back, 2 * tensor)

@@ -24,6 +24,7 @@
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
     ├── BindingError                           inputs or outputs of a run that do not fit the network
+    │   └── MemoryImportError                  .refusals: tensors that cannot be used where they lie, and why
     ├── LoadError                              a network that could not be loaded into the runtime; .backend
     └── ExecutionError                         a workload failed while running; .layer and .backend
         ├── RunCancelledError                  the run was cancelled
@@ -53,6 +54,7 @@ __all__ = [
     "InvalidNetworkError",
     "LimitExceededError",
     "LoadError",
+    "MemoryImportError",
     "MissingDependencyError",
     "ParseError",
     "PluginError",
@@ -301,6 +303,17 @@ class UnknownNetworkError(InterposerError):
 
 class BindingError(InterposerError):
     """Inputs or outputs given to a run that do not fit the network: count, id, shape, type, or memory."""
+
+
+class MemoryImportError(BindingError):
+    """Memory of the caller that a network cannot use where it lies.
+
+    `refusals` holds the reason for every tensor, by kind ("input" or "output") and binding id.
+    """
+
+    def __init__(self, message: str, refusals: Mapping[tuple[str, int], str] | None = None) -> None:
+        self.refusals = dict(refusals or {})
+        super().__init__(message)
 
 
 class LoadError(InterposerError):

@@ -1,9 +1,20 @@
 """The runtime: loading, running and unloading of optimized networks."""
 
+from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.options import CreationOptions
 from interposer.runtime.runs import PendingRun, RunControl
 from interposer.runtime.runtime import NetworkId, Runtime
 from interposer.runtime.working import WorkingMemHandle
 
-__all__ = ["CreationOptions", "MemoryReport", "NetworkId", "PendingRun", "RunControl", "Runtime", "WorkingMemHandle"]
+__all__ = [
+    "CreationOptions",
+    "ImportedInputId",
+    "ImportedOutputId",
+    "MemoryReport",
+    "NetworkId",
+    "PendingRun",
+    "RunControl",
+    "Runtime",
+    "WorkingMemHandle",
+]

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from interposer.collected import as_given, as_stored
-from interposer.dlpack import as_array
+from interposer.dlpack import as_array, shared_array
 from interposer.errors import BindingError
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
 from interposer.types import MAX_RANK, Array, TensorInfo, TensorShape
 
-__all__ = ["Binding", "Bindings"]
+__all__ = ["Binding", "Bindings", "array_faults"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,10 @@ class Bindings:
         self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
         self._only_tensors = all(one.info.is_tensor for one in self.outputs.values())
 
+    def fits_inputs(self, given: object) -> bool:
+        """True for arrays that fit as they are; quick, and False says nothing yet."""
+        return _fits(self.inputs, given)
+
     def checked_inputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
         """The arrays for the inputs; those of a list for a sequence are copied.
 
@@ -53,7 +57,7 @@ class Bindings:
         return arrays
 
     def checked_outputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
-        """The arrays for the outputs, which must be arrays that can be written to; one of unknown shape may be absent.
+        """Arrays over the memory for the outputs, which can be written to; one of unknown shape may be absent.
 
         A sequence or an optional must be absent.
 
@@ -63,10 +67,9 @@ class Bindings:
         if _fits(self.outputs, given) and all(array.flags.writeable for array in given.values()):
             return dict(given)
         faults = _id_faults("output", self.outputs, given)
-        for key, binding in self.outputs.items():
-            faults += _output_faults(binding, given[key]) if key in given else []
+        arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
         _raise(faults)
-        return dict(given)
+        return arrays
 
     def new_outputs(self) -> dict[int, Array]:
         """Fresh arrays for all outputs whose shape is known before running."""
@@ -128,29 +131,40 @@ def _stored(binding: Binding, given: object, faults: list[str]) -> Array:
 
     def to_tensor(title: str, info: TensorInfo, given: object) -> Array:
         array = as_array(given, title)
-        faults.extend(_array_faults(title, info, array))
+        faults.extend(array_faults(title, info, array))
         return array
 
     return as_stored(f"input {binding.id} ({binding.name})", binding.info, given, to_tensor)
 
 
-def _array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+    """What is wrong with the shape and the type of an array for a tensor."""
     if len(array.shape) > MAX_RANK or not info.shape.accepts(TensorShape(array.shape)):
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
     if array.dtype != info.dtype.numpy:
-        yield f"{title} is {array.dtype}; expected {info.dtype}"
+        yield f"{title} is {_type_name(array.dtype)}; expected {info.dtype}"
 
 
-def _output_faults(binding: Binding, array: Any) -> list[str]:
+def _type_name(dtype: np.dtype[Any]) -> str:
+    swapped = dtype.byteorder not in "=|" and dtype != dtype.newbyteorder("=")
+    return f"{dtype.newbyteorder('=')} with its bytes the other way round" if swapped else str(dtype)
+
+
+def _target(binding: Binding, given: Any, faults: list[str]) -> Array:
+    """An array over where an output is to be written; what does not fit is added to the faults."""
     title = f"output {binding.id} ({binding.name})"
     if not binding.info.is_tensor:
-        return [f"{title} is {binding.info}, and no tensor that an array could hold; give none"]
-    if not isinstance(array, np.ndarray):
-        return [f"{title} must be a NumPy array to write to, not {type(array).__name__}"]
-    faults = list(_array_faults(title, binding.info, array))
+        faults.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")
+        return np.empty(0)
+    try:
+        array = np.asarray(shared_array(given, title))
+    except BindingError as error:
+        faults.append(str(error))
+        return np.empty(0)
+    faults += array_faults(title, binding.info, array)
     if not array.flags.writeable:
         faults.append(f"{title} is read-only; give an array that can be written to")
-    return faults
+    return array
 
 
 def _raise(faults: list[str]) -> None:

@@ -118,6 +118,8 @@ class Factories:
         Raises:
             ExecutionError: one could not.
         """
+        if len(self._acquired) == len(self.managers):
+            return
         for backend, manager in self.managers.items():
             if backend in self._acquired:
                 continue

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
+from threading import get_ident
 
 from interposer.backend import ArenaMemoryManager
 from interposer.errors import ExecutionError, InvalidArgumentError, expect
@@ -12,6 +15,7 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
+from interposer.runtime.imports import ImportedRun, Imports
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
@@ -19,7 +23,7 @@ from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback
 from interposer.types import Array
 
-__all__ = ["LoadedNetwork", "said"]
+__all__ = ["LoadedNetwork", "look_at", "said"]
 
 
 class LoadedNetwork:
@@ -42,6 +46,8 @@ class LoadedNetwork:
         self._factories = Factories(optimized, self._layers)
         self._program = Program(optimized.graph, self._factories)
         self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
+        self._memories = weakref.WeakSet(self._idle)
+        self.imports = Imports(self.bindings, optimized.name, self._import_fault)
         self._runs: dict[int, RunControl | None] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -86,7 +92,32 @@ class LoadedNetwork:
             LoadError: a backend could not make them.
         """
         factories = Factories(self.optimized, self._layers, self._factories)
-        return WorkingMemHandle(self._program, factories, self._workers)
+        made = WorkingMemHandle(self._program, factories, self._workers)
+        with self._lock:
+            self._memories.add(made)
+        return made
+
+    def _import_fault(self, kind: str, binding: int, array: Array) -> str | None:
+        """Why the network's backends cannot use an array of the caller where it lies."""
+        with self._lock:
+            some = next(iter(self._memories), None)
+        found = (some or self.new_working_memory()).moved(kind, binding, array)
+        return found if isinstance(found, str) else None
+
+    def clear_imported(self, kind: str, numbers: Iterable[int]) -> None:
+        """Let go of what was imported; runs that use it go on to their end.
+
+        Raises:
+            BindingError: a number that nothing was imported by.
+        """
+        self._forget(self.imports.clear(kind, numbers))
+
+    def _forget(self, over: Iterable[ImportedRun]) -> None:
+        with self._lock:
+            memories = list(self._memories)
+        for run in over:
+            for memory in memories:
+                memory.forget(run)
 
     def check_own(self, working: WorkingMemHandle) -> None:
         """Raise `InvalidArgumentError` where a working memory was not made for this network."""
@@ -108,13 +139,35 @@ class LoadedNetwork:
             ExecutionError: a backend got no memory, a workload failed, the network was unloaded before, or `control`
                 stopped the run.
         """
-        self.refuse_in_own_run("run again")
         self._enter(control)
         try:
             if working is not None:
                 working.run(inputs, outputs, control)
             else:
                 self._run_in_any(inputs, outputs, control)
+        finally:
+            self._leave()
+
+    def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
+        """Run once on memory that was imported for all inputs and outputs; False where `run` has to do it.
+
+        Raises:
+            ExecutionError: as `run`; or memory of a descriptor is not there any more.
+        """
+        self._enter(None)
+        try:
+            if imported.watched:
+                look_at(imported, None)
+            if working is not None:
+                return working.run_imported(imported)
+            try:
+                working = self._idle.pop()
+            except IndexError:
+                working = self.new_working_memory()
+            try:
+                return working.run_imported(imported)
+            finally:
+                self._idle.append(working)
         finally:
             self._leave()
 
@@ -129,15 +182,19 @@ class LoadedNetwork:
             self._idle.append(working)
 
     def _enter(self, control: RunControl | None) -> None:
-        with self._lock:
-            if self._released:
-                raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
-            self._runs[threading.get_ident()] = control
+        """Count a run, without a lock: `release` looks at the runs after it has said that no more may begin."""
+        me = get_ident()
+        if me in self._runs:
+            self.refuse_in_own_run("run again")
+        self._runs[me] = control
+        if self._released:
+            self._leave()
+            raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
 
     def _leave(self) -> None:
-        with self._lock:
-            del self._runs[threading.get_ident()]
-            if self._released:
+        del self._runs[get_ident()]
+        if self._released:
+            with self._changed:
                 self._changed.notify_all()
                 self._free()
 
@@ -149,7 +206,7 @@ class LoadedNetwork:
 
     def refuse_in_own_run(self, what: str) -> None:
         """Raise `ExecutionError` where this thread runs the network already, as a callback may be called from there."""
-        if threading.get_ident() in self._runs:
+        if get_ident() in self._runs:
             raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
 
     def release(self) -> None:
@@ -159,9 +216,32 @@ class LoadedNetwork:
         """
         with self._changed:
             self._released = True
-            self._changed.wait_for(lambda: all(one is not None and one.given_up for one in self._runs.values()))
+            self._changed.wait_for(self._is_idle)
             self._free()
+
+    def _is_idle(self) -> bool:
+        return all(one is not None and one.given_up for one in list(self._runs.values()))
 
     def _free(self) -> None:
         while self._idle:
             self._idle.pop().free()
+        if not self._runs:
+            self._forget(self.imports.clear_all())
+
+
+def look_at(imported: ImportedRun, control: RunControl | None) -> None:
+    """See that memory of descriptors is ready and all there.
+
+    Raises:
+        ExecutionError: it is not, or never will be, or `control` stopped the run.
+    """
+    for title, memory in imported.watched:
+        check = partial(control.check_waiting, f"the fence of {title}") if control is not None else _go_on
+        try:
+            memory.ready(check)
+        except ValueError as error:
+            raise ExecutionError(f"{title}: {error}") from error
+
+
+def _go_on() -> None:
+    """Nobody can stop the run."""

@@ -53,6 +53,18 @@ class RunControl:
         if self._stops is not None and time.monotonic() > self._stops:
             raise self.late()
 
+    def check_waiting(self, what: str) -> None:
+        """Called while the run waits for something else before it begins.
+
+        Raises:
+            RunCancelledError: the run was cancelled.
+            DeadlineExceededError: it is late.
+        """
+        if self._cancelled.is_set():
+            raise RunCancelledError(f"the run was cancelled while it waited for {what}")
+        if self._stops is not None and time.monotonic() > self._stops:
+            raise DeadlineExceededError(f"the run took longer than {self.deadline:g} seconds; it waited for {what}")
+
     def late(self) -> DeadlineExceededError:
         """The error of a run that is late, naming the layer that it is at."""
         layer, place = self.layer, self.place

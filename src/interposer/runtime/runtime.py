@@ -7,13 +7,11 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, process_registry
+from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, MemorySource, process_registry
 from interposer.backend.discovery import load_dynamic_backends
 from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, wanted_isolations
@@ -22,13 +20,15 @@ from interposer.config import disabled_backends, thread_budget
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, did_you_mean, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
+from interposer.runtime.enqueue import run, run_imported, run_watched
+from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.loaded import LoadedNetwork, said
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.options import CreationOptions
-from interposer.runtime.runs import PendingRun, RunControl, Workers, run_within
-from interposer.runtime.working import WorkingMemHandle, check_shape
+from interposer.runtime.runs import PendingRun, RunControl, Workers
+from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback
-from interposer.types import Array, TensorInfo, TensorShape
+from interposer.types import Array, TensorInfo
 
 __all__ = ["NetworkId", "Runtime"]
 
@@ -197,9 +197,11 @@ class Runtime:
     def enqueue_workload(
         self,
         network_id: NetworkId,
-        inputs: Mapping[int, Any],
-        outputs: Mapping[int, Array] | None = None,
+        inputs: Mapping[int, Any] | None = None,
+        outputs: Mapping[int, Any] | None = None,
         *,
+        imported_inputs: Sequence[int] = (),
+        imported_outputs: Sequence[int] = (),
         deadline: float | None = None,
         control: RunControl | None = None,
     ) -> dict[int, Any]:
@@ -210,13 +212,18 @@ class Runtime:
         arrays and comes back as one, an optional as its element or None; both must be left out of `outputs`.
 
         Inputs are read where they lie, and outputs written where they are wanted, without a copy, if the arrays have no
-        gaps and the backends can reach them; they must not be changed while the network runs. Several threads may run
-        one network at a time.
+        gaps and the backends can reach them; otherwise they are copied, and `copy_reasons` says why. They must not be
+        changed while the network runs. Several threads may run one network at a time.
+
+        What was imported is given by its numbers, and is in no mapping. A run with nothing but imports has the least to
+        do.
 
         Args:
             deadline: seconds after which the call fails. A layer that hangs then goes on, on memory of its own and the
                 inputs; its network can be run again and unloaded meanwhile. `outputs` are written afterwards only.
             control: by which another thread can cancel the run; in place of `deadline` it may have one.
+            imported_inputs: what `import_inputs` gave.
+            imported_outputs: what `import_outputs` gave.
 
         Raises:
             UnknownNetworkError: it is not loaded.
@@ -225,15 +232,12 @@ class Runtime:
             ExecutionError: a workload failed; the runtime and the network stay usable.
             RunCancelledError, DeadlineExceededError: it was cancelled, or took too long.
         """
-        if deadline is not None and control is not None:
-            raise InvalidArgumentError("a run takes a deadline or a control, which may have one, not both")
-        expect(control, RunControl | None, "a run is controlled by a RunControl")
         loaded = self._loaded(network_id)
-        if deadline is not None:
-            control = RunControl(deadline)
-        if control is None or control.deadline is None:
-            return _run(loaded, inputs, outputs, None, control)
-        return _run_apart(loaded, inputs, outputs, control)
+        if deadline is not None or control is not None:
+            control = _control(deadline, control)
+        if imported_inputs or imported_outputs:
+            return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, None, control)
+        return run_watched(loaded, {} if inputs is None else inputs, outputs, control)
 
     def submit(
         self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
@@ -246,7 +250,7 @@ class Runtime:
             UnknownNetworkError: it is not loaded. Everything else is raised by the future.
         """
         loaded = self._loaded(network_id)
-        return self.workers.submit(lambda control: _run(loaded, inputs, outputs, None, control))
+        return self.workers.submit(lambda control: run(loaded, inputs, outputs, None, control))
 
     def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:
         """Memory for one run at a time, for a thread that wants to have its own: see `execute`.
@@ -261,8 +265,11 @@ class Runtime:
         self,
         network_id: NetworkId,
         working_mem_handle: WorkingMemHandle,
-        inputs: Mapping[int, Any],
-        outputs: Mapping[int, Array] | None = None,
+        inputs: Mapping[int, Any] | None = None,
+        outputs: Mapping[int, Any] | None = None,
+        *,
+        imported_inputs: Sequence[int] = (),
+        imported_outputs: Sequence[int] = (),
     ) -> dict[int, Any]:
         """Run a network once, as `enqueue_workload` does, in memory that the caller made for it.
 
@@ -272,7 +279,87 @@ class Runtime:
         """
         loaded = self._loaded(network_id)
         loaded.check_own(working_mem_handle)
-        return _run(loaded, inputs, outputs, working_mem_handle)
+        if imported_inputs or imported_outputs:
+            return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, working_mem_handle)
+        return run(loaded, {} if inputs is None else inputs, outputs, working_mem_handle)
+
+    def import_inputs(
+        self,
+        network_id: NetworkId,
+        inputs: Mapping[int, Any],
+        memory_source: MemorySource = MemorySource.UNDEFINED,
+    ) -> list[ImportedInputId]:
+        """Let a network read inputs where they lie, in any number of runs; never with a copy.
+
+        Each is a NumPy array, anything with ``__dlpack__`` or the buffer protocol, or a `MemoryDescriptor`. It is
+        checked here, and not again: the memory stays in use until `clear_imported_inputs` or until the network is
+        unloaded, its content may change between runs.
+
+        Args:
+            inputs: by binding id; they need not be all.
+            memory_source: where all of them must come from; UNDEFINED where that does not matter.
+
+        Returns:
+            Their numbers, in the order of `inputs`.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+            MemoryImportError: with every tensor that cannot be used where it lies, and why; nothing is imported then.
+            BindingError: an id that the network does not have.
+        """
+        return [ImportedInputId(one) for one in self._loaded(network_id).imports.add("input", inputs, memory_source)]
+
+    def import_outputs(
+        self,
+        network_id: NetworkId,
+        outputs: Mapping[int, Any],
+        memory_source: MemorySource = MemorySource.UNDEFINED,
+    ) -> list[ImportedOutputId]:
+        """Let a network write outputs where they are wanted, in any number of runs: as `import_inputs`.
+
+        Raises:
+            InterposerError: what `import_inputs` raises; memory that cannot be written to is refused too.
+        """
+        return [ImportedOutputId(one) for one in self._loaded(network_id).imports.add("output", outputs, memory_source)]
+
+    def imported_arrays(self, network_id: NetworkId, kind: str, ids: Iterable[int]) -> dict[int, tuple[str, Array]]:
+        """For every imported "input" or "output" by its binding id: the layer's name, and an array over the memory.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+            BindingError: a number that nothing of this kind was imported by.
+        """
+        return self._loaded(network_id).imports.arrays(kind, ids)
+
+    def clear_imported_inputs(self, network_id: NetworkId, ids: Iterable[int]) -> None:
+        """Let go of inputs that were imported; runs that are under way use them to their end.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+            BindingError: a number that no input was imported by; nothing is let go of.
+        """
+        self._loaded(network_id).clear_imported("input", ids)
+
+    def clear_imported_outputs(self, network_id: NetworkId, ids: Iterable[int]) -> None:
+        """Let go of outputs that were imported: as `clear_imported_inputs`."""
+        self._loaded(network_id).clear_imported("output", ids)
+
+    def copy_reasons(
+        self,
+        network_id: NetworkId,
+        inputs: Mapping[int, Any] | None = None,
+        outputs: Mapping[int, Any] | None = None,
+    ) -> dict[tuple[str, int], str]:
+        """Why a run would copy tensors on their way in or out, by kind ("input" or "output") and binding id.
+
+        Those that would be used where they lie are not in it.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+            BindingError: an id that the network does not have.
+        """
+        imports = self._loaded(network_id).imports
+        return imports.refusals("input", inputs or {}) | imports.refusals("output", outputs or {})
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:
@@ -334,30 +421,11 @@ class Runtime:
         self.close()
 
 
-def _run(
-    loaded: LoadedNetwork,
-    inputs: Mapping[int, Any],
-    outputs: Mapping[int, Array] | None,
-    working: WorkingMemHandle | None = None,
-    control: RunControl | None = None,
-) -> dict[int, Any]:
-    bindings = loaded.bindings
-    arrays = bindings.checked_inputs(inputs)
-    targets = bindings.new_outputs() if outputs is None else bindings.checked_outputs(outputs)
-    loaded.run(arrays, targets, working, control)
-    return bindings.given_out(targets)
-
-
-def _run_apart(
-    loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None, control: RunControl
-) -> dict[int, Any]:
-    """Run with a deadline: what goes on behind it writes to arrays that nobody else has."""
-    targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
-    found: dict[int, Any] = run_within(control, lambda: _run(loaded, inputs, None, None, control), loaded.give_up)
-    for key, target in targets.items():
-        check_shape(key, loaded.bindings.outputs[key].name, TensorShape(found[key].shape), target)
-        np.copyto(target, found[key])
-    return {**found, **targets}
+def _control(deadline: float | None, control: RunControl | None) -> RunControl:
+    if deadline is not None and control is not None:
+        raise InvalidArgumentError("a run takes a deadline or a control, which may have one, not both")
+    expect(control, RunControl | None, "a run is controlled by a RunControl")
+    return RunControl(deadline) if control is None else control
 
 
 def _refusal(notice: Callable[[int], bool], network_id: NetworkId) -> str | None:

@@ -20,7 +20,7 @@ from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.step import Step
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Steps", "failure"]
+__all__ = ["Steps", "failure", "guarded_view"]
 
 _Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Any]
 
@@ -98,6 +98,32 @@ class Steps:
         inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
+    def bound(self, moved: Mapping[Value, TensorHandle]) -> list[Callable[[], None]] | None:
+        """The layers' calls with these handles in place of some, and with new ones for their pieces.
+
+        They are ready to be called again and again while all memory stays where it is. None where that cannot be: a
+        shape depends on data, a layer has regions, or branches run at the same time.
+        """
+        program = self.program
+        if program.late or self._regions or (program.flow is not None and self._workers is not None):
+            return None
+        own = self.handles
+        homes = {value: program.layout.root(value) for value in program.layout.pieces}
+        self.handles = {value: handle for value, handle in own.items() if homes.get(value) not in moved} | {**moved}
+        try:
+            for value, home in homes.items():
+                if home in moved:
+                    self._make_piece(value)
+            return [self._bound(layer) for layer in program.running]
+        finally:
+            self.handles = own
+
+    def _bound(self, layer: Layer) -> Callable[[], None]:
+        step = self.program.step(layer)
+        assert isinstance(step, Step)
+        inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
+        return step.prepare(inputs, tuple(self.handles[value] for value in layer.outputs))
+
     def _step(self, layer: Layer) -> Step | LateStep:
         if layer not in self.program.regions:
             return self.program.step(layer)
@@ -161,18 +187,19 @@ class Steps:
             ExecutionError: the backend's handle could not take it in.
         """
         value = layer.output
-        if value in self.program.late:
-            late[value] = ArrayHandle(value.known.with_shape(array.shape), array)
-        elif value in self.handles:
-            handle = self.handles[value]
-            try:
-                if value not in self.imported:
-                    handle.copy_in(array)
-                elif not handle.import_memory(_guarded_view(array)):
-                    handle.allocate()
-                    handle.copy_in(array)
-            except Exception as error:
-                raise failure(layer, "could not take in its data", error) from error
+        handle = self.handles.get(value)
+        if handle is None:
+            if value in self.program.late:
+                late[value] = ArrayHandle(value.known.with_shape(array.shape), array)
+            return
+        try:
+            if value not in self.imported:
+                handle.copy_in(array)
+            elif not handle.import_memory(guarded_view(array)):
+                handle.allocate()
+                handle.copy_in(array)
+        except Exception as error:
+            raise failure(layer, "could not take in its data", error) from error
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
         """Run all layers once; `ExecutionError` where one fails, or where the run is told to stop."""
@@ -269,7 +296,7 @@ def _plan_regions(regions: Sequence[Steps]) -> None:
         region._end_inputs()
 
 
-def _guarded_view(array: Array) -> Array:
+def guarded_view(array: Array) -> Array:
     """The same memory, which nobody can write to by mistake."""
     view = array.view()
     view.setflags(write=False)

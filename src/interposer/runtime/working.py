@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -13,13 +14,16 @@ from interposer.ir.graph import Layer, Value, binding_id
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
+from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
-from interposer.runtime.steps import Steps, failure
+from interposer.runtime.steps import Steps, failure, guarded_view
 from interposer.types import Array, TensorShape
 
 __all__ = ["WorkingMemHandle", "check_shape"]
+
+_IN_USE: Final = "this working memory is used by another run; make one for each thread"
 
 
 class WorkingMemHandle:
@@ -41,16 +45,17 @@ class WorkingMemHandle:
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
         self._outputs = [(binding_id(layer), layer) for layer in self._steps.outputs]
         self._directly = self._direct_outputs()
-        self._written: set[int] = set()
+        self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
+        self._prepared: dict[ImportedRun, list[Callable[[], None]] | None] = {}
 
-    def _direct_outputs(self) -> dict[int, TensorHandle]:
+    def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """The outputs, by binding id, that can be written where the caller wants them."""
-        found: dict[Value, int] = {}
+        found: dict[Value, Layer] = {}
         for layer in self._steps.outputs:
             [value] = layer.values
             if value in self._steps.imported and not isinstance(value.producer.op, Input):
-                found.setdefault(value, binding_id(layer))
-        return {binding: self._steps.handles[value] for value, binding in found.items()}
+                found.setdefault(value, layer)
+        return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in found.items()}
 
     def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
         """Run once, from checked inputs into checked outputs; where a shape depends on data, arrays are added to them.
@@ -59,30 +64,98 @@ class WorkingMemHandle:
             BindingError: an output has another shape than the array that was given for it.
             ExecutionError: it is in use, a backend got no memory, a workload failed, or `control` stopped the run.
         """
-        if not self._busy.acquire(blocking=False):
-            raise ExecutionError("this working memory is used by another run; make one for each thread")
+        if not self._busy.acquire(False):
+            raise ExecutionError(_IN_USE)
         try:
             self._factories.acquire()
             self._run(inputs, outputs, control)
         finally:
-            self._written.clear()
             self._steps.forget()
             self._busy.release()
+
+    def run_imported(self, imported: ImportedRun) -> bool:
+        """Run once on memory that was imported for all inputs and outputs.
+
+        False where this network needs `run` for that, with the same arrays.
+
+        Raises:
+            ExecutionError: it is in use, a backend got no memory, or a workload failed.
+        """
+        if not self._busy.acquire(False):
+            raise ExecutionError(_IN_USE)
+        try:
+            calls = self._prepared[imported] if imported in self._prepared else self._prepare(imported)
+            if calls is not None:
+                self._call_all(calls)
+            return calls is not None
+        finally:
+            self._busy.release()
+
+    def _call_all(self, calls: Sequence[Callable[[], None]]) -> None:
+        done = 0
+        try:
+            for call in calls:
+                call()
+                done += 1
+        except Exception as error:
+            raise failure(self.program.running[done], "failed", error) from error
+
+    def _prepare(self, imported: ImportedRun) -> list[Callable[[], None]] | None:
+        """The layers' calls on what was imported; kept until the memory is freed, or `forget`."""
+        self._factories.acquire()
+        moved: dict[Value, TensorHandle] = {}
+        for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
+            for binding, array in arrays.items():
+                found = self.moved(kind, binding, array)
+                if not isinstance(found, str):
+                    moved[found[0]] = found[1]
+        calls = None if len(moved) < len(self._steps.inputs) + len(self._steps.outputs) else self._steps.bound(moved)
+        self._prepared[imported] = calls
+        if imported.gone:
+            self.forget(imported)
+        return calls
+
+    def forget(self, imported: ImportedRun) -> None:
+        """Keep nothing of what was made ready for an import."""
+        self._prepared.pop(imported, None)
+
+    def moved(self, kind: str, binding: int, array: Array) -> tuple[Value, TensorHandle] | str:
+        """An input or output with a handle that lies in an array, or the reason why there is none."""
+        layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
+        value = layer.output if kind == "input" else layer.values[0]
+        fault = self._output_fault(binding, value) if kind == "output" else None
+        if fault is None and value not in self._steps.imported:
+            fault = f"backend {value.producer.backend} keeps it in memory of its own"
+        if fault is not None:
+            return fault
+        handle = self._factories.handle(value.producer, value)
+        if not handle.import_memory(guarded_view(array) if kind == "input" else array):
+            wanted = getattr(handle, "alignment", 1)
+            need = f"; it wants it at a multiple of {wanted} bytes" if wanted > 1 else ""
+            return f"backend {value.producer.backend} cannot use it where it lies{need}"
+        return value, handle
+
+    def _output_fault(self, binding: int, value: Value) -> str | None:
+        if value.is_constant:
+            return "it is a constant, which is copied to wherever it is wanted"
+        if isinstance(value.producer.op, Input):
+            return f"it is the input {value.producer.name!r}, which is copied to wherever it is wanted"
+        first = next(number for number, layer in self._outputs if layer.values[0] is value)
+        return None if first == binding else f"it is the same tensor as output {first}, and copied from there"
 
     def _run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         late: LateHandles = {}
         for binding, layer in self._inputs:
             self._steps.fill(layer, inputs[binding], late)
-        for binding, handle in self._directly.items():
+        copied = self._indirectly
+        for binding, (layer, handle) in self._directly.items():
             target = outputs.get(binding)
-            if target is not None and not _overlaps(target, inputs) and handle.import_memory(target):
-                self._written.add(binding)
-            else:
+            if target is None or _overlaps(target, inputs) or not handle.import_memory(target):
                 handle.allocate()
+                copied = [*copied, (binding, layer)]
         self._steps.execute(late, control)
-        for binding, layer in self._outputs:
-            if binding not in self._written:
-                self._give_out(binding, layer, outputs, late)
+        for binding, layer in copied:
+            self._give_out(binding, layer, outputs, late)
 
     def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
         [value] = layer.values
@@ -119,9 +192,10 @@ class WorkingMemHandle:
         Raises:
             ExecutionError: it is in use.
         """
-        if not self._busy.acquire(blocking=False):
+        if not self._busy.acquire(False):
             raise ExecutionError("this working memory is used by a run; it can be freed afterwards")
         try:
+            self._prepared.clear()
             self._factories.release()
         finally:
             self._busy.release()

@@ -7,14 +7,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 
-from interposer.backend import BackendEvent
+from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
 from interposer.collected import as_given, as_stored
-from interposer.dlpack import as_array
+from interposer.dlpack import as_array, shared_array
 from interposer.errors import (
     BindingError,
     ExecutionError,
@@ -32,7 +33,9 @@ from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime
+from interposer.runtime.bindings import Bindings
 from interposer.session.fallback import Choice
+from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
 from interposer.session.variants import Blueprint, Key
 from interposer.types import Array, TensorInfo, TensorShape
@@ -79,6 +82,7 @@ class Model:
         self._calls: dict[Key, int] = {}
         self._lock = threading.RLock()
         self._closed = False
+        self._only: _Only | None = None
         weakref.finalize(self, _forget, runtime, self._variants).atexit = False
         self._blueprint = Blueprint(network)
         self.name = self._blueprint.name
@@ -120,7 +124,10 @@ class Model:
         while True:
             optimized = self._choice.optimized(network)
             try:
-                self._variants[key] = self.runtime.load_network(optimized), optimized
+                network_id = self.runtime.load_network(optimized)
+                self._variants[key] = network_id, optimized
+                if key == self._blueprint.settled:
+                    self._only = _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
                 return
             except LoadError as error:
                 if not self._do_without(error):
@@ -135,6 +142,7 @@ class Model:
             self._choice.note(failed, error, self.name)
             for key, (network_id, optimized) in tuple(self._variants.items()):
                 if failed in optimized.backends:
+                    self._only = None
                     del self._variants[key]
                     self.runtime.unload_later(network_id)
             return True
@@ -196,7 +204,105 @@ class Model:
             self.optimized  # noqa: B018 - it says what is lacking
             return self.runtime.memory(next(reversed(self._variants.values()))[0])
 
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any], *, deadline: float | None = None) -> list[Any]:
+    def import_inputs(
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any],
+        memory_source: MemorySource = MemorySource.UNDEFINED,
+    ) -> ImportedTensors:
+        """Let the model read all of its inputs where they lie, in many calls of `run`; never with a copy.
+
+        They are checked here, and not again; their content may change between calls. Where shapes are open, the calls
+        are for the shapes that these have.
+
+        Args:
+            inputs: NumPy arrays, or what has ``__dlpack__`` or the buffer protocol, or `MemoryDescriptor`s.
+            memory_source: where all of them must come from; UNDEFINED where that does not matter.
+
+        Raises:
+            MemoryImportError: with every tensor that cannot be used where it lies, and why.
+            InvalidArgumentError: layers depend on the values of inputs, which may change; or a descriptor is given
+                where the shape is open.
+            InterposerError: what `run` raises before it runs anything.
+        """
+        given = self._by_order(inputs)
+        if self._blueprint.needed:
+            raise InvalidArgumentError(
+                f"the network depends on {self._blueprint.lacking}, which may change; give these inputs to each call"
+            )
+        with self._lock:
+            key, network_id = self._begin({name: self._shaped(name, one) for name, one in given.items()})
+        numbers = {one.name: number for number, one in self.runtime.bindings(network_id).inputs.items()}
+        bound = {numbers[name]: one for name, one in given.items()}
+        return self._imported("input", key, network_id, bound, memory_source)
+
+    def _shaped(self, name: str, given: Any) -> Array:
+        """Something with the shape of an input."""
+        if not isinstance(given, MemoryDescriptor):
+            return shared_array(given, f"input {name!r}")
+        shape = self.inputs[name].shape
+        if not shape.is_concrete:
+            raise InvalidArgumentError(f"input {name!r} has the shape {shape}; a descriptor does not tell which")
+        return np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape)))
+
+    def import_outputs(
+        self,
+        outputs: Sequence[Any] | Mapping[str, Any],
+        memory_source: MemorySource = MemorySource.UNDEFINED,
+    ) -> ImportedTensors:
+        """Let the model write all of its outputs where they are wanted, in many calls of `run`: as `import_inputs`.
+
+        Where shapes are open, they are for the shapes of the last call, or of the last import.
+
+        Raises:
+            MemoryImportError: with every tensor that cannot be used where it lies, and why.
+            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
+            BindingError: outputs that do not fit: their number or names.
+        """
+        with self._lock:
+            self.optimized  # noqa: B018 - it says what is lacking
+            key = next(reversed(self._variants))
+            network_id = self._variants[key][0]
+            self._calls[key] = self._calls.get(key, 0) + 1
+        try:
+            bound = self._outputs_by_binding(network_id, outputs)
+        except InterposerError:
+            self._end(key)
+            raise
+        return self._imported("output", key, network_id, bound, memory_source)
+
+    def _imported(
+        self, kind: str, key: Key, network_id: NetworkId, bound: Mapping[int, Any], source: MemorySource
+    ) -> ImportedTensors:
+        take = self.runtime.import_inputs if kind == "input" else self.runtime.import_outputs
+        try:
+            ids = take(network_id, bound, source)
+            return ImportedTensors(self, self.runtime, kind, network_id, ids, partial(self._end, key))
+        except InterposerError:
+            self._end(key)
+            raise
+
+    def _outputs_by_binding(self, network_id: NetworkId, given: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
+        known = self.runtime.bindings(network_id).outputs
+        numbers = {known[number].name: number for number in sorted(known)}
+        if isinstance(given, Mapping):
+            for name in given:
+                if name not in numbers:
+                    raise BindingError(f"the model has no output {name!r}{did_you_mean(str(name), numbers)}")
+            return {numbers[name]: one for name, one in given.items()}
+        if not isinstance(given, list | tuple):
+            raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(given).__name__}")
+        if len(given) != len(numbers):
+            names = ", ".join(map(repr, numbers))
+            raise BindingError(f"{len(given)} outputs were given; the model has {len(numbers)} ({names})")
+        return dict(zip(numbers.values(), given, strict=True))
+
+    def run(
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any] | ImportedTensors,
+        outputs: Sequence[Any] | Mapping[str, Any] | ImportedTensors | None = None,
+        *,
+        deadline: float | None = None,
+    ) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
 
         What is not an array yet becomes one; a type is changed only within its kind (float64 to float32, not to uint8).
@@ -204,6 +310,9 @@ class Model:
         and must not be changed while the model runs.
 
         Args:
+            inputs: also what `import_inputs` gave.
+            outputs: where the outputs are to be written: arrays, or what has ``__dlpack__`` or the buffer protocol and
+                can be written to, or what `import_outputs` gave. None for fresh arrays.
             deadline: seconds after which the run is given up. Where `fallback` is allowed, the backend that it was at
                 is put aside, and the run is done without it, with as much time again.
 
@@ -213,11 +322,26 @@ class Model:
             DeadlineExceededError: it took too long, likewise.
             InterposerError: no network can be made for these shapes or values.
         """
-        return self._run_watched(inputs, lambda: None if deadline is None else RunControl(deadline))
+        only = self._only
+        if only is not None and deadline is None:
+            how = only.arguments(self, inputs, outputs)
+            if how is not None:
+                before = len(self._choice.events)
+                try:
+                    found = self.runtime.enqueue_workload(only.network_id, **how)
+                    return [found[number] for number in only.order]
+                except (ExecutionError, UnknownNetworkError) as error:
+                    if not self._is_placed_anew(error, before):
+                        raise
+        return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline))
+
+    def _is_placed_anew(self, error: ExecutionError | UnknownNetworkError, before: int) -> bool:
+        """True where the network runs without the backend that failed now, be it by another thread."""
+        return self._do_without(error) or len(self._choice.events) > before
 
     def submit(self, inputs: Sequence[Any] | Mapping[str, Any]) -> PendingRun:
         """Run once in a thread of the runtime; gives a future of what `run` gives, which can be cancelled."""
-        return self.runtime.workers.submit(lambda control: self._run_watched(inputs, lambda: control))
+        return self.runtime.workers.submit(lambda control: self._run_watched(inputs, None, lambda: control))
 
     async def run_async(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         """Run once in a thread of the runtime, while others may use this one: what `run` gives, to be awaited.
@@ -229,34 +353,64 @@ class Model:
         found: list[Any] = await asyncio.wrap_future(self.submit(inputs))
         return found
 
-    def _run_watched(
-        self, inputs: Sequence[Any] | Mapping[str, Any], control: Callable[[], RunControl | None]
-    ) -> list[Any]:
-        arrays = self._arrays(inputs)
+    def _run_watched(self, inputs: Any, outputs: Any, control: Callable[[], RunControl | None]) -> list[Any]:
+        taken = inputs if isinstance(inputs, ImportedTensors) else None
+        for kind, one in (("input", inputs), ("output", outputs)):
+            if isinstance(one, ImportedTensors):
+                one.check(self, kind)
+        arrays = self._arrays(inputs) if taken is None else taken.arrays
         while True:
             before = len(self._choice.events)
             try:
-                return self._run(arrays, control())
+                return self._run(arrays, taken, outputs, control())
             except RunCancelledError:
                 raise
             except (ExecutionError, UnknownNetworkError) as error:
-                placed_anew = self._do_without(error) or len(self._choice.events) > before  # perhaps by another thread
-                if not placed_anew:
+                if not self._is_placed_anew(error, before):
                     raise
 
-    def _run(self, arrays: Mapping[str, Array], control: RunControl | None) -> list[Any]:
+    def _run(
+        self, arrays: Mapping[str, Array], taken: ImportedTensors | None, outputs: Any, control: RunControl | None
+    ) -> list[Any]:
         key, network_id = self._begin(arrays)
         try:
-            feeds = {
-                number: arrays[one.name] if one.info.is_tensor else as_given(self.inputs[one.name], arrays[one.name])
-                for number, one in self.runtime.bindings(network_id).inputs.items()
-            }
-            found = self.runtime.enqueue_workload(network_id, feeds, control=control)
+            ids = () if taken is None else taken.ids_in(network_id)
+            feeds = None if ids else self._feeds(network_id, arrays)
+            given, written = self._targets(network_id, outputs)
+            found = self.runtime.enqueue_workload(
+                network_id, feeds, given, imported_inputs=ids, imported_outputs=written, control=control
+            )
         finally:
             self._end(key)
         return [found[number] for number in sorted(found)]
 
+    def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
+        return {
+            number: arrays[one.name] if one.info.is_tensor else as_given(self.inputs[one.name], arrays[one.name])
+            for number, one in self.runtime.bindings(network_id).inputs.items()
+        }
+
+    def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
+        """Where outputs are to be written: arrays by binding id, or the numbers of what was imported."""
+        if outputs is None:
+            return None, ()
+        if not isinstance(outputs, ImportedTensors):
+            return self._outputs_by_binding(network_id, outputs), ()
+        arrays = outputs.arrays
+        ids = outputs.ids_in(network_id)
+        return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
+
     def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
+        given = self._by_order(inputs)
+        return {
+            name: given[name]
+            if _fits(given[name], info)
+            else as_stored(f"input {name!r}", info, given[name], _converted)
+            for name, info in self.inputs.items()
+        }
+
+    def _by_order(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+        """What was given for each input, in their order."""
         if isinstance(inputs, Mapping):
             inputs = self._by_name(inputs)
         if not isinstance(inputs, list | tuple):
@@ -264,11 +418,7 @@ class Model:
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(repr, self.inputs))
             raise BindingError(f"{len(inputs)} inputs were given; the model has {len(self.inputs)} ({names})")
-        pairs = zip(self.inputs.items(), inputs, strict=True)
-        return {
-            name: given if _fits(given, info) else as_stored(f"input {name!r}", info, given, _converted)
-            for (name, info), given in pairs
-        }
+        return dict(zip(self.inputs, inputs, strict=True))
 
     def _by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         for name in inputs:
@@ -293,7 +443,7 @@ class Model:
         Closing again does nothing, unless a backend's context had kept a network loaded (`LoadError`).
         """
         with self._lock:
-            self._closed = True
+            self._closed, self._only = True, None
             for key in tuple(self._variants):
                 self._unload(key)
 
@@ -314,6 +464,31 @@ class Model:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())
         outputs = ", ".join(f"{name}: {info or '?'}" for name, info in self.outputs.items())
         return f"<Model {self.name!r}: {inputs} -> {outputs}>"
+
+
+class _Only:
+    """The network of a model that there is only one of, for calls that need nothing else than to run it."""
+
+    def __init__(self, network_id: NetworkId, bindings: Bindings, names: tuple[str, ...]) -> None:
+        self.network_id, self._bindings = network_id, bindings
+        numbers = {one.name: number for number, one in bindings.inputs.items()}
+        self._numbers = tuple(numbers[name] for name in names)
+        self.order = tuple(sorted(bindings.outputs))
+
+    def arguments(self, model: Model, inputs: Any, outputs: Any) -> dict[str, Any] | None:
+        """What `Runtime.enqueue_workload` is given for a call, where there is nothing to convert; quick."""
+        if outputs is None and type(inputs) is list and len(inputs) == len(self._numbers):
+            feeds = dict(zip(self._numbers, inputs, strict=True))
+            return {"inputs": feeds} if self._bindings.fits_inputs(feeds) else None
+        if not (type(inputs) is type(outputs) is ImportedTensors):
+            return None
+        if not (self._has(model, inputs, "input") and self._has(model, outputs, "output")):
+            return None
+        return {"imported_inputs": inputs.ids, "imported_outputs": outputs.ids}
+
+    def _has(self, model: Model, taken: ImportedTensors, kind: str) -> bool:
+        here = taken.owner is model and taken.network_id == self.network_id
+        return here and taken.kind == kind and not taken.closed
 
 
 def _forget(runtime: Runtime, variants: _Variants) -> None:

@@ -1,0 +1,105 @@
+"""Runs of a loaded network: what was given is checked, run on, and given out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from interposer.errors import BindingError
+from interposer.runtime.imports import ImportedRun
+from interposer.runtime.loaded import LoadedNetwork, look_at
+from interposer.runtime.runs import RunControl, run_within
+from interposer.runtime.working import WorkingMemHandle, check_shape
+from interposer.types import Array, TensorShape
+
+__all__ = ["run", "run_imported", "run_watched"]
+
+
+def run(
+    loaded: LoadedNetwork,
+    inputs: Mapping[int, Any],
+    outputs: Mapping[int, Any] | None,
+    working: WorkingMemHandle | None = None,
+    control: RunControl | None = None,
+) -> dict[int, Any]:
+    """Run once on what a caller gave: see `Runtime.enqueue_workload`."""
+    bindings = loaded.bindings
+    arrays = bindings.checked_inputs(inputs)
+    targets = bindings.new_outputs() if outputs is None else bindings.checked_outputs(outputs)
+    loaded.run(arrays, targets, working, control)
+    return bindings.given_out(targets)
+
+
+def run_watched(
+    loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl | None
+) -> dict[int, Any]:
+    """The same; with a deadline, in a thread that may hang."""
+    if control is None or control.deadline is None:
+        return run(loaded, inputs, outputs, None, control)
+    return _run_apart(loaded, inputs, outputs, control)
+
+
+def _run_apart(
+    loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl
+) -> dict[int, Any]:
+    """Run with a deadline: what goes on behind it writes to arrays that nobody else has."""
+    targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
+    found: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
+    for key, target in targets.items():
+        check_shape(key, loaded.bindings.outputs[key].name, TensorShape(found[key].shape), target)
+        np.copyto(target, found[key])
+    return {**found, **targets}
+
+
+def run_imported(
+    loaded: LoadedNetwork,
+    numbers: tuple[Sequence[int], Sequence[int]],
+    inputs: Mapping[int, Any] | None,
+    outputs: Mapping[int, Any] | None,
+    working: WorkingMemHandle | None = None,
+    control: RunControl | None = None,
+) -> dict[int, Any]:
+    """Run once on what was imported, by its numbers, and on what is given beside it."""
+    imported = loaded.imports.run_of(*numbers)
+    if imported.complete and not inputs and not outputs and control is None and loaded.run_imported(imported, working):
+        return dict(imported.outputs)
+    look_at(imported, control)
+    arrays = loaded.bindings.checked_inputs(_together("input", imported.inputs, inputs))
+    targets = None
+    if outputs is not None or imported.outputs:
+        targets = loaded.bindings.checked_outputs(_targets(loaded, imported, outputs))
+    _refuse_overlaps(loaded, imported, arrays, targets)
+    if working is None:
+        return run_watched(loaded, arrays, targets, control)
+    return run(loaded, arrays, targets, working)
+
+
+def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int, Any] | None) -> Mapping[int, Any]:
+    """Where the outputs go: those that were imported, those that were given, and without any of these, fresh ones."""
+    if outputs is not None:
+        return _together("output", imported.outputs, outputs)
+    return loaded.bindings.new_outputs() | dict(imported.outputs)
+
+
+def _together(kind: str, imported: Mapping[int, Array], given: Mapping[int, Any] | None) -> dict[int, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}")
+    for key in given or {}:
+        if key in imported:
+            raise BindingError(f"{kind} {key} is given twice: as it was imported, and as an array")
+    return {**(given or {}), **imported}
+
+
+def _refuse_overlaps(
+    loaded: LoadedNetwork, imported: ImportedRun, arrays: Mapping[int, Array], targets: Mapping[int, Array] | None
+) -> None:
+    """Where imports and arrays come together, none of the outputs that were imported may need a copy."""
+    others = [("input", key, one) for key, one in arrays.items() if key not in imported.inputs]
+    others += [("output", key, one) for key, one in (targets or {}).items() if key not in imported.outputs]
+    for key, target in imported.outputs.items():
+        for kind, other, array in others:
+            if np.may_share_memory(target, array):
+                name = loaded.bindings.outputs[key].name
+                raise BindingError(f"output {key} ({name}) lies where {kind} {other} does; one run cannot use both")

@@ -1,0 +1,262 @@
+"""Memory of callers that a loaded network uses where it lies, checked once for any number of runs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NewType
+
+import numpy as np
+
+from interposer.backend import ExternalMemory, MemoryDescriptor, MemorySource
+from interposer.dlpack import shared_array
+from interposer.errors import BindingError, MemoryImportError, expect
+from interposer.runtime.bindings import Binding, Bindings, array_faults
+from interposer.types import Array
+
+__all__ = ["Import", "ImportedInputId", "ImportedOutputId", "ImportedRun", "Imports"]
+
+ImportedInputId = NewType("ImportedInputId", int)
+ImportedOutputId = NewType("ImportedOutputId", int)
+Accepts = Callable[[str, int, Array], "str | None"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Import:
+    """An input or output that lies in memory of a caller; `memory` is that of a descriptor, if there is one."""
+
+    kind: str
+    binding: Binding
+    array: Array
+    memory: ExternalMemory | None
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"{self.kind} {self.binding.id} ({self.binding.name})"
+
+
+@dataclass(slots=True, eq=False)
+class ImportedRun:
+    """The imports that runs use together: arrays by binding id, and memory to be looked at before each run.
+
+    `complete` is True where they are all that the network takes and gives, `gone` once one of them was let go of.
+    """
+
+    inputs: Mapping[int, Array]
+    outputs: Mapping[int, Array]
+    watched: tuple[tuple[str, ExternalMemory], ...]
+    complete: bool
+    ids: frozenset[int]
+    gone: bool = False
+
+
+class Imports:
+    """What callers have imported for one network, by number. Thread safe.
+
+    Args:
+        accepts: gives the reason why the network cannot use an array for an input or output, or None.
+    """
+
+    def __init__(self, bindings: Bindings, name: str, accepts: Accepts) -> None:
+        self._bindings, self._name, self._accepts = bindings, name, accepts
+        self._known: dict[int, Import] = {}
+        self._numbers = itertools.count(1)
+        self._runs: dict[tuple[Sequence[int], Sequence[int]], ImportedRun] = {}
+        self._lock = threading.Lock()
+
+    def add(self, kind: str, given: Mapping[int, Any], source: MemorySource) -> list[int]:
+        """Import tensors; gives their numbers in the order of `given`.
+
+        Raises:
+            MemoryImportError: with every tensor that cannot be used where it lies; nothing was imported.
+            BindingError: an id that the network does not have.
+        """
+        made, refusals = self._tried(kind, given, source)
+        if refusals:
+            for one in made:
+                _drop(one, undone=True)
+            raise MemoryImportError(_said(kind, refusals, self._known_bindings(kind)), refusals)
+        with self._lock:
+            numbers = [next(self._numbers) for _ in made]
+            self._known.update(zip(numbers, made, strict=True))
+        return numbers
+
+    def refusals(self, kind: str, given: Mapping[int, Any]) -> dict[tuple[str, int], str]:
+        """Why tensors could not be imported, by kind and binding id; nothing for those that could."""
+        made, refusals = self._tried(kind, given, MemorySource.UNDEFINED)
+        for one in made:
+            _drop(one, undone=True)
+        return refusals
+
+    def _known_bindings(self, kind: str) -> Mapping[int, Binding]:
+        return self._bindings.inputs if kind == "input" else self._bindings.outputs
+
+    def _tried(
+        self, kind: str, given: Mapping[int, Any], source: MemorySource
+    ) -> tuple[list[Import], dict[tuple[str, int], str]]:
+        expect(given, Mapping, f"{kind}s must be a mapping from binding id to tensor")
+        expect(source, MemorySource, "the memory source must be a MemorySource")
+        made, refusals = [], {}
+        for key, one in given.items():
+            self._bindings.info(kind, key)
+            try:
+                made.append(self._import(kind, self._known_bindings(kind)[key], one, source))
+            except ValueError as error:
+                refusals[kind, key] = str(error)
+            except BindingError as error:
+                refusals[kind, key] = str(error.__cause__ or error)
+        return made, refusals
+
+    def _import(self, kind: str, binding: Binding, given: Any, source: MemorySource) -> Import:
+        """One tensor, imported; ValueError where that cannot be."""
+        writable = kind == "output"
+        if binding.shape is None:
+            raise ValueError(f"it is {binding.info}, which is not known before running; give it to each run")
+        memory = None
+        if isinstance(given, MemoryDescriptor):
+            memory = ExternalMemory(given, binding.info, writable=writable)
+            assert memory.array is not None
+            array = memory.array
+        else:
+            array = np.asarray(shared_array(given))
+        fault = _source_fault(given, source) or _fault(binding, array, writable)
+        fault = fault or self._accepts(kind, binding.id, array)
+        if fault:
+            if memory is not None:
+                memory.release(undone=True)
+            raise ValueError(fault)
+        return Import(kind, binding, array, memory)
+
+    def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
+        """Names and arrays of what was imported, by binding id; `BindingError` for a number of nothing."""
+        found = [self._checked(kind, number) for number in numbers]
+        return {one.binding.id: (one.binding.name, one.array) for one in found}
+
+    def clear(self, kind: str, numbers: Iterable[int]) -> list[ImportedRun]:
+        """Let go of imports; gives the runs that used them.
+
+        Raises:
+            BindingError: a number that nothing was imported by; nothing is let go of.
+        """
+        wanted = tuple(dict.fromkeys(_numbers(numbers)))
+        with self._lock:
+            for number in wanted:
+                self._checked(kind, number)
+            gone = {number: self._known.pop(number) for number in wanted}
+            keys = [key for key, run in self._runs.items() if not run.ids.isdisjoint(gone)]
+            over = [self._runs.pop(key) for key in keys]
+            for run in over:
+                run.gone = True
+        for one in gone.values():
+            _drop(one)
+        return over
+
+    def _checked(self, kind: str, number: int) -> Import:
+        found = self._known.get(number)
+        if found is None or found.kind != kind:
+            raise BindingError(f"no {kind} of {self._name!r} was imported as number {number!r}")
+        return found
+
+    def clear_all(self) -> list[ImportedRun]:
+        """Let go of everything; gives the runs that used it."""
+        with self._lock:
+            gone, over = list(self._known.values()), list(self._runs.values())
+            self._known.clear()
+            self._runs.clear()
+            for run in over:
+                run.gone = True
+        for one in gone:
+            _drop(one)
+        return over
+
+    def run_of(self, inputs: Sequence[int], outputs: Sequence[int]) -> ImportedRun:
+        """What runs with these imports use.
+
+        Raises:
+            BindingError: a number that nothing was imported by, a tensor that was imported twice, or an output that
+                overlaps with another tensor.
+        """
+        try:
+            return self._runs[inputs, outputs]
+        except (KeyError, TypeError):
+            key = _numbers(inputs), _numbers(outputs)
+        with self._lock:
+            found = self._runs.get(key)
+            if found is None:
+                found = self._runs[key] = self._new_run(*key)
+            return found
+
+    def _new_run(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> ImportedRun:
+        read = self._by_binding("input", inputs)
+        written = self._by_binding("output", outputs)
+        _refuse_overlaps(read, written)
+        every = (*read.values(), *written.values())
+        complete = len(read) == len(self._bindings.inputs) and len(written) == len(self._bindings.outputs)
+        return ImportedRun(
+            {key: one.array for key, one in read.items()},
+            {key: one.array for key, one in written.items()},
+            tuple((one.title, one.memory) for one in every if one.memory is not None and not one.memory.settled),
+            complete,
+            frozenset((*inputs, *outputs)),
+        )
+
+    def _by_binding(self, kind: str, numbers: Sequence[int]) -> dict[int, Import]:
+        found: dict[int, Import] = {}
+        for number in numbers:
+            one = self._checked(kind, number)
+            if one.binding.id in found:
+                raise BindingError(f"{one.title} was imported twice; a run takes one of them")
+            found[one.binding.id] = one
+        return found
+
+
+def _numbers(given: Any) -> tuple[int, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise BindingError(f"what was imported is given by its numbers, not by {given!r}")
+    found: tuple[Any, ...] = tuple(given)
+    for number in found:
+        if not isinstance(number, int):
+            raise BindingError(f"what was imported is given by its numbers, not by {number!r}")
+    return found
+
+
+def _drop(one: Import, *, undone: bool = False) -> None:
+    if one.memory is not None:
+        one.memory.release(undone=undone)
+
+
+def _said(kind: str, refusals: Mapping[tuple[str, int], str], known: Mapping[int, Binding]) -> str:
+    lines = [f"{kind} {key} ({known[key].name}) cannot be imported: {why}" for (_, key), why in refusals.items()]
+    return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} faults:", *lines])
+
+
+def _source_fault(given: Any, wanted: MemorySource) -> str | None:
+    has = given.source if isinstance(given, MemoryDescriptor) else MemorySource.MALLOC
+    if wanted in (MemorySource.UNDEFINED, has):
+        return None
+    return f"it is memory of the source {has.name}; {wanted.name} was asked for"
+
+
+def _fault(binding: Binding, array: Array, writable: bool) -> str | None:
+    """Why an array could not lie where the tensor is wanted, whatever the backend."""
+    found = next(array_faults("it", binding.info, array), None)
+    if found is not None:
+        return found
+    if not array.flags.c_contiguous:
+        steps = [step // array.itemsize for step in array.strides]
+        return f"its elements do not lie one after the other (steps of {steps} elements); give a copy, or import none"
+    if not array.flags.aligned:
+        return f"it does not lie at a multiple of {array.dtype.alignment} bytes"
+    return "it is read-only; give memory that can be written to" if writable and not array.flags.writeable else None
+
+
+def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import]) -> None:
+    for number, target in enumerate(written.values()):
+        for other in (*read.values(), *list(written.values())[:number]):
+            if np.may_share_memory(target.array, other.array):
+                raise BindingError(
+                    f"{target.title} lies where {other.title} does, at least in part; one run cannot use both"
+                )
