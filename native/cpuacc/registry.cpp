@@ -7,7 +7,6 @@
 namespace cpuacc {
 
 Family bottleneck_f32_family();
-Family fusion_family();
 Family codes_q8_family();
 Family conv_f32_family();
 Family conv_q8_family();
@@ -15,12 +14,15 @@ Family depthwise_f32_family();
 Family depthwise_q8_family();
 Family elementwise_family();
 Family fully_connected_q8_family();
-Family softmax_q8_family();
+Family fusion_family();
+Family layouts_family();
 Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
 Family pool_family();
 Family reduce_family();
+Family reorder_family();
+Family softmax_q8_family();
 Family winograd_f32_family();
 
 namespace {
@@ -39,11 +41,13 @@ const Make kFamilies[] = {
     winograd_f32_family,
     conv_f32_family,
     matmul_f32_family,
+    reorder_family,
     moves_family,
     elementwise_family,
     pool_family,
     reduce_family,
     normalize_family,
+    layouts_family,  // its pass is the last one
 };
 
 struct All {

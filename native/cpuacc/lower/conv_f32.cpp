@@ -312,7 +312,8 @@ void lower_convolution(const Node& node, Builder& builder) {
     unit.grid = {layer.out.h * layer.out.w * 16, layer.out.w * 16, 16};
     units.push_back(std::move(unit));
   }
-  add_step(node, units[0].pointwise ? "conv1x1" : "conv", layer, std::move(units), builder);
+  const char* name = units[0].pointwise ? "conv1x1" : "conv";
+  add_step(node, name, layer, std::move(units), builder);
 }
 
 // ---- TransposeConvolution2d ------------------------------------------------------------------------------------------

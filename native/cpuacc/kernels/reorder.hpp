@@ -1,0 +1,26 @@
+// Images between plain and blocked layouts.
+
+#ifndef CPUACC_KERNELS_REORDER_HPP
+#define CPUACC_KERNELS_REORDER_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+/// One block of channels of one image: `channels` (1 to 16) of them, and how far apart the plain image has them.
+struct BlockCopy {
+  int64_t channels, by_channel, by_pixel;  // in elements of the plain image
+};
+
+struct ReorderKernels {
+  /// Pixels [first, last). What fills up the block becomes 0.
+  void (*to_blocked)(const float* plain, float* blocked, const BlockCopy& copy, int64_t first, int64_t last);
+  void (*to_plain)(const float* blocked, float* plain, const BlockCopy& copy, int64_t first, int64_t last);
+};
+CPUACC_TABLE(ReorderKernels, reorder_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_REORDER_HPP

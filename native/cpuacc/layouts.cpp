@@ -1,0 +1,123 @@
+// Chooses the layout of every value, and puts conversions where regions of different layouts meet.
+
+#include <algorithm>
+#include <map>
+
+#include "cpuacc/lowering.hpp"
+
+namespace cpuacc {
+namespace {
+
+class Chooser {
+ public:
+  Chooser(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
+
+  void run() {
+    std::vector<Node> old = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : old) {
+      prefer_blocked(node);
+      Layouts wanted = wanted_by(node);
+      for (size_t n = 0; n < node.inputs.size(); ++n)
+        if (node.inputs[n] >= 0) node.inputs[n] = version(node.inputs[n], at(wanted.in, n));
+      for (Post& post : node.posts)
+        if (post.kind == Post::add) post.tensor = node.inputs.back();
+      std::vector<int> plain = node.outputs;
+      for (size_t n = 0; n < node.outputs.size(); ++n) node.outputs[n] = result(node.outputs[n], at(wanted.out, n));
+      std::vector<int> made = node.outputs;
+      graph_.nodes.push_back(std::move(node));
+      for (size_t n = 0; n < made.size(); ++n)  // a border tensor is plain
+        if (made[n] != plain[n]) convert(made[n], plain[n]);
+    }
+  }
+
+ private:
+  static Layout at(const std::vector<Layout>& layouts, size_t n) { return n < layouts.size() ? layouts[n] : Layout::plain; }
+
+  /// Operands that exist in a blocked version are looked at in that one.
+  void prefer_blocked(Node& node) {
+    for (int& tensor : node.inputs) {
+      if (tensor < 0) continue;
+      for (Layout layout : {Layout::blocked_nchw, Layout::blocked_nhwc}) {
+        auto found = versions_.find({original(tensor), layout});
+        if (found != versions_.end()) tensor = found->second;
+      }
+    }
+    for (Post& post : node.posts)
+      if (post.kind == Post::add) post.tensor = node.inputs.back();
+  }
+
+  Layouts wanted_by(const Node& node) const {
+    const Lowering* lowering = find_lowering(graph_, node, settings_);
+    return lowering && lowering->layouts ? lowering->layouts(graph_, node, settings_) : Layouts();
+  }
+
+  int original(int tensor) const {
+    auto found = originals_.find(tensor);
+    return found == originals_.end() ? tensor : found->second;
+  }
+
+  /// A tensor in a layout, converted where it is not there yet.
+  int version(int tensor, Layout layout) {
+    int first = original(tensor);
+    if (graph_[first].layout == layout) return first;
+    auto found = versions_.find({first, layout});
+    if (found != versions_.end()) return found->second;
+    if (is_blocked(graph_[tensor].layout) && is_blocked(layout)) tensor = version(tensor, Layout::plain);
+    int made = graph_.add_tensor(graph_[first]);
+    graph_[made].layout = layout;
+    graph_[made].data = nullptr;
+    graph_[made].keep = nullptr;
+    convert(tensor, made);
+    remember(first, layout, made);
+    return made;
+  }
+
+  /// Where a node writes its result: the tensor itself, or a blocked one beside a tensor of the border.
+  int result(int tensor, Layout layout) {
+    if (!is_blocked(layout)) return tensor;
+    bool border = std::find(graph_.outputs.begin(), graph_.outputs.end(), tensor) != graph_.outputs.end();
+    if (!border) {
+      graph_[tensor].layout = layout;
+      return tensor;
+    }
+    int made = graph_.add_tensor(graph_[tensor]);
+    graph_[made].layout = layout;
+    remember(tensor, layout, made);
+    return made;
+  }
+
+  void remember(int first, Layout layout, int made) {
+    versions_[{first, layout}] = made;
+    originals_[made] = first;
+  }
+
+  void convert(int from, int to) {
+    Node node;
+    node.type = "acc.Reorder";
+    node.name = graph_[from].name;
+    node.inputs = {from};
+    node.outputs = {to};
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  Graph& graph_;
+  const Settings& settings_;
+  std::map<std::pair<int, Layout>, int> versions_;
+  std::map<int, int> originals_;
+};
+
+bool choose_layouts(Graph& graph, const Settings& settings) {
+  bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    const Lowering* lowering = find_lowering(graph, node, settings);
+    return lowering && lowering->layouts;
+  });
+  if (any) Chooser(graph, settings).run();
+  return any;
+}
+
+}  // namespace
+
+Family layouts_family() { return {{}, {{"layouts", choose_layouts}}}; }
+
+}  // namespace cpuacc
