@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -130,6 +131,8 @@ def _made_unary(draft: Draft, operation: UnaryOperation, x: Tensor) -> Tensor:
     info = draft.result
     if operation is U.RECIPROCAL and x.dtype.is_float:
         return draft.final("DIV", draft.like(1, x), x)
+    if operation is U.ERF and x.dtype.is_float:
+        return _erf(draft, x)
     if operation is U.TAN:
         return draft.final("DIV", *(draft.node(kind, x, giving=info) for kind in ("SIN", "COS")))
     if operation is U.IS_NAN and x.dtype.is_float:
@@ -148,6 +151,19 @@ def _made_unary(draft: Draft, operation: UnaryOperation, x: Tensor) -> Tensor:
     if operation is U.IS_INF and x.dtype.is_float:
         return draft.final("EQUAL", draft.node("ABS", x, giving=x.info), draft.like(float("inf"), x))
     return refuse(f"TFLite has no operator for {operation.name}")
+
+
+def _erf(draft: Draft, x: Tensor) -> Tensor:
+    """From ``2 * GELU(y) = y * (1 + erf(y / sqrt(2)))``, divided by y where that is not 0; beyond 4 it is 1."""
+    info, flags = x.info, TensorInfo(x.shape, DataType.BOOL)
+    bounded = draft.node(
+        "MINIMUM", draft.node("MAXIMUM", x, draft.like(-4, x), giving=info), draft.like(4, x), giving=info
+    )
+    y = draft.node("MUL", bounded, draft.like(math.sqrt(2), x), giving=info)
+    doubled = draft.node("MUL", draft.node("GELU", y, giving=info, approximate=False), draft.like(2, x), giving=info)
+    is_zero = draft.node("EQUAL", y, draft.like(0, x), giving=flags)
+    divisor = draft.node("SELECT_V2", is_zero, draft.like(1, x), y, giving=info)
+    return draft.node("DIV", draft.node("SUB", doubled, y, giving=info), divisor, giving=info)
 
 
 @writer(Floor)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.types import Array, TensorInfo
+from interposer.types import Array, Dim, TensorInfo
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
 
 __all__ = ["without_needless_transposes"]
@@ -24,6 +25,7 @@ _ELEMENTWISE: Final = frozenset(
         "SQUARED_DIFFERENCE", "SUB", "TANH",
     }
 )  # fmt: skip
+_CHANNELS_FIRST: Final = (0, 3, 1, 2)
 _PADS: Final = ("PAD", "PADV2", "MIRROR_PAD")
 _REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL")
 
@@ -215,16 +217,53 @@ class _Layouts:
         return True
 
     def _reshape(self, step: Step) -> bool:
-        """Axes of extent 1 may be anywhere."""
+        """Axes that are split, or joined with their neighbours, are so before as well."""
         [result] = step.outputs
         if step.inputs[0] not in self._transposed or _several_scales(result.info):
             return False
         source, order = self._transposed[step.inputs[0]]
-        long = [axis for axis in order if source.shape[axis] != 1]
-        if long != sorted(long):
+        groups = _groups([source.shape[axis] for axis in order], result.shape)
+        if groups is None:
             return False
-        self._steps.append(replace(step, inputs=[source, *step.inputs[1:]]))
-        return True
+        moved = sorted(groups, key=lambda group: [order[axis] for axis in group[0]] or [-1])
+        inner = tuple(order[axis] for before, _ in moved for axis in before)
+        places = [axis for _, after in moved for axis in after]
+        back: Order = tuple(places.index(axis) for axis in range(len(places)))
+        if not _in_order(source, inner):
+            if back != _CHANNELS_FIRST:
+                return False
+            turned_source = source.transposed(inner, self._sheet.free_name(f"{result.name}/turned"))
+            self._put_transpose(source, inner, turned_source, step.layer)
+            source = turned_source
+        if back == tuple(range(len(back))):
+            self._steps.append(replace(step, inputs=[source, *step.inputs[1:]]))
+            return True
+        shape = [int(result.shape[axis]) for axis in places]
+        wanted = self._constant(np.array(shape, np.int32), f"{result.name}/before")
+        return self._moved(step, [source, wanted], back, new_shape=shape)
+
+
+def _in_order(tensor: Tensor, axes: Order) -> bool:
+    """True where a transpose to this order would leave everything in its place."""
+    long = [axis for axis in axes if tensor.shape[axis] != 1]
+    return long == sorted(long)
+
+
+def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+    """Axes of two shapes that hold the same elements in the same order, as few as can be together."""
+    if any(isinstance(extent, Dim) or not extent for extent in (*before, *after)):
+        return None
+    found: list[tuple[list[int], list[int]]] = []
+    left, right = list(range(len(before))), list(range(len(after)))
+    while left and right:
+        mine, its = [left.pop(0)], [right.pop(0)]
+        while (a := math.prod(before[i] for i in mine)) != (b := math.prod(after[i] for i in its)):
+            mine, its = (mine + [left.pop(0)], its) if a < b else (mine, its + [right.pop(0)])
+        found.append((mine, its))
+    if left or right:
+        rest = ([*found[-1][0], *left], [*found[-1][1], *right]) if found else (left, right)
+        found[-1:] = [rest]
+    return found
 
 
 def _several_scales(info: TensorInfo) -> bool:

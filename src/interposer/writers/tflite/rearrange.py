@@ -119,10 +119,14 @@ def tile(draft: Draft, op: Tile) -> Tensor:
 
 @writer(ReverseV2, moves=True)
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
-    """The axes are an operand."""
+    """The axes are an operand; only neighbours are turned at once."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
     if not axes:
         return draft.reshape_to(draft.operand(0), draft.result)
     if len(set(axes)) < len(axes):
         refuse("it turns an axis twice")
-    return draft.final("REVERSE_V2", draft.operand(0), draft.ints(axes, "axes"))
+    x, first = draft.operand(0), min(axes)
+    together = sorted(axes) == list(range(first, first + len(axes)))
+    for group in [axes] if together else [[axis] for axis in axes]:
+        x = draft.node("REVERSE_V2", x, draft.ints(group, "axes"), giving=draft.result)
+    return x
