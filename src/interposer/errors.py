@@ -20,6 +20,7 @@
     │   ├── DuplicateBackendError              two backends of one id
     │   ├── BackendContractError               a backend answered what it must not
     │   ├── BackendCrashedError                an isolated backend's process failed; .reason, .layer and .output
+    │   ├── IncompatibleMemoryError            no way for a tensor from one backend's memory to another's
     │   ├── PluginError                        a shared object that cannot be used; .check and .path
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
@@ -49,6 +50,7 @@ __all__ = [
     "DeadlineExceededError",
     "DuplicateBackendError",
     "ExecutionError",
+    "IncompatibleMemoryError",
     "InterposerError",
     "InvalidArgumentError",
     "InvalidNetworkError",
@@ -261,6 +263,10 @@ class DuplicateBackendError(BackendError):
 
 class BackendContractError(BackendError):
     """A backend that answered what the plug-in interface does not allow."""
+
+
+class IncompatibleMemoryError(BackendError):
+    """A tensor cannot get from the memory of one backend to that of another; the message has both sides' offers."""
 
 
 class PluginError(BackendError):

@@ -212,9 +212,9 @@ def test_what_is_given_back_goes_to_the_next_backend_and_is_not_offered_twice(ru
     }
     [refusal] = made.refusals
     assert (refusal.layer, refusal.reasons, refusal.stage) == ("second", ("the multiplier is broken",), "optimize")
-    assert [(one.value, one.source, one.target) for one in made.copies] == [
-        ("first", "Rewriting", "Sums"),
-        ("second", "Sums", "Rewriting"),
+    assert [(one.value, one.source, one.target, one.how) for one in made.crossings] == [
+        ("first", "Rewriting", "Sums", "direct"),
+        ("second", "Sums", "Rewriting", "direct"),
     ]
     np.testing.assert_array_equal(run(runtime, made), EXPECTED)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interposer.ir.explain import Explanation, Verdict
-from interposer.ir.report import Copy, Placement
+from interposer.ir.report import Crossing, Placement
 from interposer.types import TensorInfo
 
 
@@ -23,8 +23,8 @@ EXPLANATION = Explanation(
         (placed("mean", "Mean", "CpuRef"), (Verdict("Fast", ("no kernel",)),)),
     ),
     (
-        Copy("copy_0", "relu", "Fast", "CpuRef", TensorInfo((1, 1000))),
-        Copy("copy_1", "conv", "Fast", "CpuRef", TensorInfo((1, 1000))),
+        Crossing("copy_0", "relu", "Fast", "CpuRef", TensorInfo((1, 1000))),
+        Crossing("copy_1", "conv", "Fast", "CpuRef", TensorInfo((1, 1000))),
     ),
     (("Gone", "there is no such device"),),
     ("WARNING: backend 'Gone' is skipped: there is no such device",),

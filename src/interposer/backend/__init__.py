@@ -4,6 +4,13 @@ from interposer.backend.base import API_VERSION, Backend, BackendContext, Backen
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
 from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.external import ExternalMemory, MemoryDescriptor, machine_sources
+from interposer.backend.handles import (
+    DEFAULT_FACTORY,
+    ArrayHandleFactory,
+    TensorHandleFactory,
+    TensorHandleFactoryRegistry,
+    own_factory_id,
+)
 from interposer.backend.isolated import BackendEvent, Isolation
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.registry import BackendRecord, BackendRegistry, DeviceSpec, process_registry
@@ -22,8 +29,10 @@ from interposer.kernels.table import KernelInfo, KernelTable
 
 __all__ = [
     "API_VERSION",
+    "DEFAULT_FACTORY",
     "ArenaMemoryManager",
     "ArrayHandle",
+    "ArrayHandleFactory",
     "Backend",
     "BackendContext",
     "BackendEvent",
@@ -53,10 +62,13 @@ __all__ = [
     "Substitution",
     "Support",
     "TensorHandle",
+    "TensorHandleFactory",
+    "TensorHandleFactoryRegistry",
     "Workload",
     "WorkloadFactory",
     "WorkloadInfo",
     "machine_sources",
+    "own_factory_id",
     "process_registry",
     "thread_budget",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from interposer.backend.capabilities import Capabilities, Options
+from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import ArenaMemoryManager, MemoryManager
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
@@ -59,8 +61,8 @@ class Backend:
     """A device, library or engine that runs layers. Light and stateless: it may die before the objects that it made.
 
     A backend that only computes sets `id` and `kernels`, and everything else follows. One that compiles whole parts
-    overrides `optimize_subgraph` and `create_workload_factory`; one with memory of its own overrides
-    `create_memory_manager` too. Methods may be called by several threads at once.
+    overrides `optimize_subgraph` and `create_workload_factory`; one with memory of its own registers
+    tensor handle factories for it. Methods may be called by several threads at once.
     """
 
     id: ClassVar[str]
@@ -93,6 +95,22 @@ class Backend:
     def layer_support(self, options: Options) -> LayerSupport:
         """Answers which layers it runs; `options` are the model options for this backend."""
         return KernelSupport(self.kernels)
+
+    @property
+    def handle_factory_preferences(self) -> Sequence[str]:
+        """Ids of tensor handle factories that its workloads take, best first; they may be other backends' own.
+
+        None at all is for backends that know nothing of factories: theirs are arrays in ordinary memory
+        (`DEFAULT_FACTORY`), or whatever `WorkloadFactory.create_tensor_handle` makes where they override it.
+        """
+        return ()
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        """Add the backend's tensor handle factories, and their memory managers, to those of one network.
+
+        Called when a network is optimized, where only the factories' properties are asked for, and for each working
+        memory of a loaded network.
+        """
 
     def create_memory_manager(self) -> MemoryManager | None:
         """The manager of one network's tensors, or None where its handles look after themselves."""

@@ -101,6 +101,17 @@ class TensorHandle(ABC):
     def forget_memory(self) -> None:
         """Let go of the memory that was imported."""
 
+    def export_memory(self, source: MemorySource) -> Array:
+        """The tensor's own memory, for others to use in place until its next change of memory.
+
+        Asked only with a source that the handle's factory names among its `export_sources`. For `MemorySource.MALLOC`
+        it is an array over the very memory.
+
+        Raises:
+            BackendContractError: the handle shows its memory to nobody.
+        """
+        raise BackendContractError(f"the handle of {self.info} does not export its memory as {source.name}")
+
     def share(self, source: TensorHandle) -> bool:
         """Lie where another tensor lies, which nobody reads any more once this one is written.
 
@@ -198,6 +209,10 @@ class ArrayHandle(TensorHandle):
         """The tensor lies nowhere then."""
         if not self._managed:
             self._array = None
+
+    def export_memory(self, source: MemorySource) -> Array:
+        """The array, as ordinary memory."""
+        return self.map() if source == MemorySource.MALLOC else super().export_memory(source)
 
     def share(self, source: TensorHandle) -> bool:
         """True for a tensor of the same arena."""

@@ -71,9 +71,14 @@ class WorkloadFactory:
         self.memory_manager = memory_manager
 
     @property
+    def makes_arrays(self) -> bool:
+        """True where tensor handles are what they are by default: arrays in ordinary memory."""
+        return type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle
+
+    @property
     def supports_sub_tensors(self) -> bool:
         """True where handles give others for pieces of themselves: see `TensorHandle.create_sub_tensor`."""
-        return type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle
+        return self.makes_arrays
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """The workload of a layer that the backend was given; its descriptor is ``layer.op``.
@@ -95,7 +100,7 @@ class WorkloadFactory:
         Constants are no part of the memory plan: a factory whose handles get their memory from the manager overrides
         this too.
         """
-        if type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle:
+        if self.makes_arrays:
             return ArrayHandle(info, array)
         handle = self.create_tensor_handle(info)
         handle.allocate()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from interposer.ir.report import Copy, Placement, Refusal
+from interposer.ir.report import Crossing, Placement, Refusal
 
 if TYPE_CHECKING:
     from interposer.ir.optimized import OptimizedNetwork
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Verdict"]
 
 COULD: Final = "could, ranked lower"
+CALLER: Final = "the caller"
+_HOW: Final = {
+    "direct": "passed from {source} to {target} without a copy",
+    "import": "used by {target} where {source} has it, without a copy",
+    "device copy": "copied by the device from {source} to {target}",
+    "copy": "copied from {source} to {target}",
+}
 LATE: Final = ("was not asked, as the layer came in while others were given back",)
 _TITLES: Final = ("layer", "operator", "backend", "runs in", "stands also for", "refused by")
 _ALWAYS: Final = 3
@@ -38,7 +45,7 @@ class Explanation:
     network: str
     preferences: tuple[str, ...]
     rows: tuple[tuple[Placement, tuple[Verdict, ...]], ...]
-    copies: tuple[Copy, ...]
+    crossings: tuple[Crossing, ...]
     absent: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
@@ -53,11 +60,16 @@ class Explanation:
             optimized.name,
             optimized.preferences,
             rows,
-            optimized.copies,
+            optimized.crossings,
             tuple((one.id, one.reason) for one in optimized.absent),
             tuple(map(str, optimized.messages)),
             tuple(one.text for one in optimized.messages if not one.refusals),
         )
+
+    @property
+    def copies(self) -> tuple[Crossing, ...]:
+        """The crossings where a tensor is copied in every run."""
+        return tuple(one for one in self.crossings if one.is_copy)
 
     def counts(self) -> dict[str, int]:
         """How many layers each backend has, in order of preference."""
@@ -76,6 +88,7 @@ class Explanation:
             ],
             "counts": self.counts(),
             "copies": [copy.to_dict() for copy in self.copies],
+            "crossings": [crossing.to_dict() for crossing in self.crossings],
             "messages": list(self.notes),
         }
 
@@ -98,9 +111,10 @@ class Explanation:
         return [tuple(row[column] for column in kept) for row in cells]
 
     def summary(self) -> Iterator[str]:
-        """What there is to say of the whole, then of each backend with its refusals, then the copies, line by line."""
+        """What there is to say of the whole, of each backend with its refusals, and of what crosses, line by line."""
         several = len(self.preferences) > 1
-        copied = f", {_counted(len(self.copies), 'copy', 'copies')} between backends" if several else ""
+        count = len(self.copies)
+        copied = f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends" if several else ""
         yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied}"
         for backend, count in self.counts().items():
             yield from self._standing(backend, count)
@@ -121,10 +135,13 @@ class Explanation:
                 yield f"    [{number}] {named}: {'; '.join(verdict.reasons)}"
 
     def _crossings(self) -> Iterator[str]:
-        for source, target in dict.fromkeys((copy.source, copy.target) for copy in self.copies):
-            copies = [copy for copy in self.copies if (copy.source, copy.target) == (source, target)]
-            size = sum(copy.num_bytes for copy in copies)
-            yield f"  copied from {source} to {target} ({size:,} bytes): {', '.join(copy.value for copy in copies)}"
+        groups: dict[tuple[str, str, str], list[Crossing]] = {}
+        for one in self.crossings:
+            groups.setdefault((one.how, one.source or CALLER, one.target or CALLER), []).append(one)
+        for (how, source, target), together in groups.items():
+            size = sum(one.num_bytes for one in together)
+            names = ", ".join(one.value for one in together)
+            yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
 
     def lines(self) -> Iterator[str]:
         """The explanation as lines of text: the summary, and the table of layers."""

@@ -34,16 +34,18 @@ class Value:
     """A tensor in the graph (Arm NN's output slot): output number `index` of `producer`.
 
     `info` is None while it is not known. `declared` is what the maker of the network said of it: inference takes the
-    quantization from there and checks the rest.
+    quantization from there and checks the rest. `factory` is the id of the tensor handle factory that makes its memory,
+    once the optimizer has chosen one.
     """
 
-    __slots__ = ("declared", "index", "info", "producer", "uses")
+    __slots__ = ("declared", "factory", "index", "info", "producer", "uses")
 
     def __init__(self, producer: Layer, index: int, declared: TensorInfo | None = None) -> None:
         self.producer = producer
         self.index = index
         self.declared = declared
         self.info: TensorInfo | None = None
+        self.factory: str | None = None
         self.uses: list[Use] = []
 
     @property
@@ -380,7 +382,7 @@ class Graph:
             made = self.add(layer.op, [value and known[value] for value in layer.inputs], name=layer.name)
             copy_attributes(layer, made)
             for old, new in zip(layer.outputs, made.outputs, strict=True):
-                new.info, new.declared = old.info, old.declared
+                new.info, new.declared, new.factory = old.info, old.declared, old.factory
                 known[old] = new
         return known
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from interposer.ir.explain import Explanation
 from interposer.ir.graph import Graph, Layer
-from interposer.ir.report import Copy, Message, Placement, Refusal
+from interposer.ir.report import Crossing, Message, Placement, Refusal
 
 __all__ = ["AbsentBackend", "OptimizedNetwork"]
 
@@ -28,8 +28,8 @@ class OptimizedNetwork:
     """A network that is divided among backends and ready to be loaded by a runtime.
 
     `graph` holds the layers as they will run, `placements` one record for each layer as it was before backends
-    replaced parts, `refusals` every no that was given, `copies` where data crosses between backends. It keeps the
-    backends alive. It is never changed; several runtimes may load it.
+    replaced parts, `refusals` every no that was given, `crossings` where data goes from backend to backend. It keeps
+    the backends alive. It is never changed; several runtimes may load it.
     """
 
     graph: Graph
@@ -37,12 +37,17 @@ class OptimizedNetwork:
     placements: tuple[Placement, ...]
     refusals: tuple[Refusal, ...]
     messages: tuple[Message, ...]
-    copies: tuple[Copy, ...]
+    crossings: tuple[Crossing, ...]
     absent: tuple[AbsentBackend, ...]
     backends: Mapping[str, Any]
     model_options: Mapping[str, Mapping[str, Any]]
     ask: Callable[[str], Verdicts]
     """For a backend's id, what it says of every layer by name: no reasons for a yes."""
+
+    @property
+    def copies(self) -> tuple[Crossing, ...]:
+        """The crossings where a tensor is copied in every run."""
+        return tuple(one for one in self.crossings if one.is_copy)
 
     @property
     def name(self) -> str:

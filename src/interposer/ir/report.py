@@ -7,7 +7,7 @@ from typing import Any
 
 from interposer.types import Dim, TensorInfo
 
-__all__ = ["Copy", "Message", "Placement", "Refusal"]
+__all__ = ["Crossing", "Message", "Placement", "Refusal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,30 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """A tensor that is copied from one backend's memory to another's in every run, by the layer of that name."""
+class Crossing:
+    """A tensor that crosses from one backend to another, or between a backend's own memory and the caller's.
+
+    `how` says in which way: "direct" (both work on the same memory), "import" (the target uses the source's memory in
+    place), "device copy" (a device copies it) or "copy" (the host does). `layer` is the layer that does it, none for
+    "direct"; `memory` are the tensor handle factories of both ends. `source` or `target` is "" for the caller.
+    """
 
     layer: str
     value: str
     source: str
     target: str
     info: TensorInfo
+    how: str = "copy"
+    memory: tuple[str, str] = ("", "")
+
+    @property
+    def is_copy(self) -> bool:
+        """True where the tensor's bytes move in every run."""
+        return self.how in ("copy", "device copy")
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that are copied; 0 where that is not known before running."""
+        """The tensor's bytes; 0 where that is not known before running."""
         found = self.info.num_bytes
         return 0 if isinstance(found, Dim) else int(found)
 
@@ -88,6 +100,8 @@ class Copy:
             "value": self.value,
             "from": self.source,
             "to": self.target,
+            "how": self.how,
+            "memory": list(self.memory),
             "bytes": self.num_bytes,
         }
 

@@ -24,7 +24,7 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     - Every input is an output of a layer of the graph; inputs and uses agree both ways; nothing depends on itself.
     - Every tensor has an info: one that its layer's operator infers, as far as that can tell.
     - A layer with control flow has the regions that its operator names, with the inputs and outputs that it binds.
-    - With `placed`, every layer that runs has a backend, and takes nothing from another one but through a copy.
+    - With `placed`, every layer that runs has a backend, and takes only tensors for which a kind of memory was chosen.
 
     Raises:
         VerificationError: with everything that is broken; `after` says in it what had run before.
@@ -175,8 +175,8 @@ def _placement_faults(layer: Layer) -> Iterator[str]:
     if not layer.backend or isinstance(layer.op, MemCopy | MemImport | ControlFlow):
         return
     for value in layer.values:
-        if not value.is_constant and value.producer.backend != layer.backend:
-            yield f"it runs on {layer.backend} and takes {value.name!r} from {value.producer.backend} without a copy"
+        if not value.is_constant and value.factory is None:
+            yield f"it runs on {layer.backend} and takes {value.name!r}, for which no memory was chosen"
 
 
 def _cycle_faults(graph: Graph) -> Iterator[str]:

@@ -1,35 +1,133 @@
-"""Borders between backends: where data crosses, a layer of the runtime copies it."""
+"""Where tensors lie, and how they get there: the kind of memory of each, and the layers that copy or import."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from interposer.backend import DEFAULT_FACTORY, MemorySource
+from interposer.errors import IncompatibleMemoryError
 from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.inference import shaped_by_data
 from interposer.ir.regions import named_graphs
-from interposer.ir.report import Copy
-from interposer.ops.control import Constant, Input, MemCopy, Output
+from interposer.ir.report import Crossing
+from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
 from interposer.ops.control_flow import ControlFlow
+from interposer.optimizer.offers import Offers
+from interposer.optimizer.routes import IMPORT, Hop, Route, Side, find_route
 
-__all__ = ["insert_copies"]
+__all__ = ["place_tensors"]
+
+_HOST: Final = "the host"
+_MANY: Final = 8
+"""With more kinds of memory than that, only those are looked at that somebody takes by name."""
 
 
-def insert_copies(graph: Graph, default: str) -> list[Copy]:
-    """Put a MemCopy between a value and its consumers on every other backend, one for each such backend.
+def place_tensors(graph: Graph, default: str, offers: Offers) -> list[Crossing]:
+    """Choose the kind of memory of every tensor, and put a layer wherever one crosses into another kind.
 
-    An Input gets the backend of its first consumer (`default` where it has none), so that the caller's data goes
-    straight to where it is needed, and so does a layer with control flow, whose results lie there; it takes its
-    operands from wherever they are. Other layers of the runtime get the backend that they take data from. Regions are
-    treated in the same way.
+    Least bytes are copied first, then the backends' preferences count. One copy serves all that read it. An Input gets
+    the backend of its first consumer (`default` where it has none), and so does a layer with control flow; it takes its
+    operands from wherever the host can read them. Other layers of the runtime get the backend that they take data
+    from. Regions are treated in the same way.
+
+    Returns what crosses, in running order.
+
+    Raises:
+        IncompatibleMemoryError: there is no way from one backend's memory to another's.
     """
-    return [copy for prefix, each in named_graphs(graph) for copy in _insert_copies(each, default, prefix)]
+    placer = _Placer(default, offers)
+    return [crossing for prefix, each in named_graphs(graph) for crossing in placer.place(each, prefix)]
 
 
-def _insert_copies(graph: Graph, default: str, prefix: str) -> list[Copy]:
-    for layer in graph.topological():
-        if layer.backend is None and not isinstance(layer.op, Constant | Output):
-            layer.backend = _backend_of(layer, default)
-    values = [value for layer in graph.topological() for value in layer.outputs if not value.is_constant]
-    return [copy for value in values for copy in _copies_of(graph, value, prefix)]
+class _Placer:
+    def __init__(self, default: str, offers: Offers) -> None:
+        self._default, self._offers = default, offers
+        self._routes: dict[object, Route | None] = {}
+        self._mappable = {one.id: 0 for one in offers.kinds.values() if one.maps}
+        borrowing = {one.id for one in offers.kinds.values() if one.imports & MemorySource.MALLOC}
+        self._border_costs = {one: int(one not in borrowing) for one in self._mappable}
+
+    def place(self, graph: Graph, prefix: str) -> list[Crossing]:
+        for layer in graph.topological():
+            if layer.backend is None and not isinstance(layer.op, Constant | Output):
+                layer.backend = _backend_of(layer, self._default)
+        late = shaped_by_data(graph)
+        values = [value for layer in graph.topological() for value in layer.outputs if not value.is_constant]
+        found: list[Crossing] = []
+        for value in values:
+            if value in late or not value.known.is_tensor:
+                value.factory = DEFAULT_FACTORY
+            else:
+                found += self._cross(graph, value, prefix)
+        return found
+
+    def _cross(self, graph: Graph, value: Value, prefix: str) -> list[Crossing]:
+        groups = _grouped(value)
+        giver = self._side(value.producer, value, graph)
+        takers = [self._side(layers[0], value, graph) for layers in groups]
+        route = self._route(value, giver, takers)
+        if route is None:
+            raise IncompatibleMemoryError(self._no_way(value, groups, prefix), backend=str(value.producer.backend))
+        value.factory = route.home
+        if not route.hops:
+            return _direct(value, groups, prefix)
+        reading = dict(zip(map(id, groups), route.reads, strict=True))
+        found, copies = [], {route.home: value}
+        for hop in route.hops:
+            readers = [layer for layers in groups if reading[id(layers)] == hop.target for layer in layers]
+            copies[hop.target], crossing = _insert(graph, value, copies[hop.source], hop, readers, prefix)
+            found.append(crossing)
+        for layers in groups:
+            kind = reading[id(layers)]
+            if kind != route.home:
+                graph.replace_uses(value, copies[kind], lambda use, layers=layers: use.layer in layers)  # type: ignore[misc]
+        return found
+
+    def _side(self, layer: Layer, value: Value, graph: Graph) -> Side:
+        """Who gives or takes a tensor; the host can only work on memory that it can look into."""
+        if isinstance(layer.op, Input | Output) and graph.owner is None:
+            return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
+        if _is_hosts(layer):
+            return Side(_HOST, self._mappable)
+        border = isinstance(value.producer.op, Input) or any(isinstance(one.op, Output) for one in value.consumers)
+        backend = str(layer.backend)
+        return Side(backend, self._offers.at_the_border(backend) if border else self._offers.ranks(backend))
+
+    def _route(self, value: Value, giver: Side, takers: list[Side]) -> Route | None:
+        padded = self._offers.padded(value.producer, value.consumers)
+        key = giver.key, tuple(one.key for one in takers), padded
+        if key not in self._routes:
+            kinds = self._offers.kinds
+            if len(kinds) > _MANY:
+                named = {kind for side in (giver, *takers) if side.name != _HOST for kind in side.ranks}
+                kinds = {one: kinds[one] for one in kinds if one in named or one == DEFAULT_FACTORY}
+            self._routes[key] = find_route(kinds, giver, takers, padded)
+        return self._routes[key]
+
+    def _no_way(self, value: Value, groups: list[list[Layer]], prefix: str) -> str:
+        lines = [f"the tensor {prefix}{value.name!r} cannot get to all who read it:"]
+        for layer, does in [(value.producer, "gives"), *((layers[0], "takes") for layers in groups)]:
+            if _is_hosts(layer):
+                lines.append(
+                    f"{layer} ({does} it) is run by the host, which can only work on memory that can be mapped"
+                )
+            else:
+                offered = self._offers.described(str(layer.backend))
+                lines.append(f"{layer} on {layer.backend} ({does} it) works on {offered}")
+        return "\n  - ".join(lines)
+
+
+def _is_hosts(layer: Layer) -> bool:
+    return isinstance(layer.op, Input | Output | ControlFlow | Debug | MemCopy | MemImport)
+
+
+def _grouped(value: Value) -> list[list[Layer]]:
+    """The layers that take a value: those of each backend together, and those that the host runs."""
+    groups: dict[str, list[Layer]] = {}
+    for layer in value.consumers:
+        groups.setdefault(type(layer.op).__name__ if _is_hosts(layer) else f"on {layer.backend}", []).append(layer)
+    return list(groups.values())
 
 
 def _backend_of(layer: Layer, default: str) -> str:
@@ -39,19 +137,30 @@ def _backend_of(layer: Layer, default: str) -> str:
     return next((one.backend for one in near if one.backend is not None), default)
 
 
-def _copies_of(graph: Graph, value: Value, prefix: str) -> list[Copy]:
-    here = value.producer.backend
-    elsewhere: dict[str, list[Layer]] = {}
-    for layer in value.consumers:
-        if layer.backend not in (None, here) and not isinstance(layer.op, ControlFlow):
-            elsewhere.setdefault(str(layer.backend), []).append(layer)
-    return [_copy(graph, value, backend, consumers, prefix) for backend, consumers in elsewhere.items()]
+def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
+    """What another backend reads where it was computed."""
+    source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
+    if isinstance(value.producer.op, Input):
+        return []
+    targets = dict.fromkeys(str(layers[0].backend) for layers in groups if not _is_hosts(layers[0]))
+    name = f"{prefix}{value.name}"
+    return [Crossing("", name, source, one, value.known, "direct", memory) for one in targets if one != source]
 
 
-def _copy(graph: Graph, value: Value, target: str, consumers: list[Layer], prefix: str) -> Copy:
-    name = f"[ {value.producer.name} ({value.index}) -> {consumers[0].name} ]"
-    layer = graph.add(MemCopy(), [value], name=name, outputs=[value.known])
-    layer.output.info = value.known.with_constant(None)
-    layer.backend = target
-    graph.replace_uses(value, layer.output, lambda use: use.layer in consumers)
-    return Copy(f"{prefix}{layer.name}", f"{prefix}{value.name}", str(value.producer.backend), target, value.known)
+def _insert(
+    graph: Graph, value: Value, source: Value, hop: Hop, readers: list[Layer], prefix: str
+) -> tuple[Value, Crossing]:
+    """The layer of one step, on the backend that reads what it gives, and the record of it."""
+    owner = next((layer for layer in readers if layer.backend is not None), value.producer)
+    last = readers[0].name if readers else hop.target
+    op = MemImport() if hop.how == IMPORT else MemCopy()
+    name = f"[ {value.producer.name} ({value.index}) -> {last} ]"
+    layer = graph.add(op, [source], name=name, outputs=[value.known])
+    layer.output.info, layer.output.factory = value.known.with_constant(None), hop.target
+    layer.backend = owner.backend
+    giver = "" if isinstance(value.producer.op, Input) else str(value.producer.backend)
+    taker = str(owner.backend) if any(layer.backend is not None for layer in readers) else ""
+    memory = hop.source, hop.target
+    return layer.output, Crossing(
+        f"{prefix}{layer.name}", f"{prefix}{value.name}", giver, taker, value.known, hop.how, memory
+    )

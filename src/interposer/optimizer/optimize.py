@@ -11,12 +11,13 @@ from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import Place, find_layer, places
-from interposer.ir.report import Message, Placement
+from interposer.ir.report import Crossing, Message, Placement
 from interposer.ir.verify import verify
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.assign import Assigner, Records, is_placed_by_a_backend
-from interposer.optimizer.handles import insert_copies
+from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
+from interposer.optimizer.offers import Offers
 from interposer.optimizer.options import OptimizerOptions, choose_backends
 from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, insert_debug_layers, run_passes
 from interposer.optimizer.precision import reduce_precision
@@ -70,20 +71,27 @@ def optimize(
     verify(graph, after="the backends' optimization")
     if options.debug:
         insert_debug_layers(graph)
-    copies = insert_copies(graph, default=ids[0])
-    verify(graph, after="inserting copies", placed=True)
+    crossings = _cross(graph, chosen, options)
+    verify(graph, after="placing tensors", placed=True)
     return OptimizedNetwork(
         graph=graph,
         preferences=ids,
         placements=_placements(records, snapshot, graph),
         refusals=tuple(records.refusals.values()),
         messages=tuple(records.messages),
-        copies=tuple(copies),
+        crossings=tuple(crossings),
         absent=absent,
         backends={backend.id: backend for backend in chosen},
         model_options=dict(options.model_options),
         ask=assigner.verdicts(snapshot),
     )
+
+
+def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions) -> list[Crossing]:
+    """Place the tensors in the memory of the backends that have layers."""
+    used = {place.layer.backend for place in places(graph)} - {None} or {backends[0].id}
+    offers = Offers.of(backends, {str(one) for one in used} | {str(backends[0].id)}, options.model_options)
+    return place_tensors(graph, str(backends[0].id), offers)
 
 
 def _assign(assigners: Sequence[Assigner]) -> None:

@@ -6,6 +6,7 @@ from interposer.runtime.options import CreationOptions
 from interposer.runtime.runs import PendingRun, RunControl
 from interposer.runtime.runtime import NetworkId, Runtime
 from interposer.runtime.working import WorkingMemHandle
+from interposer.runtime.workloads import TransferReport
 
 __all__ = [
     "CreationOptions",
@@ -16,5 +17,6 @@ __all__ = [
     "PendingRun",
     "RunControl",
     "Runtime",
+    "TransferReport",
     "WorkingMemHandle",
 ]

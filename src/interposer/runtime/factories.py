@@ -3,62 +3,153 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from interposer.backend import (
+    DEFAULT_FACTORY,
+    ArenaMemoryManager,
     ArrayHandle,
+    ArrayHandleFactory,
     Backend,
     MemoryManager,
+    MemorySource,
     TensorHandle,
+    TensorHandleFactory,
+    TensorHandleFactoryRegistry,
     Workload,
     WorkloadFactory,
     WorkloadInfo,
+    own_factory_id,
 )
 from interposer.backend.registry import checked
 from interposer.errors import BackendContractError, ExecutionError, InterposerError, LoadError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.optimized import OptimizedNetwork
-from interposer.ops.control import Constant
+from interposer.ops.control import Constant, Debug, MemCopy, MemImport
+from interposer.ops.control_flow import ControlFlow
+from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 from interposer.types import Array, TensorInfo
 
 __all__ = ["Factories", "constant_of", "guarded", "said"]
 
 _T = TypeVar("_T")
+_HOST: Final = "the host"
 _log = logging.getLogger("interposer.runtime")
 
 
 class Factories:
     """The workload factories and memory managers of a network and of all regions in it, for one run at a time.
 
-    Constants are those of `first`, the factories that the network's workloads come from.
+    Constants are those of `first`, the factories that the network's workloads come from. Backends whose tensors are
+    plain arrays have one arena `together`, or, where some of them may run at the same time, one each.
 
     Raises:
         LoadError: a backend could not make its memory manager or its factory.
     """
 
-    def __init__(self, optimized: OptimizedNetwork, layers: Iterable[Layer], first: Factories | None = None) -> None:
+    def __init__(
+        self, optimized: OptimizedNetwork, layers: Iterable[Layer], together: bool, first: Factories | None = None
+    ) -> None:
         self._optimized = optimized
         self._first = first or self
+        self.together = together
+        self.registry = TensorHandleFactoryRegistry()
+        self._arenas: dict[str, ArrayHandleFactory] = {}
         self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
         self._constants: dict[tuple[int, TensorInfo, str], TensorHandle] = {}
         self._acquired: set[str] = set()
+        for backend in optimized.backends.values():
+            self._register(backend)
         for backend_id in dict.fromkeys(layer.backend for layer in layers if layer.backend is not None):
             self._add(backend_id)
+        self._name_shared_arena()
+
+    def _name_shared_arena(self) -> None:
+        """Call the arena that several backends share by the names of all of them."""
+        sharing = [one for one in self._factories if self._shares(one)]
+        if self.together and len(sharing) > 1:
+            self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
+
+    def _shares(self, backend: str) -> bool:
+        return type(self._optimized.backends[backend]).create_memory_manager is Backend.create_memory_manager
 
     def _add(self, backend_id: str) -> None:
         backend: Backend = self._optimized.backends[backend_id]
         options = self._optimized.model_options.get(backend_id, {})
         try:
-            manager = backend.create_memory_manager()
-            if manager is not None:
-                self.managers[backend_id] = checked(manager, MemoryManager, "create_memory_manager", backend_id)
+            manager = self._memory_manager(backend)
             factory = backend.create_workload_factory(manager, options)
             self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
+            self.registry.register_factory(_OwnHandles(backend_id, factory))
         except Exception as error:
             text = f"backend {backend_id} could not make its workload factory: {said(error)}"
             raise LoadError(text, backend=backend_id) from error
+
+    def _register(self, backend: Backend) -> None:
+        known = len(self.registry.memory_managers)
+        try:
+            backend.register_tensor_handle_factories(self.registry, self._optimized.model_options.get(backend.id, {}))
+        except Exception as error:
+            text = f"backend {backend.id} could not register its tensor handle factories: {said(error)}"
+            raise LoadError(text, backend=backend.id) from error
+        for number, manager in enumerate(self.registry.memory_managers[known:]):
+            self.managers[f"{backend.id}/{number}" if number else f"{backend.id}'s own"] = manager
+
+    def _memory_manager(self, backend: Backend) -> MemoryManager | None:
+        """The backend's manager; of those that leave theirs as it is, the one arena that they share."""
+        if self._shares(backend.id):
+            return self._arena(backend.id).memory_manager
+        manager = backend.create_memory_manager()
+        if manager is not None:
+            self.managers[backend.id] = checked(manager, MemoryManager, "create_memory_manager", backend.id)
+        return manager
+
+    def _arena(self, backend: str) -> ArrayHandleFactory:
+        """The factory of plain arrays for what a backend gives."""
+        shared = next(iter(self._arenas), backend) if self.together else backend
+        if shared not in self._arenas:
+            manager = ArenaMemoryManager()
+            self._arenas[shared], self.managers[shared] = ArrayHandleFactory(manager), manager
+        return self._arenas[shared]
+
+    def _handle_factory(self, layer: Layer, factory_id: str | None) -> TensorHandleFactory:
+        """The factory of that id for what a layer gives."""
+        backend = str(layer.backend)
+        if factory_id not in (None, DEFAULT_FACTORY):
+            return self.registry.factory(str(factory_id))
+        if self._optimized.backends[backend].handle_factory_preferences:
+            return self._arena(backend)
+        return self.registry.factory(own_factory_id(backend))
+
+    def supports_sub_tensors(self, layer: Layer, value: Value) -> bool:
+        """True where the tensor that a layer gives, or takes from the caller, can consist of others."""
+        return bool(self._handle_factory(layer, value.factory).supports_sub_tensors)
+
+    def sub_tensor(
+        self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo
+    ) -> TensorHandle | None:
+        """The handle of a piece of a tensor."""
+        return self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
+
+    def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
+        """The workload of a layer that copies, imports or shows; None for all others."""
+        if isinstance(layer.op, Debug):
+            return DebugWorkload(layer.op)
+        return self._transfer(layer, counts) if isinstance(layer.op, MemCopy | MemImport) else None
+
+    def _transfer(self, layer: Layer, counts: TransferCounts) -> Workload:
+        [source] = layer.values
+        giving, taking = (self._handle_factory(value.producer, value.factory) for value in (source, layer.output))
+        if isinstance(layer.op, MemImport):
+            common = [one for one in MemorySource if one and one in giving.export_sources & taking.import_sources]
+            return ImportWorkload(common[0], counts) if common else CopyWorkload(counts)
+        device = next((one for one in (taking, giving) if one.supports_device_copy), None)
+        if device is None:
+            return CopyWorkload(counts)
+        made = checked(device.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
+        return DeviceCopyWorkload(made, counts)
 
     def of(self, layer: Layer) -> WorkloadFactory:
         """The factory of the layer's backend."""
@@ -80,21 +171,33 @@ class Factories:
                 f"the tensor {value.name!r} of shape {info.shape} has unknown extents; give the inputs' shapes"
             )
         plain = info.with_constant(None)
-        make = self.of(layer).create_tensor_handle if info.is_tensor else ArrayHandle
+        make = self._handle_factory(layer, value.factory).create if info.is_tensor else ArrayHandle
         return guarded(
             layer, "got no tensor handle", lambda: _checked(make(plain), plain, "create_tensor_handle", layer)
         )
 
     def constant(self, layer: Layer, value: Value) -> TensorHandle:
-        """The handle of a constant that a layer takes; one for all layers of a backend that take the same array."""
+        """The handle of a constant that a layer takes; one for all layers of a backend that take the same array.
+
+        What the host runs itself gets the array.
+        """
         array, info = constant_of(value), value.known
-        key, known = (id(array), info, str(layer.backend)), self._first._constants
+        key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
         if key not in known:
-            make = self._first.of(layer).create_constant_handle
+            make = self._first._constant_maker(layer)
             known[key] = guarded(
                 layer, "got no constant", lambda: _checked(make(info, array), info, "create_constant_handle", layer)
             )
         return known[key]
+
+    def _constant_maker(self, layer: Layer) -> Callable[[TensorInfo, Array], TensorHandle]:
+        if _is_hosts(layer):
+            return ArrayHandle
+        named = self._optimized.backends[str(layer.backend)].handle_factory_preferences
+        best = next((one for one in named if one in self.registry or one == DEFAULT_FACTORY), None)
+        if best is None:
+            return self.of(layer).create_constant_handle
+        return ArrayHandle if best == DEFAULT_FACTORY else self.registry.factory(best).create_constant
 
     @property
     def planned_bytes(self) -> int:
@@ -137,6 +240,25 @@ class Factories:
                 self.managers[backend].release()
             except Exception as error:
                 _log.warning("backend %s could not release its memory: %s", backend, said(error))
+
+
+class _OwnHandles(TensorHandleFactory):
+    """The handles of a backend that names no preferences: what its workload factory makes."""
+
+    def __init__(self, backend: str, factory: WorkloadFactory) -> None:
+        self.id = own_factory_id(backend)
+        self._factory = factory
+        self.supports_sub_tensors = factory.supports_sub_tensors
+        if factory.makes_arrays:
+            self.import_sources = self.export_sources = MemorySource.MALLOC
+
+    def create(self, info: TensorInfo) -> TensorHandle:
+        """One of the backend's own."""
+        return self._factory.create_tensor_handle(info)
+
+
+def _is_hosts(layer: Layer) -> bool:
+    return isinstance(layer.op, ControlFlow | Debug | MemCopy | MemImport)
 
 
 def _checked(made: object, info: TensorInfo, what: str, layer: Layer) -> TensorHandle:

@@ -1,18 +1,19 @@
 """Branches of a network on different backends, run at the same time.
 
-The layers of one backend run in their order, as they share an arena that was planned for it. Between backends, a layer
-waits for those that give what it reads, and for those of other backends that read from its own arena before it: only
-then may the memory be used again. Whatever thread is free takes the next layer that waits for nothing; the caller's own
-thread is one of them, so that a run never depends on others being free.
+The layers of one backend run in their order. Beyond that, a layer waits for those that give what it reads, and for all
+that read or wrote before it in the arenas that it writes to: only then may their memory be used again. Whatever thread
+is free takes the next layer that waits for nothing; the caller's own thread is one of them, so that a run never depends
+on others being free.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
-from interposer.ir.graph import Layer
+from interposer.backend import DEFAULT_FACTORY
+from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Input, MemCopy, MemImport
 
 __all__ = ["Flow", "flow_of"]
@@ -107,11 +108,13 @@ class _Passage:
             self._changed.notify_all()
 
 
-def flow_of(running: Sequence[Layer]) -> Flow | None:
+def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda value: value) -> Flow | None:
     """How layers may run beside each other; None where at no time two backends have something to do.
 
-    `running` are the layers that have work to do, in running order; what lies between them (the joins and cuts that
-    cost nothing) is looked through.
+    Args:
+        running: the layers that have work to do, in running order; what lies between them (the joins and cuts that cost
+            nothing) is looked through.
+        root: the tensor in whose memory one lies.
     """
     backends = dict.fromkeys(layer.backend for layer in running)
     if len(backends) < 2:
@@ -119,17 +122,25 @@ def flow_of(running: Sequence[Layer]) -> Flow | None:
     number = {layer: index for index, layer in enumerate(running)}
     before: list[set[int]] = [set() for _ in running]
     latest: dict[str | None, int] = {}
-    readers: dict[str | None, set[int]] = {backend: set() for backend in backends}
+    touched: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
-        before[index] |= {number[one] for one in _producers(layer, number)} | readers[layer.backend]
-        readers[layer.backend] = set()
+        before[index] |= {number[one] for one in _producers(layer, number)}
         if layer.backend in latest:
             before[index].add(latest[layer.backend])
         latest[layer.backend] = index
-        for owner in {value.producer.backend for value in layer.values} & (backends.keys() - {layer.backend}):
-            readers[owner].add(index)
+        for arena in {_arena(root(value)) for value in layer.outputs}:
+            before[index] |= touched.pop(arena, set())
+            touched[arena] = {index}
+        for arena in {_arena(root(value)) for value in layer.values if not value.is_constant}:
+            touched.setdefault(arena, set()).add(index)
+        before[index].discard(index)
     wide = _is_parallel(running, before)
     return Flow(before, len(backends)) if wide else None
+
+
+def _arena(value: Value) -> Hashable:
+    """What names the arena of a tensor: its factory, and for arrays the backend that gives it, which has its own."""
+    return (value.factory, value.producer.backend) if value.factory in (None, DEFAULT_FACTORY) else value.factory
 
 
 def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control import Constant, Input, MemImport, Output
 from interposer.ops.rearrange import Concat, Splitter
 from interposer.types import TensorInfo
 
 __all__ = ["Layout", "Piece", "layout_of"]
 
 Allows = Callable[[Layer], bool]
+Holds = Callable[[Layer, Value], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +35,25 @@ class Layout:
     """What is proposed for the values of one graph.
 
     `border` are values of the caller: what comes in, and what Output layers take. `pieces` lie in other tensors,
-    `wholes` hold them; `in_place` are values that lie in what their layer reads for the last time. `begins` and `ends`
-    are lists of values by moment: at moment 0 the network's inputs are filled, at n layer n of the order runs, and
-    after the last one outputs are read. The inputs of a region do not end, as it may run again.
+    `wholes` hold them; `guests` lie where `lenders` do, by import; `in_place` are values that lie in what their layer
+    reads for the last time. `begins` and `ends` are lists of values by moment: at moment 0 the network's inputs are
+    filled, at n layer n of the order runs, and after the last one outputs are read. The inputs of a region do not end,
+    as it may run again.
     """
 
     border: set[Value] = field(default_factory=set)
     pieces: dict[Value, Piece] = field(default_factory=dict)
+    guests: dict[Value, Value] = field(default_factory=dict)
+    lenders: set[Value] = field(default_factory=set)
     wholes: set[Value] = field(default_factory=set)
     in_place: dict[Value, Value] = field(default_factory=dict)
     begins: list[list[Value]] = field(default_factory=list)
     ends: list[list[Value]] = field(default_factory=list)
 
     def root(self, value: Value) -> Value:
-        """The tensor that holds this one as a piece of a piece ...; itself where it is none."""
-        while value in self.pieces:
-            value = self.pieces[value].whole
+        """The tensor in whose memory this one lies, as a piece, as a guest, as a piece of a piece ...; or itself."""
+        while value in self.pieces or value in self.guests:
+            value = self.pieces[value].whole if value in self.pieces else self.guests[value]
         return value
 
     @property
@@ -63,7 +67,7 @@ class Layout:
 
 
 def layout_of(
-    graph: Graph, order: Sequence[Layer], kept: set[Value], may_join: Allows, may_overwrite: Allows
+    graph: Graph, order: Sequence[Layer], kept: set[Value], may_join: Allows, may_overwrite: Allows, may_hold: Holds
 ) -> Layout:
     """Propose where the tensors of a graph lie.
 
@@ -72,10 +76,18 @@ def layout_of(
         kept: values that no plan concerns, such as those whose shape is not known.
         may_join: whether a layer may read and write tensors that are pieces of others, with gaps between their rows.
         may_overwrite: whether a layer may write its output over an input that it lets be overwritten.
+        may_hold: whether what a layer gives lies in memory of which pieces can be tensors too.
     """
     layout = Layout(border=set(_border(graph)))
+    layout.guests = {
+        layer.output: layer.values[0]
+        for layer in order
+        if isinstance(layer.op, MemImport) and layer.output not in kept and not layer.values[0].is_constant
+    }
+    layout.lenders = set(layout.guests.values())
+    layout.border -= layout.guests.keys()
     for layer in order:
-        found = _pieces(layer, layout, kept, may_join)
+        found = _pieces(layer, layout, kept, may_join, may_hold)
         layout.pieces.update(found)
         layout.wholes.update(piece.whole for piece in found.values())
     for layer in order:
@@ -99,7 +111,7 @@ def _border(graph: Graph) -> Iterator[Value]:
 # --- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows) -> Mapping[Value, Piece]:
+def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows, may_hold: Holds) -> Mapping[Value, Piece]:
     """The inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input."""
     if isinstance(layer.op, Concat):
         whole, parts, axis = layer.output, layer.values, layer.op.axis
@@ -107,8 +119,12 @@ def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows) ->
         whole, parts, axis = layer.values[0], layer.outputs, layer.op.axis
     else:
         return {}
-    homeless = whole in kept or whole.is_constant or len(set(parts)) != len(parts)
-    if homeless or not all(_can_lie_in(part, whole, layout, kept) for part in parts):
+    homeless = whole in kept or whole.is_constant or whole in layout.guests or len(set(parts)) != len(parts)
+    if (
+        homeless
+        or not may_hold(whole.producer, whole)
+        or not all(_can_lie_in(part, whole, layout, kept) for part in parts)
+    ):
         return {}
     axis %= whole.known.rank
     users = [part.producer for part in parts] + [user for part in parts for user in part.consumers]
@@ -120,10 +136,13 @@ def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows) ->
 
 
 def _can_lie_in(part: Value, whole: Value, layout: Layout, kept: set[Value]) -> bool:
-    if part in kept or part in layout.border or part in layout.pieces or part.is_constant:
+    placed = (kept, layout.border, layout.pieces, layout.guests)
+    if part.is_constant or any(part in others for others in placed):
         return False
-    same_home = part.producer.backend == whole.producer.backend
-    return same_home and (part.known.dtype, part.known.quantization) == (whole.known.dtype, whole.known.quantization)
+    return part.factory == whole.factory and (part.known.dtype, part.known.quantization) == (
+        whole.known.dtype,
+        whole.known.quantization,
+    )
 
 
 # --- in place ---------------------------------------------------------------------------------------------------------
@@ -138,12 +157,12 @@ def _overwritten(layer: Layer, layout: Layout, kept: set[Value]) -> Value | None
 
 
 def _is_free(value: Value, layer: Layer, layout: Layout, kept: set[Value]) -> bool:
-    only_use = len(value.uses) == 1 and value.producer.backend == layer.backend
-    return only_use and _is_plain(value, layout, kept) and _same_room(value.known, layer.output.known)
+    same_home = value.factory == layer.output.factory and _same_room(value.known, layer.output.known)
+    return len(value.uses) == 1 and same_home and _is_plain(value, layout, kept)
 
 
 def _is_plain(value: Value, layout: Layout, kept: set[Value]) -> bool:
-    taken = (kept, layout.border, layout.pieces, layout.wholes)
+    taken = (kept, layout.border, layout.pieces, layout.wholes, layout.guests, layout.lenders)
     return not value.is_constant and not any(value in others for others in taken)
 
 

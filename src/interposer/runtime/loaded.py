@@ -16,11 +16,12 @@ from interposer.ir.regions import places
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.imports import ImportedRun, Imports
+from interposer.runtime.flow import flow_of
 from interposer.runtime.memory import MemoryReport
-from interposer.runtime.program import Program
+from interposer.runtime.program import Program, runs
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
-from interposer.runtime.workloads import DebugCallback
+from interposer.runtime.workloads import DebugCallback, TransferCounts, TransferReport
 from interposer.types import Array
 
 __all__ = ["LoadedNetwork", "look_at", "said"]
@@ -43,8 +44,10 @@ class LoadedNetwork:
         self._workers = workers
         self.bindings = Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
-        self._factories = Factories(optimized, self._layers)
-        self._program = Program(optimized.graph, self._factories)
+        self._together = flow_of([one for one in optimized.graph.topological() if runs(one)]) is None
+        self._factories = Factories(optimized, self._layers, self._together)
+        self._counts = TransferCounts()
+        self._program = Program(optimized.graph, self._factories, self._counts)
         self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
         self._memories = weakref.WeakSet(self._idle)
         self.imports = Imports(self.bindings, optimized.name, self._import_fault)
@@ -81,6 +84,11 @@ class LoadedNetwork:
             constants=self._factories.constant_bytes,
         )
 
+    @property
+    def transfers(self) -> TransferReport:
+        """What has crossed between kinds of memory in all runs so far."""
+        return self._counts.report
+
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
         """Let Debug layers call this instead of printing."""
         self._program.set_debug_callback(callback)
@@ -91,7 +99,7 @@ class LoadedNetwork:
         Raises:
             LoadError: a backend could not make them.
         """
-        factories = Factories(self.optimized, self._layers, self._factories)
+        factories = Factories(self.optimized, self._layers, self._together, self._factories)
         made = WorkingMemHandle(self._program, factories, self._workers)
         with self._lock:
             self._memories.add(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from interposer.backend import WorkloadInfo
 from interposer.ir.graph import Graph, Layer, Value
@@ -14,9 +14,14 @@ from interposer.runtime.flow import flow_of
 from interposer.runtime.late import LateStep
 from interposer.runtime.layout import layout_of
 from interposer.runtime.step import Step
-from interposer.runtime.workloads import DebugCallback, DebugWorkload, runtime_workload
+from interposer.runtime.workloads import DebugCallback, DebugWorkload, TransferCounts
 
-__all__ = ["Program"]
+__all__ = ["Program", "runs"]
+
+
+def runs(layer: Layer) -> bool:
+    """True for layers that have something to do."""
+    return not isinstance(layer.op, Input | Output | Constant)
 
 
 class Program:
@@ -26,22 +31,24 @@ class Program:
         LoadError: a backend could not make a workload.
     """
 
-    def __init__(self, graph: Graph, factories: Factories) -> None:
+    def __init__(self, graph: Graph, factories: Factories, counts: TransferCounts) -> None:
         self.graph = graph
+        self._counts = counts
         self.order = graph.topological()
         self.late = shaped_by_data(graph)
         self.regions = {
-            layer: [Program(region, factories) for region in layer.regions]
+            layer: [Program(region, factories, counts) for region in layer.regions]
             for layer in self.order
             if isinstance(layer.op, ControlFlow)
         }
-        running = [layer for layer in self.order if not isinstance(layer.op, Input | Output | Constant)]
+        running = [layer for layer in self.order if runs(layer)]
         self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
         kept = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
-        self.layout = layout_of(graph, self.order, kept, self._may_join(factories), self._may_overwrite)
+        may_join, holds = self._may_join, factories.supports_sub_tensors
+        self.layout = layout_of(graph, self.order, kept, may_join, self._may_overwrite, holds)
         self.running = [layer for layer in running if layer not in self.layout.joined]
         simple = graph.owner is None and not self.late and not self.regions
-        self.flow = flow_of(self.running) if simple else None
+        self.flow = flow_of(self.running, self.layout.root) if simple and not factories.together else None
 
     def is_idle(self, value: Value) -> bool:
         """True for an input of a region that nobody takes."""
@@ -56,20 +63,15 @@ class Program:
         return self._steps[layer]
 
     def _step(self, layer: Layer, factories: Factories) -> Step | LateStep:
-        own = runtime_workload(layer)
+        own = guarded(layer, "got no workload", lambda: factories.hosts(layer, self._counts))
         if self.is_late(layer):
             return LateStep(layer, factories.of(layer), own)
         info = WorkloadInfo.of(layer)
         return Step.of(layer, own or guarded(layer, "got no workload", lambda: factories.workload(layer, info)))
 
-    def _may_join(self, factories: Factories) -> Callable[[Layer], bool]:
-        def may_join(layer: Layer) -> bool:
-            if isinstance(layer.op, Input | Output):
-                return True
-            step = self._steps.get(layer)
-            return isinstance(step, Step) and step.workload.strided and factories.of(layer).supports_sub_tensors
-
-        return may_join
+    def _may_join(self, layer: Layer) -> bool:
+        step = self._steps.get(layer)
+        return isinstance(layer.op, Input | Output) or (isinstance(step, Step) and step.workload.strided)
 
     def _may_overwrite(self, layer: Layer) -> bool:
         step = self._steps.get(layer)

@@ -27,7 +27,7 @@ from interposer.runtime.memory import MemoryReport
 from interposer.runtime.options import CreationOptions
 from interposer.runtime.runs import PendingRun, RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
-from interposer.runtime.workloads import DebugCallback
+from interposer.runtime.workloads import DebugCallback, TransferReport
 from interposer.types import Array, TensorInfo
 
 __all__ = ["NetworkId", "Runtime"]
@@ -366,6 +366,10 @@ class Runtime:
             return self._networks[network_id]
         except (KeyError, TypeError):
             raise UnknownNetworkError(network_id, self.loaded_networks) from None
+
+    def transfers(self, network_id: NetworkId) -> TransferReport:
+        """What has crossed between kinds of memory in all runs of a network; `UnknownNetworkError`."""
+        return self._loaded(network_id).transfers
 
     def memory(self, network_id: NetworkId) -> MemoryReport:
         """What memory a loaded network has; `UnknownNetworkError` where it is not loaded."""

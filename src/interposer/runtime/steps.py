@@ -72,7 +72,9 @@ class Steps:
         if self.program.graph.owner is None:
             here = (value for value in self.program.layout.border if value in self.handles)
             self.imported = {value for value in here if self.handles[value].imports}
-            self._borrowing = [self.handles[value] for value in self.imported]
+            guests = (value for value in self.program.layout.guests if value in self.handles)
+            borrowing = self.imported | {one for one in guests if self.program.layout.root(one) in self.imported}
+            self._borrowing = [self.handles[value] for value in borrowing]
 
     def _make_piece(self, value: Value) -> TensorHandle:
         """The handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
@@ -80,7 +82,7 @@ class Steps:
             return self.handles[value]
         piece = self.program.layout.pieces[value]
         whole = self._make_piece(piece.whole)
-        made = whole.create_sub_tensor(piece.origin, value.known.with_constant(None))
+        made = self._factories.sub_tensor(piece.whole, whole, piece.origin, value.known.with_constant(None))
         if made is None:
             raise LoadError(f"backend {value.producer.backend} makes no sub-tensor of {whole.info} for {value.name!r}")
         self.handles[value] = made

@@ -4,25 +4,72 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from interposer.backend import TensorHandle, Workload
+from interposer.backend import MemorySource, TensorHandle, Workload
 from interposer.errors import BackendContractError
-from interposer.ir.graph import Layer
-from interposer.ops.control import Debug, MemCopy, MemImport
+from interposer.ops.control import Debug
 from interposer.types import Array
 
-__all__ = ["CopyWorkload", "DebugCallback", "DebugWorkload", "runtime_workload"]
+__all__ = [
+    "CopyWorkload",
+    "DebugCallback",
+    "DebugWorkload",
+    "DeviceCopyWorkload",
+    "ImportWorkload",
+    "TransferCounts",
+    "TransferReport",
+]
 
 DebugCallback = Callable[[str, int, Array], None]
+
+
+class TransferCounts:
+    """What has crossed between kinds of memory since a network was loaded; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = TransferReport()
+
+    def add(self, **more: int) -> None:
+        """Count something more."""
+        with self._lock:
+            told = asdict(self._counts)
+            self._counts = TransferReport(**{name: count + more.get(name, 0) for name, count in told.items()})
+
+    @property
+    def report(self) -> TransferReport:
+        """The counts as they are now."""
+        return self._counts
+
+
+@dataclass(frozen=True, slots=True)
+class TransferReport:
+    """How tensors have crossed from one kind of memory to another, in all runs of a loaded network.
+
+    `copies` were made by the host and `device_copies` by devices, of `copied_bytes` together; `imports` cost nothing,
+    but for the `refused_imports` that became copies, as the memory did not fit. What the caller gives and gets is not
+    counted.
+    """
+
+    copies: int = 0
+    device_copies: int = 0
+    imports: int = 0
+    refused_imports: int = 0
+    copied_bytes: int = 0
 
 
 class CopyWorkload(Workload):
     """Copies a tensor from one handle to another, whatever memory is behind them."""
 
     concurrent = strided = True
+
+    def __init__(self, counts: TransferCounts) -> None:
+        self._counts = counts
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Map the source and let the target take it in."""
@@ -31,10 +78,50 @@ class CopyWorkload(Workload):
             raise BackendContractError("there is nothing to copy from")
         with source.mapped() as array:
             target.copy_in(array)
+            self._counts.add(copies=1, copied_bytes=array.nbytes)
 
 
-class DebugWorkload(CopyWorkload):
+class ImportWorkload(CopyWorkload):
+    """Lets a handle lie where another one does; where it refuses, it gets memory of its own and a copy."""
+
+    def __init__(self, source: MemorySource, counts: TransferCounts) -> None:
+        super().__init__(counts)
+        self._source = source
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Import what the source exports."""
+        [source], [target] = inputs, outputs
+        if source is None:
+            raise BackendContractError("there is nothing to import")
+        if target.import_memory(source.export_memory(self._source)):
+            self._counts.add(imports=1)
+            return
+        target.allocate()
+        super().execute(inputs, outputs)
+        self._counts.add(refused_imports=1)
+
+
+class DeviceCopyWorkload(Workload):
+    """Lets a device copy, and counts."""
+
+    def __init__(self, workload: Workload, counts: TransferCounts) -> None:
+        self._workload, self._counts = workload, counts
+        self.concurrent = workload.concurrent
+
+    def post_allocation_configure(self) -> None:
+        """Tell the device."""
+        self._workload.post_allocation_configure()
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Copy."""
+        self._workload.execute(inputs, outputs)
+        self._counts.add(device_copies=1, copied_bytes=int(outputs[0].info.num_bytes))
+
+
+class DebugWorkload(Workload):
     """Passes a tensor on and shows it to the callback, or as a line of JSON on standard output."""
+
+    concurrent = strided = True
 
     def __init__(self, op: Debug) -> None:
         self.op = op
@@ -42,8 +129,12 @@ class DebugWorkload(CopyWorkload):
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Copy, then show the copy."""
-        super().execute(inputs, outputs)
-        with outputs[0].mapped() as array:
+        [source], [target] = inputs, outputs
+        if source is None:
+            raise BackendContractError("there is nothing to show")
+        with source.mapped() as array:
+            target.copy_in(array)
+        with target.mapped() as array:
             if self.callback is not None:
                 self.callback(self.op.watched, self.op.slot, array)
             else:
@@ -70,10 +161,3 @@ def _plain(numbers: Array) -> object:
     if numbers.dtype.kind != "f" or np.isfinite(numbers).all():
         return numbers.tolist()
     return np.where(np.isfinite(numbers), numbers.astype(object), numbers.astype(str).astype(object)).tolist()
-
-
-def runtime_workload(layer: Layer) -> Workload | None:
-    """The workload of a layer that the runtime runs itself, or None where a backend has to."""
-    if isinstance(layer.op, Debug):
-        return DebugWorkload(layer.op)
-    return CopyWorkload() if isinstance(layer.op, MemCopy | MemImport) else None

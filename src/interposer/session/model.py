@@ -32,7 +32,7 @@ from interposer.ir.explain import Explanation
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
-from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime
+from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, TransferReport
 from interposer.runtime.bindings import Bindings
 from interposer.session.fallback import Choice
 from interposer.session.imports import ImportedTensors
@@ -193,6 +193,16 @@ class Model:
     def explain(self) -> Explanation:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
         return self.optimized.explain()
+
+    def transfers(self) -> TransferReport:
+        """What has crossed between kinds of memory in the calls of the last call's variant.
+
+        Raises:
+            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
+        """
+        with self._lock:
+            self.optimized  # noqa: B018 - it says what is lacking
+            return self.runtime.transfers(next(reversed(self._variants.values()))[0])
 
     def memory(self) -> MemoryReport:
         """What memory the variant of the last call has: arenas, constants, and both together.

@@ -1,0 +1,127 @@
+"""What the backends of a network offer to each other: kinds of memory, and which of these each of them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from interposer.backend import (
+    DEFAULT_FACTORY,
+    ArenaMemoryManager,
+    ArrayHandleFactory,
+    Backend,
+    Options,
+    TensorHandleFactoryRegistry,
+    own_factory_id,
+)
+from interposer.errors import BackendContractError, InterposerError
+from interposer.ir.graph import Layer
+from interposer.optimizer.routes import Kind
+
+__all__ = ["Offers"]
+
+_PADDING = "PaddingRequired"
+
+
+@dataclass(frozen=True)
+class Offers:
+    """All kinds of memory by id, and for each backend that has layers the ids of those that it takes, best first."""
+
+    kinds: Mapping[str, Kind]
+    preferences: Mapping[str, tuple[str, ...]]
+    registry: TensorHandleFactoryRegistry
+    asked: bool
+    """True where some factory answers `capabilities` for single layers."""
+
+    @classmethod
+    def of(cls, backends: Iterable[Backend], used: Collection[str], options: Mapping[str, Options]) -> Offers:
+        """Ask the backends; `used` are the ids of those that have layers.
+
+        Raises:
+            BackendContractError: a backend's factories or preferences are not what they have to be.
+        """
+        registry = TensorHandleFactoryRegistry()
+        registry.register_factory(ArrayHandleFactory())
+        backends = tuple(backends)
+        for backend in backends:
+            _register(backend, registry, options.get(backend.id, {}))
+        kinds = {factory.id: Kind.of(factory) for factory in registry}
+        preferences = {}
+        for backend in backends:
+            if backend.id in used:
+                alone = len(used) == 1
+                preferences[backend.id] = _preferences(backend, registry, kinds, options.get(backend.id, {}), alone)
+        plain = all(type(one).capabilities is ArrayHandleFactory.capabilities for one in registry)
+        return cls(kinds, preferences, registry, not plain)
+
+    def at_the_border(self, backend: str) -> dict[str, int]:
+        """The ranks of what a backend takes for tensors that come from the caller or go there."""
+        ranks = self.ranks(backend)
+        for one in tuple(ranks):
+            pair = self.registry.matching_import_factory(one)
+            if pair is not None:
+                ranks.setdefault(pair, ranks[one])
+        return ranks
+
+    def ranks(self, backend: str) -> dict[str, int]:
+        """The ranks of what a backend takes."""
+        return {one: rank for rank, one in enumerate(self.preferences[backend])}
+
+    def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
+        """The kinds that say that a tensor between these layers needs padding."""
+        if not self.asked:
+            return frozenset()
+        pairs = [(layer, consumer) for consumer in consumers]
+        return frozenset(
+            one.id for one in self.registry if any(one.capabilities(*pair).has(_PADDING) for pair in pairs)
+        )
+
+    def described(self, backend: str) -> str:
+        """The kinds that a backend takes, for people."""
+        return "; ".join(str(self.kinds[one]) for one in self.preferences[backend])
+
+
+def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+    try:
+        backend.register_tensor_handle_factories(registry, options)
+    except Exception as error:
+        said = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+        text = f"backend {backend.id} could not register its tensor handle factories: {said}"
+        raise BackendContractError(text, backend=backend.id) from error
+
+
+def _preferences(
+    backend: Backend, registry: TensorHandleFactoryRegistry, kinds: dict[str, Kind], options: Options, alone: bool
+) -> tuple[str, ...]:
+    named = backend.handle_factory_preferences
+    if isinstance(named, str) or not all(isinstance(one, str) for one in named):
+        text = f"backend {backend.id} prefers tensor handle factories {named!r}; expected a tuple of their ids"
+        raise BackendContractError(text, backend=backend.id)
+    there = tuple(dict.fromkeys(one for one in named if one in registry))
+    if named and not there:
+        text = (
+            f"backend {backend.id} takes only tensors of the handle factories {', '.join(named)}, and none of them is "
+            f"registered (registered: {', '.join(one.id for one in registry)})"
+        )
+        raise BackendContractError(text, backend=backend.id)
+    return there or (_unnamed(backend, kinds, options, alone),)
+
+
+def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
+    """The one kind of a backend without preferences: the default one, or what its workload factory makes."""
+    if type(backend).create_memory_manager is Backend.create_memory_manager:
+        own = type(backend).create_workload_factory is not Backend.create_workload_factory
+        if not own or alone or _makes_arrays(backend, options):
+            return DEFAULT_FACTORY
+    own_id = own_factory_id(backend.id)
+    kinds[own_id] = Kind(own_id)
+    return own_id
+
+
+def _makes_arrays(backend: Backend, options: Options) -> bool:
+    """True where the backend's workload factory leaves the making of handles as it is."""
+    try:
+        factory = backend.create_workload_factory(ArenaMemoryManager(), options)
+    except Exception:  # what is wrong with it is told when the network is loaded
+        return False
+    return bool(getattr(factory, "makes_arrays", False))

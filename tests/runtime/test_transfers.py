@@ -1,0 +1,377 @@
+"""How tensors cross between backends: who copies, how much, and what lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
+from interposer.backend import (
+    DEFAULT_FACTORY,
+    ArrayHandle,
+    Backend,
+    Capabilities,
+    KernelWorkloadFactory,
+    MemoryManager,
+    MemorySource,
+    Options,
+    TensorHandle,
+    TensorHandleFactory,
+    TensorHandleFactoryRegistry,
+    WorkloadFactory,
+)
+from interposer.errors import BackendContractError, IncompatibleMemoryError
+from interposer.ir.graph import Layer
+from interposer.ops import Activation, ActivationFunction, Addition, Concat, Multiplication, Splitter
+from interposer.runtime.loaded import LoadedNetwork
+from interposer.testing.device import DiscreteBackend
+from interposer.types import Array
+from tests.devices import Device, Sums, relu_table, single, sums
+
+INFO = TensorInfo((2, 3, 5))
+SIZE = 120
+X = np.linspace(-3, 4, 30, dtype=np.float32).reshape(2, 3, 5)
+RELU = Activation(ActivationFunction.RELU)
+
+
+class Relus(Backend):
+    """ReLU in ordinary memory, by a factory of its own that makes no handles."""
+
+    id: ClassVar = "Relus"
+
+    def layer_support(self, options: Options) -> Any:
+        from interposer.backend import KernelSupport
+
+        return KernelSupport(relu_table)
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        return KernelWorkloadFactory(relu_table, memory_manager)
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime() as made:
+        made.registry.register("Sums", Sums)
+        made.registry.register("Relus", Relus)
+        made.registry.register("Device", Device)
+        yield made
+
+
+def chain(*ops: Any) -> Network:
+    """One layer after the other; those with two operands take the value before twice."""
+    network = Network()
+    value = network.add_input_layer(0, INFO)
+    for number, op in enumerate(ops):
+        operands = [value] * len(op.operands)
+        value = network.add_layer(op, *operands, name=f"layer {number}")
+    network.add_output_layer(0, value)
+    return network
+
+
+def loaded(runtime: Runtime, network: Network, *backends: str) -> LoadedNetwork:
+    return LoadedNetwork(optimize(network, backends, runtime.device_spec, OptimizerOptions(rewrite=False)))
+
+
+def run(network: LoadedNetwork, *arrays: Array) -> list[Array]:
+    outputs = network.bindings.new_outputs()
+    network.run(dict(enumerate(arrays)), outputs)
+    return [outputs[key] for key in sorted(outputs)]
+
+
+def crossings(network: LoadedNetwork) -> list[tuple[str, str, str, str]]:
+    return [(one.value, one.source, one.target, one.how) for one in network.optimized.crossings]
+
+
+def test_backends_in_ordinary_memory_pass_tensors_on_without_a_copy(runtime: Runtime) -> None:
+    network = loaded(runtime, chain(RELU, Addition(), RELU, Multiplication()), "Sums", "Relus")
+    wanted = np.maximum(X, 0) * 2
+    np.testing.assert_array_equal(run(network, X)[0], wanted * wanted)
+    assert crossings(network) == [
+        ("layer 0", "Relus", "Sums", "direct"),
+        ("layer 1", "Sums", "Relus", "direct"),
+        ("layer 2", "Relus", "Sums", "direct"),
+    ]
+    assert (network.transfers.copies, network.transfers.copied_bytes) == (0, 0)
+    [(name, size)] = network.memory().arenas.items()
+    assert (name, size) == ("Relus+Sums", 256), "both compute in one arena"
+
+
+def test_a_backend_that_makes_handles_of_its_own_and_knows_no_factories_runs_as_before(runtime: Runtime) -> None:
+    network = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Device")
+    np.testing.assert_array_equal(run(network, X)[0], np.maximum(2 * X, 0) * 2)
+    assert crossings(network) == [("layer 0", "Sums", "Device", "copy"), ("layer 1", "Device", "Sums", "copy")]
+    assert (network.transfers.copies, network.transfers.copied_bytes) == (2, 2 * SIZE)
+
+
+def test_a_device_copies_in_and_out_by_itself_and_once_for_all_its_layers(runtime: Runtime) -> None:
+    device = DiscreteBackend(relu_table)
+    runtime.registry.register("Discrete", single(device))
+    network = Network()
+    x = network.add_input_layer(0, INFO, name="x")
+    total = network.add_layer(Addition(), x, x, name="total")
+    parts = [network.add_layer(RELU, total, name=f"relu {i}") for i in range(3)]
+    first = network.add_layer(Multiplication(), parts[0], parts[1], name="product")
+    network.add_output_layer(0, network.add_layer(Addition(), first, parts[2], name="sum"))
+    made = loaded(runtime, network, "Sums", "Discrete")
+    relu = np.maximum(2 * X, 0)
+    np.testing.assert_array_equal(run(made, X)[0], relu * relu + relu)
+    assert crossings(made) == [
+        ("total", "Sums", "Discrete", "device copy"),
+        *((f"relu {i}", "Discrete", "Sums", "device copy") for i in range(3)),
+    ]
+    assert (device.bus.uploads, device.bus.uploaded_bytes) == (1, SIZE)
+    assert (device.bus.downloads, device.bus.downloaded_bytes) == (3, 3 * SIZE)
+    assert (made.transfers.device_copies, made.transfers.copied_bytes) == (4, 4 * SIZE)
+    assert device.bus.seconds > 4 * device.bus.latency
+
+
+def test_tensors_stay_on_a_device_and_are_converted_only_at_the_border(runtime: Runtime) -> None:
+    device = DiscreteBackend()
+    runtime.registry.register("Discrete", single(device))
+    made = loaded(runtime, chain(RELU, Addition(), Multiplication(), RELU), "Discrete")
+    twice = 2 * np.maximum(X, 0)
+    np.testing.assert_array_equal(run(made, X)[0], twice * twice)
+    assert crossings(made) == [
+        ("input_0", "", "Discrete", "device copy"),
+        ("layer 3", "Discrete", "", "device copy"),
+    ]
+    assert (device.bus.uploads, device.bus.downloads) == (1, 1)
+    assert str(made.optimized.explain()).splitlines()[2:4] == [
+        "  copied by the device from the caller to Discrete (120 bytes): input_0",
+        "  copied by the device from Discrete to the caller (120 bytes): layer 3",
+    ]
+
+
+def test_constants_go_to_the_device_once(runtime: Runtime) -> None:
+    device = DiscreteBackend()
+    runtime.registry.register("Discrete", single(device))
+    network = Network()
+    x = network.add_input_layer(0, INFO)
+    network.add_output_layer(0, network.add_layer(Addition(), x, network.add_constant_layer(X)))
+    made = loaded(runtime, network, "Discrete")
+    for _ in range(3):
+        np.testing.assert_array_equal(run(made, X)[0], 2 * X)
+    assert device.bus.uploads == 1 + 3
+
+
+@pytest.mark.parametrize("sub_tensors", [True, False])
+def test_joining_and_cutting_cost_nothing_where_the_device_has_sub_tensors(runtime: Runtime, sub_tensors: bool) -> None:
+    runtime.registry.register("Discrete", single(DiscreteBackend(sub_tensors=sub_tensors)))
+    network = Network()
+    x = network.add_input_layer(0, INFO)
+    parts = [network.add_layer(RELU, x), network.add_layer(Addition(), x, x)]
+    whole = network.add_layer(RELU, network.add_layer(Concat(1), *parts))
+    cut = network.add_layer(Splitter(1, (2, 4)), whole)
+    for key, part in enumerate(cut.outputs):
+        network.add_output_layer(key, network.add_layer(RELU, part))
+    made = loaded(runtime, network, "Discrete")
+    wanted = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
+    for found, piece in zip(run(made, X), np.split(wanted, [2], 1), strict=True):
+        np.testing.assert_array_equal(found, piece)
+    kinds = [made.optimized.graph.layer(name).kind for name, _ in made.steps]
+    assert ("Concat" in kinds, "Splitter" in kinds) == (not sub_tensors, not sub_tensors)
+
+
+def test_two_devices_meet_in_the_memory_of_the_host(runtime: Runtime) -> None:
+    one, other = DiscreteBackend(relu_table), DiscreteBackend(sums, id="Second")
+    runtime.registry.register("Discrete", single(one))
+    runtime.registry.register("Second", single(other))
+    made = loaded(runtime, chain(RELU, Addition()), "Discrete", "Second")
+    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(X, 0))
+    assert (one.bus.downloads, other.bus.uploads) == (1, 1)
+    assert made.transfers.copied_bytes == 4 * SIZE
+
+
+# --- factories that import and export ---------------------------------------------------------------------------------
+
+
+class SharedHandle(ArrayHandle):
+    """An array that can lie where another one does."""
+
+    imports = True
+
+
+class Shared(TensorHandleFactory):
+    """Arrays in memory that others may use."""
+
+    id = "Test/Shared/Array"
+    supports_map = True
+    import_sources = export_sources = MemorySource.MALLOC
+    padding = False
+
+    def capabilities(self, layer: Layer, connected: Layer) -> Capabilities:
+        return Capabilities(PaddingRequired=self.padding)
+
+    def create(self, info: TensorInfo) -> TensorHandle:
+        return SharedHandle(info)
+
+
+class Sharing(Relus):
+    """Computes on its own kind of handle, which can import."""
+
+    id: ClassVar = "Sharing"
+    padding = False
+
+    @property
+    def handle_factory_preferences(self) -> Sequence[str]:
+        return (Shared.id,)
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        factory = Shared()
+        factory.padding = self.padding
+        registry.register_factory(factory)
+
+
+def test_memory_is_imported_in_place_and_lives_as_long_as_it_is_read(runtime: Runtime) -> None:
+    runtime.registry.register("Sharing", Sharing)
+    made = loaded(runtime, chain(Addition(), RELU, Addition(), Multiplication(), Addition()), "Sums", "Sharing")
+    for array in (X, -X):
+        twice = 2 * np.maximum(2 * array, 0)
+        np.testing.assert_array_equal(run(made, array)[0], 2 * twice * twice)
+    assert [how for *_, how in crossings(made)] == ["import", "import"]
+    assert (made.transfers.imports, made.transfers.copies) == (4, 0)
+
+
+def test_what_needs_padding_is_copied(runtime: Runtime) -> None:
+    class Padding(Sharing):
+        id: ClassVar = "Padding"
+        padding = True
+
+    runtime.registry.register("Padding", Padding)
+    made = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Padding")
+    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(2 * X, 0))
+    assert [how for *_, how in crossings(made)] == ["copy", "copy"]
+
+
+def test_an_import_that_is_refused_becomes_a_copy(runtime: Runtime) -> None:
+    class Picky(SharedHandle):
+        imports = True
+
+        def import_memory(self, array: Array) -> bool:
+            return False
+
+    class PickyFactory(Shared):
+        id = "Test/Picky/Array"
+        export_sources = MemorySource.UNDEFINED
+
+        def create(self, info: TensorInfo) -> TensorHandle:
+            return Picky(info)
+
+    class PickyBackend(Relus):
+        id: ClassVar = "Picky"
+        handle_factory_preferences = (PickyFactory.id,)  # type: ignore[assignment]
+
+        def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+            registry.register_factory(PickyFactory())
+
+    runtime.registry.register("Picky", PickyBackend)
+    made = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Picky")
+    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(2 * X, 0))
+    assert made.transfers.refused_imports == 1
+
+
+def test_a_backend_writes_into_the_memory_of_another_one_where_it_takes_that(runtime: Runtime) -> None:
+    class Writer(Sums):
+        id: ClassVar = "Writer"
+        handle_factory_preferences = (DEFAULT_FACTORY, Shared.id)  # type: ignore[assignment]
+
+    runtime.registry.register("Writer", Writer)
+    runtime.registry.register("Sharing", Sharing)
+    made = loaded(runtime, chain(Addition(), RELU, Addition()), "Writer", "Sharing")
+    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(2 * X, 0))
+    assert {how for *_, how in crossings(made)} <= {"direct", "import"}
+    assert made.transfers.copies == 0
+
+
+def test_the_import_factory_of_a_pair_stands_in_at_the_border(runtime: Runtime) -> None:
+    class Copying(Shared):
+        id = "Test/Copying/Array"
+        import_sources = export_sources = MemorySource.UNDEFINED
+
+        def create(self, info: TensorInfo) -> TensorHandle:
+            return _NeverBorrowing(info)
+
+    class _NeverBorrowing(ArrayHandle):
+        imports = False
+
+    class Paired(Relus):
+        id: ClassVar = "Paired"
+        handle_factory_preferences = (Copying.id,)  # type: ignore[assignment]
+
+        def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+            registry.register_factory(Copying())
+            registry.register_factory(Shared())
+            registry.register_copy_and_import_pair(Copying.id, Shared.id)
+
+    runtime.registry.register("Paired", Paired)
+    made = loaded(runtime, chain(RELU, RELU, RELU), "Paired")
+    np.testing.assert_array_equal(run(made, X)[0], np.maximum(X, 0))
+    factories = [made.optimized.graph.layer(f"layer {i}").output.factory for i in range(3)]
+    assert factories == [Copying.id, Copying.id, Shared.id]
+    assert made.optimized.graph.inputs[0].output.factory == Shared.id
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+class Sealed(Relus):
+    """A device whose memory nobody else can reach."""
+
+    id: ClassVar = "Sealed"
+    handle_factory_preferences = ("Test/Sealed/Heap",)  # type: ignore[assignment]
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        class Heap(Shared):
+            id = "Test/Sealed/Heap"
+            supports_map = False
+            import_sources = export_sources = MemorySource.UNDEFINED
+
+        registry.register_factory(Heap())
+
+
+def test_an_impossible_way_names_what_both_sides_offer(runtime: Runtime) -> None:
+    runtime.registry.register("Sealed", Sealed)
+    with pytest.raises(IncompatibleMemoryError) as caught:
+        loaded(runtime, chain(Addition(), RELU), "Sums", "Sealed")
+    assert str(caught.value) == (
+        "the tensor 'layer 0' cannot get to all who read it:\n"
+        "  - 'layer 0' (Addition) on Sums (gives it) works on Interposer/Cpu/Array (can be mapped, imports MALLOC, "
+        "exports MALLOC)\n"
+        "  - 'layer 1' (Activation) on Sealed (takes it) works on Test/Sealed/Heap (cannot be mapped)"
+    )
+
+
+def test_preferences_of_which_none_is_there_are_refused(runtime: Runtime) -> None:
+    class Lost(Relus):
+        id: ClassVar = "Lost"
+        handle_factory_preferences = ("Acme/Npu/Local",)  # type: ignore[assignment]
+
+    runtime.registry.register("Lost", Lost)
+    with pytest.raises(BackendContractError) as caught:
+        loaded(runtime, chain(RELU), "Lost")
+    assert str(caught.value) == (
+        "backend Lost takes only tensors of the handle factories Acme/Npu/Local, and none of them is registered "
+        "(registered: Interposer/Cpu/Array)"
+    )
+
+
+def test_a_factory_that_cannot_be_registered_is_told_with_its_backend(runtime: Runtime) -> None:
+    class Wrong(Relus):
+        id: ClassVar = "Wrong"
+
+        def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+            class Nameless(Shared):
+                id = "Nameless"
+
+            registry.register_factory(Nameless())
+
+    runtime.registry.register("Wrong", Wrong)
+    with pytest.raises(BackendContractError) as caught:
+        loaded(runtime, chain(RELU), "Wrong")
+    assert str(caught.value) == (
+        "backend Wrong could not register its tensor handle factories: a tensor handle factory has the id 'Nameless'; "
+        "expected 'Vendor/Backend/Name'"
+    )
