@@ -1,5 +1,6 @@
 """The plug-in interface: everything that the author of a backend needs."""
 
+from interposer.backend.allocator import PROTECTED_CONTENT, CustomAllocator
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
 from interposer.backend.dynamic.records import DynamicBackendRecord
@@ -30,6 +31,7 @@ from interposer.kernels.table import KernelInfo, KernelTable
 __all__ = [
     "API_VERSION",
     "DEFAULT_FACTORY",
+    "PROTECTED_CONTENT",
     "ArenaMemoryManager",
     "ArrayHandle",
     "ArrayHandleFactory",
@@ -41,6 +43,7 @@ __all__ = [
     "BackendRegistry",
     "Capabilities",
     "Capability",
+    "CustomAllocator",
     "DeviceSpec",
     "DynamicBackendRecord",
     "ExternalMemory",

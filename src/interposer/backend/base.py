@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from interposer.backend.allocator import CustomAllocator
 from interposer.backend.capabilities import Capabilities, Options
 from interposer.backend.handles import TensorHandleFactoryRegistry
-from interposer.backend.memory import ArenaMemoryManager, MemoryManager
+from interposer.backend.memory import ArenaMemoryManager, MemoryManager, MemorySource
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
@@ -111,6 +112,17 @@ class Backend:
         Called when a network is optimized, where only the factories' properties are asked for, and for each working
         memory of a loaded network.
         """
+
+    def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
+        """Accept an allocator for the memory of its tensors, or say why not; asked when a runtime is created.
+
+        A backend that leaves its tensors to the runtime accepts those of ordinary memory. One with tensor handle
+        factories of its own that accepts finds it in `TensorHandleFactoryRegistry.custom_allocators`.
+        """
+        if type(self).create_memory_manager is not Backend.create_memory_manager or self.handle_factory_preferences:
+            return "it has memory of its own"
+        ordinary = allocator.memory_source == MemorySource.MALLOC
+        return None if ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
 
     def create_memory_manager(self) -> MemoryManager | None:
         """The manager of one network's tensors, or None where its handles look after themselves."""

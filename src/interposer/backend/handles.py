@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from interposer.backend.allocator import CustomAllocator
 from interposer.backend.capabilities import Capabilities
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.workload import Workload
@@ -112,7 +113,9 @@ class ArrayHandleFactory(TensorHandleFactory):
 class TensorHandleFactoryRegistry:
     """The factories that the backends of one network brought, by id, with their memory managers."""
 
-    def __init__(self) -> None:
+    def __init__(self, custom_allocators: Mapping[str, CustomAllocator] | None = None) -> None:
+        self.custom_allocators: Mapping[str, CustomAllocator] = {} if custom_allocators is None else custom_allocators
+        """For backends by id, where the memory of their tensors has to come from; they have accepted that."""
         self._factories: dict[str, TensorHandleFactory] = {}
         self._managers: list[MemoryManager] = []
         self._pairs: dict[str, str] = {}

@@ -274,10 +274,14 @@ class ArenaMemoryManager(MemoryManager):
     Args:
         allocate: gives the memory of the arena, an array of at least as many bytes as it is asked for, aligned to
             `ALIGNMENT`; ordinary memory by default.
+        free: is given that array when the arena is released.
     """
 
-    def __init__(self, allocate: Callable[[int], Array] | None = None) -> None:
-        self._allocate = allocate or _ordinary
+    def __init__(
+        self, allocate: Callable[[int], Array] | None = None, free: Callable[[Array], None] | None = None
+    ) -> None:
+        self._allocate, self._free = allocate or _ordinary, free
+        self._arena: Array | None = None
         self._moment = 0
         self._handles: list[list[ArrayHandle]] = []
         self._lives: list[Lifetime] = []
@@ -327,7 +331,7 @@ class ArenaMemoryManager(MemoryManager):
 
     def acquire(self) -> None:
         """Get the arena and give every tensor its place."""
-        arena = self._allocate(self.plan.size)
+        arena = self._arena = self._allocate(self.plan.size)
         for handles, offset in zip(self._handles, self.plan.offsets, strict=True):
             for handle in handles:
                 size = _arena_bytes(handle.info)
@@ -337,6 +341,9 @@ class ArenaMemoryManager(MemoryManager):
         """Forget the arena; it is freed when nobody holds a piece of it."""
         for handle in self._numbers:
             handle.bind(None)
+        arena, self._arena = self._arena, None
+        if arena is not None and self._free is not None:
+            self._free(arena)
 
 
 def _ordinary(size: int) -> Array:

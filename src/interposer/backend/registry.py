@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
@@ -101,6 +101,7 @@ class BackendRegistry:
     ) -> None:
         self._parent = parent
         self._disabled = frozenset(disabled)
+        self._only: tuple[frozenset[str], str] | None = None
         self._isolate = dict(isolate or {})
         self.events: deque[BackendEvent] = deque(maxlen=EVENTS)
         self._entries: dict[str, _Entry] = {}
@@ -218,12 +219,18 @@ class BackendRegistry:
                 raise UnknownBackendError(backend_id, self.ids)
             if self._is_disabled(backend_id):
                 raise BackendUnavailableError(backend_id, "it is disabled")
+            if self._only is not None and backend_id not in self._only[0]:
+                raise BackendUnavailableError(backend_id, self._only[1])
             if entry not in self._known:
                 self._known[entry] = _made(backend_id, self._placed(backend_id, entry))
             found = self._known[entry]
             if isinstance(found, str):
                 raise BackendUnavailableError(backend_id, found)
             return found
+
+    def restrict(self, backends: Collection[str], reason: str) -> None:
+        """Leave all backends out but these, also those that come later; `reason` is what is said of the others."""
+        self._only = frozenset(backends), reason
 
     def _is_disabled(self, backend_id: str) -> bool:
         above = self._parent is not None and self._parent.is_registered(backend_id)

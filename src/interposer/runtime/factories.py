@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
+
+import numpy as np
 
 from interposer.backend import (
     DEFAULT_FACTORY,
@@ -12,6 +14,7 @@ from interposer.backend import (
     ArrayHandle,
     ArrayHandleFactory,
     Backend,
+    CustomAllocator,
     MemoryManager,
     MemorySource,
     TensorHandle,
@@ -22,8 +25,15 @@ from interposer.backend import (
     WorkloadInfo,
     own_factory_id,
 )
+from interposer.backend.memory import ALIGNMENT
 from interposer.backend.registry import checked
-from interposer.errors import BackendContractError, ExecutionError, InterposerError, LoadError
+from interposer.errors import (
+    BackendContractError,
+    ExecutionError,
+    InterposerError,
+    InvalidArgumentError,
+    LoadError,
+)
 from interposer.ir.graph import Layer, Value
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant, Debug, MemCopy, MemImport
@@ -49,12 +59,18 @@ class Factories:
     """
 
     def __init__(
-        self, optimized: OptimizedNetwork, layers: Iterable[Layer], together: bool, first: Factories | None = None
+        self,
+        optimized: OptimizedNetwork,
+        layers: Iterable[Layer],
+        together: bool,
+        first: Factories | None = None,
+        allocators: Mapping[str, CustomAllocator] | None = None,
     ) -> None:
         self._optimized = optimized
         self._first = first or self
         self.together = together
-        self.registry = TensorHandleFactoryRegistry()
+        given = allocators if first is None else first.registry.custom_allocators
+        self.registry: TensorHandleFactoryRegistry = TensorHandleFactoryRegistry(given)
         self._arenas: dict[str, ArrayHandleFactory] = {}
         self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
@@ -69,7 +85,7 @@ class Factories:
     def _name_shared_arena(self) -> None:
         """Call the arena that several backends share by the names of all of them."""
         sharing = [one for one in self._factories if self._shares(one)]
-        if self.together and len(sharing) > 1:
+        if self.together and len(sharing) > 1 and not self.registry.custom_allocators:
             self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
 
     def _shares(self, backend: str) -> bool:
@@ -108,9 +124,10 @@ class Factories:
 
     def _arena(self, backend: str) -> ArrayHandleFactory:
         """The factory of plain arrays for what a backend gives."""
-        shared = next(iter(self._arenas), backend) if self.together else backend
+        allocator = self.registry.custom_allocators.get(backend)
+        shared = next(iter(self._arenas), backend) if self.together and not self.registry.custom_allocators else backend
         if shared not in self._arenas:
-            manager = ArenaMemoryManager()
+            manager = ArenaMemoryManager() if allocator is None else _custom_arena(allocator, backend)
             self._arenas[shared], self.managers[shared] = ArrayHandleFactory(manager), manager
         return self._arenas[shared]
 
@@ -240,6 +257,25 @@ class Factories:
                 self.managers[backend].release()
             except Exception as error:
                 _log.warning("backend %s could not release its memory: %s", backend, said(error))
+
+
+def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManager:
+    """An arena in memory of the user's allocator, whose answers are checked."""
+
+    def allocate(size: int) -> Array:
+        memory: object = allocator.allocate(size, ALIGNMENT)
+        if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
+            told = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
+            wanted = f"an array of {size} times uint8"
+            raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {told}; expected {wanted}")
+        if memory.ctypes.data % ALIGNMENT or not (memory.flags.c_contiguous and memory.flags.writeable):
+            raise InvalidArgumentError(
+                f"the custom allocator of backend {backend} gave memory at {memory.ctypes.data:#x}; expected "
+                f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
+            )
+        return memory
+
+    return ArenaMemoryManager(allocate, allocator.free)
 
 
 class _OwnHandles(TensorHandleFactory):

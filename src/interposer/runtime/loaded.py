@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from threading import get_ident
 
-from interposer.backend import ArenaMemoryManager
+from interposer.backend import ArenaMemoryManager, CustomAllocator
 from interposer.errors import ExecutionError, InvalidArgumentError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
@@ -39,13 +39,18 @@ class LoadedNetwork:
         LoadError: a backend could not make a workload, a handle or its memory plan; nothing stays behind.
     """
 
-    def __init__(self, optimized: OptimizedNetwork, workers: Workers | None = None) -> None:
+    def __init__(
+        self,
+        optimized: OptimizedNetwork,
+        workers: Workers | None = None,
+        allocators: Mapping[str, CustomAllocator] | None = None,
+    ) -> None:
         self.optimized = optimized
         self._workers = workers
         self.bindings = Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
         self._together = flow_of([one for one in optimized.graph.topological() if runs(one)]) is None
-        self._factories = Factories(optimized, self._layers, self._together)
+        self._factories = Factories(optimized, self._layers, self._together, allocators=allocators)
         self._counts = TransferCounts()
         self._program = Program(optimized.graph, self._factories, self._counts)
         self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
-from interposer.backend import Options
+from interposer.backend import CustomAllocator, Options
 from interposer.backend.isolated import Isolation, wanted_isolations
 from interposer.errors import InvalidArgumentError, expect
 
@@ -37,6 +37,9 @@ class CreationOptions:
             and limits; None means those that ``INTERPOSER_ISOLATE`` or ``interposer.toml`` name.
         num_threads: how many runs that were submitted go on at a time, and how many threads backends are told to use;
             None means what ``INTERPOSER_NUM_THREADS`` or ``interposer.toml`` say, else the processors there are.
+        custom_allocators: for backends by id, where the memory of their tensors comes from.
+        protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
+            read: those with the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)
@@ -47,6 +50,8 @@ class CreationOptions:
     unload_libraries: bool | None = None
     isolate: Collection[str] | Mapping[str, Isolation] | None = None
     num_threads: int | None = None
+    custom_allocators: Mapping[str, CustomAllocator] = field(default_factory=dict)
+    protected_mode: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.disabled_backends, str):
@@ -60,6 +65,9 @@ class CreationOptions:
         expect(self.num_threads, int | None, "num_threads must be a whole number")
         if self.num_threads is not None and self.num_threads < 1:
             raise InvalidArgumentError(f"num_threads must be 1 or more, not {self.num_threads}")
+        expect(self.custom_allocators, Mapping, "custom_allocators must be a mapping from backend's id to an allocator")
+        for backend, allocator in self.custom_allocators.items():
+            expect(allocator, CustomAllocator, f"the custom allocator of backend {backend!r} must be a CustomAllocator")
         self._check_dynamic_backends()
 
     def _check_dynamic_backends(self) -> None:

@@ -19,6 +19,7 @@ from interposer.backend.registry import checked
 from interposer.config import disabled_backends, thread_budget
 from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, did_you_mean, expect
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
@@ -64,6 +65,7 @@ class Runtime:
                 near = did_you_mean(name, self.registry.ids)
                 level = logging.WARNING if near else logging.INFO  # it may be registered later
                 _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", name, near)
+        use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
         self._told: dict[NetworkId, dict[str, BackendContext]] = {}
@@ -107,7 +109,7 @@ class Runtime:
             network_id = next(self._ids)
             agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
-                loaded = LoadedNetwork(optimized, self.workers)
+                loaded = LoadedNetwork(optimized, self.workers, self.options.custom_allocators)
             except BaseException:
                 self._tell("after_unload_network", network_id, agreed)
                 raise

@@ -23,6 +23,7 @@ from interposer.backend.planner import Lifetime, MemoryPlan, plan
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer
+from interposer.kernels import reference
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable
 from interposer.schema import Op
 from interposer.types import Array, TensorInfo
@@ -282,7 +283,7 @@ class DiscreteBackend(Backend):
         id: str = "Discrete",
     ) -> None:
         self.id = id  # type: ignore[misc] # several devices may be there
-        self.kernels = _reference() if kernels is None else kernels  # type: ignore[misc]
+        self.kernels = reference() if kernels is None else kernels  # type: ignore[misc]
         self.bus, self.sub_tensors = Bus() if bus is None else bus, sub_tensors
 
     @property
@@ -299,9 +300,3 @@ class DiscreteBackend(Backend):
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Makes workloads that read and write the device's memory."""
         return _DeviceWorkloadFactory(self.kernels, memory_manager)
-
-
-def _reference() -> KernelTable:
-    from interposer.backends.reference import ReferenceBackend  # noqa: PLC0415 - brings all kernels
-
-    return ReferenceBackend.kernels
