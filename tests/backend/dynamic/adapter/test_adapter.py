@@ -24,7 +24,6 @@ from interposer.errors import (
     InvalidArgumentError,
     LoadError,
     PluginError,
-    UnsupportedLayerError,
 )
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
@@ -143,7 +142,7 @@ def test_groups_hold_together_and_are_given_back_where_they_are_torn_apart(backe
 def test_options_for_a_network_are_checked_when_support_is_asked(backend, runtime_with):
     runtime = runtime_with(backend("arithmetic.cpp"))
     options = OptimizerOptions(model_options={"Arithmetic": {"gian": 2.0}})
-    with pytest.raises(UnsupportedLayerError, match="backend 'Arithmetic' has no option 'gian'; did you mean 'gain'"):
+    with pytest.raises(InvalidArgumentError, match="backend 'Arithmetic' has no option 'gian'; did you mean 'gain'"):
         optimize(branching(), ["Arithmetic"], runtime.device_spec, options)
 
 
