@@ -15,8 +15,8 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
-from interposer.runtime.imports import ImportedRun, Imports
 from interposer.runtime.flow import flow_of
+from interposer.runtime.imports import ImportedRun, Imports
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.program import Program, runs
 from interposer.runtime.runs import RunControl, Workers
