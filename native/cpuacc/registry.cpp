@@ -16,12 +16,14 @@ Family elementwise_family();
 Family fully_connected_q8_family();
 Family fusion_family();
 Family layouts_family();
+Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
 Family pool_family();
 Family reduce_family();
 Family reorder_family();
+Family resize_family();
 Family softmax_q8_family();
 Family winograd_f32_family();
 
@@ -30,6 +32,7 @@ namespace {
 using Make = Family (*)();
 
 const Make kFamilies[] = {
+    lstm_family,
     fusion_family,
     bottleneck_f32_family,
     codes_q8_family,
@@ -45,6 +48,7 @@ const Make kFamilies[] = {
     moves_family,
     elementwise_family,
     pool_family,
+    resize_family,
     reduce_family,
     normalize_family,
     layouts_family,  // its pass is the last one

@@ -1,0 +1,22 @@
+// One step of an LSTM of float32.
+
+#ifndef CPUACC_KERNELS_LSTM_HPP
+#define CPUACC_KERNELS_LSTM_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+struct LstmKernels {
+  /// Units [16 * block, 16 * (block + 1)) of one sequence. `weights` are those of the block: [unit before][gate i, o, f, c]
+  /// [16]; `given` is what the input gives to the gates, each `size` long; `cell` is read and written.
+  void (*step)(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
+               int64_t block);
+};
+CPUACC_TABLE(LstmKernels, lstm_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_LSTM_HPP

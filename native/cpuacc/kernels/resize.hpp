@@ -1,0 +1,34 @@
+// Images of another size; `inner` channels lie together (all in NHWC, 16 in blocked images, one in NCHW).
+
+#ifndef CPUACC_KERNELS_RESIZE_HPP
+#define CPUACC_KERNELS_RESIZE_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+/// Along one axis: two pixels of the input for each of the result, and the weight of the second (in 1 / 1024 for int8).
+struct Places {
+  const int32_t *low, *high;
+  const float* weight;
+  const int32_t* weight_1024;
+};
+
+struct ResizeKernels {
+  /// One row of the result, from two rows of the input.
+  void (*linear)(const float* upper, const float* lower, float* out, float weight, const Places& columns, int64_t width,
+                 int64_t inner);
+  void (*linear_u8)(const uint8_t* upper, const uint8_t* lower, uint8_t* out, float weight, const Places& columns,
+                    int64_t width, int64_t inner);
+  void (*linear_i8)(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t weight, const Places& columns,
+                    int64_t width, int64_t inner);
+  /// `inner` is in bytes.
+  void (*nearest)(const char* row, char* out, const int32_t* columns, int64_t width, int64_t inner);
+};
+CPUACC_TABLE(ResizeKernels, resize_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_RESIZE_HPP

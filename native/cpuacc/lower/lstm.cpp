@@ -1,0 +1,238 @@
+// LstmSequence: the products of the input with its weights become a FullyConnected layer for all steps at once, the rest
+// "acc.Lstm", one direction after the other.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/kernels/lstm.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kMostSteps = 4096;
+
+bool reversed(const Node& node, int64_t direction) {
+  return node.text("direction") == "REVERSE" || (node.text("direction") == "BIDIRECTIONAL" && direction == 1);
+}
+
+bool usual_functions(const Node& node) {
+  const Value* given = node.find("activations");
+  if (!given || given->texts.empty()) return true;
+  const char* const usual[] = {"SIGMOID", "TANH", "TANH"};
+  for (size_t n = 0; n < given->texts.size(); ++n)
+    if (given->texts[n] != usual[n % 3]) return false;
+  auto ones = [](const std::vector<double>& values) {
+    return std::all_of(values.begin(), values.end(), [](double value) { return value == 1; });
+  };
+  return ones(node.numbers("activation_a")) && ones(node.numbers("activation_b"));
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings&) {
+  if (graph.in(node, 4)) return refused("sequence lengths are not taken", IPR_REASON_OTHER);
+  if (Refusal why = all_f32(graph, node)) return why;
+  if (graph.in(node, 7)) return refused("peephole weights are not taken", IPR_REASON_OTHER);
+  if (!node.posts.empty()) return refused("takes no posts");
+  for (size_t n : {1, 2, 3})
+    if (graph.in(node, n) && !graph.in(node, n)->is_constant())
+      return refused("weights and bias are not constant", IPR_REASON_NOT_CONSTANT);
+  if (node.flag("input_forget") || node.number("clip") > 0 || !usual_functions(node))
+    return refused("takes no clip, no coupled gates, and only the usual functions", IPR_REASON_ATTRIBUTE);
+  const Tensor& in = *graph.in(node, 0);
+  if (!node.flag("time_major") && in.shape[0] != 1) return refused("takes the time as first axis", IPR_REASON_ATTRIBUTE);
+  if (in.elements() == 0) return refused("there are no steps", IPR_REASON_SHAPE);
+  int64_t steps = node.flag("time_major") ? in.shape[0] : in.shape[1];
+  if (steps > kMostSteps) return refused("more than 4096 steps", IPR_REASON_RESOURCE);
+  return taken();
+}
+
+void never(const Node&, Builder&) {}
+
+// ---- The pass -----------------------------------------------------------------------------------------------------------
+
+int constant_of(Graph& graph, const Shape& shape, std::shared_ptr<std::vector<float>> values) {
+  Tensor made;
+  made.shape = shape;
+  made.data = values->data();
+  made.keep = std::move(values);
+  return graph.add_tensor(made);
+}
+
+void add_flag(Node& node, const char* name) {
+  Value value;
+  value.name = name;
+  value.kind = IPR_KIND_BOOL;
+  value.i = 1;
+  node.attributes.push_back(value);
+}
+
+/// input (T, B, I) times the weights of one direction: (T, B, 4 * H).
+Node product_of(Graph& graph, const Node& node, int64_t direction, int64_t hidden) {
+  const Tensor in = *graph.in(node, 0), weights = *graph.in(node, 1);
+  const int64_t rows = 4 * hidden, depth = in.shape[2];
+  auto own = std::make_shared<std::vector<float>>(weights.values<float>() + direction * rows * depth,
+                                                  weights.values<float>() + (direction + 1) * rows * depth);
+  auto bias = std::make_shared<std::vector<float>>(size_t(rows), 0.0f);
+  if (const Tensor* given = graph.in(node, 3))
+    for (int64_t n = 0; n < rows; ++n)
+      (*bias)[size_t(n)] = given->values<float>()[direction * 2 * rows + n] +
+                           given->values<float>()[direction * 2 * rows + rows + n];
+  Tensor result;
+  result.shape = {in.shape[0], in.shape[1], rows};
+  Node made;
+  made.type = "FullyConnected";
+  made.name = node.name;
+  made.layer = node.layer;
+  add_flag(made, "transpose_weight_matrix");
+  add_flag(made, "keep_dims");
+  int w = constant_of(graph, {rows, depth}, own), b = constant_of(graph, {rows}, bias);
+  made.inputs = {node.inputs[0], w, b};
+  made.outputs = {graph.add_tensor(result)};
+  return made;
+}
+
+bool split_products(Graph& graph, const Settings& settings) {
+  bool changed = false;
+  std::vector<Node> nodes;
+  for (Node& old : graph.nodes) {
+    Node node = std::move(old);
+    if (node.type == "LstmSequence" && !support(graph, node, settings)) {
+      int64_t directions = graph.in(node, 2)->shape[0], hidden = graph.in(node, 2)->shape[2];
+      node.inputs.resize(7, -1);
+      for (int64_t n = 0; n < directions; ++n) {
+        nodes.push_back(product_of(graph, node, n, hidden));
+        node.inputs.push_back(nodes.back().outputs[0]);
+      }
+      node.inputs[0] = node.inputs[1] = node.inputs[3] = -1;  // done by the products
+      node.type = "acc.Lstm";
+      changed = true;
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+  return changed;
+}
+
+// ---- Steps ------------------------------------------------------------------------------------------------------------
+
+struct Lstm {
+  const LstmKernels* kernels;
+  const float* weights;  // of the direction: [block][unit before][gate][16]
+  int64_t hidden, batch, steps, directions, direction;
+  bool reverse;
+};
+
+struct Moment {
+  std::shared_ptr<const Lstm> lstm;
+  int64_t number;  // of the step, in the order in which they are taken
+};
+
+/// The hidden state of a sequence at a time, within the output (T, D, B, H).
+int64_t place_of(const Lstm& lstm, int64_t time, int64_t sequence) {
+  return ((time * lstm.directions + lstm.direction) * lstm.batch + sequence) * lstm.hidden;
+}
+
+int64_t time_of(const Lstm& lstm, int64_t number) { return lstm.reverse ? lstm.steps - 1 - number : number; }
+
+void run_moment(const Step& step, const Run& run, int part, int parts) {
+  const Moment& moment = step.as<Moment>();
+  const Lstm& lstm = *moment.lstm;
+  const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, time = time_of(lstm, moment.number);
+  float *out = run.at<float>(step.out[0]), *cells = run.at<float>(step.out[1]);
+  Range range = split(blocks, part, parts);
+  for (int64_t block = range.first; block < range.last; ++block)
+    for (int64_t b = 0; b < lstm.batch; ++b) {
+      const float* before = moment.number == 0 ? run.at<float>(step.in[1]) + b * hidden
+                                               : out + place_of(lstm, time_of(lstm, moment.number - 1), b);
+      const float* given = run.at<float>(step.in[0]) + (time * lstm.batch + b) * 4 * hidden;
+      lstm.kernels->step(lstm.weights + block * hidden * 64, given, before, cells + b * hidden,
+                         out + place_of(lstm, time, b), hidden, block);
+    }
+}
+
+/// Before the first step: states are copied, or zeros.
+void run_begin(const Step& step, const Run& run, int, int) {
+  const Lstm& lstm = step.as<Lstm>();
+  size_t size = size_t(lstm.batch * lstm.hidden), offset = size_t(lstm.direction) * size;
+  for (size_t n = 0; n < 2; ++n) {
+    float* to = run.at<float>(step.out[n]);
+    if (step.in[n]) std::memcpy(to, run.at<float>(step.in[n]) + offset, size * sizeof(float));
+    else std::memset(to, 0, size * sizeof(float));
+  }
+}
+
+void run_end(const Step& step, const Run& run, int, int) {
+  const Lstm& lstm = step.as<Lstm>();
+  size_t size = size_t(lstm.batch * lstm.hidden), offset = size_t(lstm.direction) * size;
+  const float* last = run.at<float>(step.in[0]) + place_of(lstm, time_of(lstm, lstm.steps - 1), 0);
+  if (step.out[0]) std::memcpy(run.at<float>(step.out[0]) + offset, last, size * sizeof(float));
+  if (step.out[1]) std::memcpy(run.at<float>(step.out[1]) + offset, run.at<float>(step.in[1]), size * sizeof(float));
+}
+
+void pack_weights(const float* from, float* to, int64_t hidden) {
+  for (int64_t block = 0; block * 16 < hidden; ++block)
+    for (int64_t k = 0; k < hidden; ++k)
+      for (int64_t gate = 0; gate < 4; ++gate, to += 16)
+        for (int64_t n = 0; n < 16 && block * 16 + n < hidden; ++n)
+          to[n] = from[(gate * hidden + block * 16 + n) * hidden + k];
+}
+
+void lower_direction(const Node& node, Builder& builder, int64_t direction) {
+  const Graph& graph = builder.graph;
+  const Tensor &weights = *graph.in(node, 2), &given = *graph.in(node, size_t(7 + direction));
+  int64_t hidden = weights.shape[2], blocks = (hidden + 15) / 16;
+  bool time_major = node.flag("time_major");
+  auto lstm = std::make_shared<Lstm>();
+  lstm->kernels = &lstm_kernels_for(builder.settings.isa);
+  lstm->hidden = hidden;
+  lstm->steps = given.shape[time_major ? 0 : 1];
+  lstm->batch = given.shape[time_major ? 1 : 0];
+  lstm->directions = weights.shape[0];
+  lstm->direction = direction;
+  lstm->reverse = reversed(node, direction);
+  lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * hidden) * 64 * sizeof(float), [&](void* to) {
+    pack_weights(weights.values<float>() + direction * 4 * hidden * hidden, static_cast<float*>(to), hidden);
+  }));
+  Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
+  Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
+  Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
+  auto simple = [&](const char* what, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to) {
+    Step step;
+    step.name = what + node.name;
+    step.fn = fn;
+    step.in = std::move(from);
+    step.out = std::move(to);
+    step.state = lstm;
+    builder.add(std::move(step));
+  };
+  auto state_of = [&](size_t n) { return builder.buffer(node.outputs.size() > n ? node.outputs[n] : -1); };
+  simple("begin of ", run_begin, {builder.buffer(node.inputs[5]), builder.buffer(node.inputs[6])}, {first, cells});
+  for (int64_t n = 0; n < lstm->steps; ++n) {
+    Step step;
+    step.name = "Lstm " + node.name;
+    step.fn = run_moment;
+    step.max_parts = std::min(int(blocks), parts_for(builder.settings, double(4 * hidden * hidden * lstm->batch) * 0.05));
+    step.in = {in, first};
+    step.out = {out, cells};
+    step.state = std::make_shared<Moment>(Moment{lstm, n});
+    builder.add(std::move(step));
+  }
+  simple("end of ", run_end, {out, cells}, {state_of(1), state_of(2)});
+}
+
+void lower(const Node& node, Builder& builder) {
+  for (int64_t n = 0; n < builder.graph.in(node, 2)->shape[0]; ++n) lower_direction(node, builder, n);
+}
+
+Refusal own(const Graph&, const Node& node, const Settings&) {
+  return node.posts.empty() ? taken() : refused("takes no posts");
+}
+
+}  // namespace
+
+Family lstm_family() {
+  return {{{"LstmSequence", "products and steps", support, never, nullptr}, {"acc.Lstm", "steps", own, lower, nullptr}},
+          {{"lstm", split_products}}};
+}
+
+}  // namespace cpuacc
