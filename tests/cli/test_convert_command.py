@@ -56,7 +56,8 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     ("words", "message"),
     [
         (["no.onnx", "out.onnx"], "no.onnx: the file cannot be read: No such file or directory"),
-        (["no.onnx", "out.tflite"], "the output is 'out.tflite'; expected a file with the suffix .onnx"),
+        (["no.onnx", "out.pb"], "the output is 'out.pb'; expected a file with the suffix .onnx or .tflite"),
+        (["no.onnx", "out.tflite", "--opset", "17"], "--opset is for ONNX, but the output is 'out.tflite'"),
     ],
 )
 def test_wrong_arguments_end_with_a_message(words, message, capsys):
@@ -78,6 +79,16 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, capsys):
 def test_numbers_are_the_same_afterwards(tmp_path):
     source, target = doubler(tmp_path), tmp_path / "out.onnx"
     assert main(["convert", source, str(target)]) == 0
+    x = np.arange(4, dtype=np.float32).reshape(1, 4)
+    with ip.load(str(target), backends=["CpuRef"]) as model:
+        np.testing.assert_array_equal(model.run([x])[0], 2 * x)
+
+
+@pytest.mark.needs_cpuref
+def test_the_ending_of_the_output_says_the_format(tmp_path, capsys):
+    source, target = doubler(tmp_path), tmp_path / "out.tflite"
+    assert main(["convert", source, str(target)]) == 0
+    assert capsys.readouterr().out == f"{target}: 3 layers as TFLite, {target.stat().st_size:,} bytes\n"
     x = np.arange(4, dtype=np.float32).reshape(1, 4)
     with ip.load(str(target), backends=["CpuRef"]) as model:
         np.testing.assert_array_equal(model.run([x])[0], 2 * x)

@@ -1,4 +1,4 @@
-"""``interposer convert``: a network of any known format as an ONNX model."""
+"""``interposer convert``: a network of any known format as an ONNX or a TFLite model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from interposer.cli.network import add_source_arguments
 from interposer.cli.tables import say
 from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
+from interposer.ir.network import Network
 from interposer.session.source import read_network
 
 __all__ = ["configure", "execute"]
@@ -16,24 +17,40 @@ __all__ = ["configure", "execute"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
-    parser.add_argument("output", help="the ONNX file to write")
+    parser.add_argument("output", help="the file to write: .onnx or .tflite")
     add_source_arguments(parser)
     parser.add_argument(
         "--opset", type=int, metavar="N",
-        help="the version of the operator set (default: 20, which engines know, or a newer one where it is needed)",
+        help="of ONNX, the version of the operator set (default: 20, which engines know, or a newer one where it is "
+        "needed)",
     )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true",
-        help="write quantized layers with real numbers between DequantizeLinear and QuantizeLinear",
+        help="as ONNX, write quantized layers with real numbers between DequantizeLinear and QuantizeLinear",
     )  # fmt: skip
-    parser.add_argument("--external-data", action="store_true", help="put the weights into a file of their own")
+    parser.add_argument(
+        "--external-data", action="store_true", help="of ONNX, put the weights into a file of their own"
+    )
 
 
 def execute(args: argparse.Namespace) -> None:
     """Read the network, write it, and say what was written."""
-    if Path(args.output).suffix.lower() != ".onnx":
-        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx")
+    suffix = Path(args.output).suffix.lower()
+    if suffix not in _WRITERS:
+        raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx or .tflite")
+    if suffix == ".tflite":
+        _refuse_options_of_onnx(args)
     network = read_network(args.network, args.format, dict(args.shape) or None)
+    say(f"{args.output}: {len(network)} layers as {_WRITERS[suffix](network, args)}")
+
+
+def _refuse_options_of_onnx(args: argparse.Namespace) -> None:
+    given = {"--opset": args.opset is not None, "--inexact": args.inexact, "--external-data": args.external_data}
+    for name in (name for name, is_given in given.items() if is_given):
+        raise InvalidArgumentError(f"{name} is for ONNX, but the output is {args.output!r}")
+
+
+def _write_onnx(network: Network, args: argparse.Namespace) -> str:
     from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
 
     try:
@@ -42,4 +59,13 @@ def execute(args: argparse.Namespace) -> None:
         )
     except UnwritableError as error:
         raise InterposerError(str(error).replace("exact=False", "--inexact")) from error
-    say(f"{args.output}: {len(network)} layers as ONNX, opset {opset}")
+    return f"ONNX, opset {opset}"
+
+
+def _write_tflite(network: Network, args: argparse.Namespace) -> str:
+    from interposer.writers import tflite  # noqa: PLC0415 - likewise
+
+    return f"TFLite, {tflite.save(network, args.output):,} bytes"
+
+
+_WRITERS = {".onnx": _write_onnx, ".tflite": _write_tflite}

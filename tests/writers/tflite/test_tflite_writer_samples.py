@@ -1,0 +1,45 @@
+"""Every sample of the conformance kit to TFLite and back: the same results; and what LiteRT makes of some."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from interposer.testing import samples_of
+from tools.tflite_writer import main, operators, outcome
+
+OPERATORS = operators()
+FEW = 8
+
+needs_litert = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name):
+    samples = samples_of(OPERATORS[name])
+    outcomes = {one.id: outcome(one) for one in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name):
+    outcomes = {one.id: outcome(one) for one in samples_of(OPERATORS[name])}
+    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+
+
+@pytest.mark.slow
+def test_the_page_tells_what_is_written_now():
+    assert main(["--check"]) == 0
+
+
+LITERT = ["Convolution2d", "DepthwiseConvolution2d", "FullyConnected", "Pooling2d", "Addition", "Concat", "Transpose"]
+
+
+@needs_litert
+@pytest.mark.parametrize("name", LITERT)
+def test_litert_gives_the_same_for_what_convolutional_networks_are_made_of(name):
+    samples = [one for one in samples_of(OPERATORS[name]) if "empty" not in one.id]
+    outcomes = {one.id: outcome(one, litert=True) for one in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
