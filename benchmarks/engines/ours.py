@@ -57,31 +57,19 @@ class Interposer(Engine):
         def run() -> None:
             self._found = self._model.run(self._inputs)
 
-        return {"Model.run": run} | self._in_place()
+        return {"Model.run": run, "Model.run on imports": self._on_imports()}
 
-    def _in_place(self) -> Mapping[str, Call]:
-        """Runs with working memory and arrays for the outputs that stay the same; made when first called."""
-        state: list[Any] = []
-
-        def prepare() -> None:
-            runtime = self._model.runtime
-            number = runtime.load_network(self._model.optimized)
-            working = runtime.create_working_mem_handle(number)
-            bindings = runtime.bindings(number)
-            by_name = dict(zip(self._model.inputs, self._inputs, strict=True))
-            feeds = {key: by_name[one.name] for key, one in bindings.inputs.items()}
-            targets = {key: np.empty(tuple(one.info.shape), one.info.dtype.numpy)
-                       for key, one in bindings.outputs.items()}  # fmt: skip
-            state.extend([runtime.execute, number, working, feeds, targets])
-            self._found = [targets[key] for key in sorted(targets)]
+    def _on_imports(self) -> Call:
+        """Runs on the same arrays for inputs and outputs, which are imported when it is first called."""
+        imports: list[Any] = []
 
         def run() -> None:
-            if not state:
-                prepare()
-            execute, number, working, feeds, targets = state
-            execute(number, working, feeds, targets)
+            if not imports:
+                self._found = [np.empty_like(one) for one in self._found]
+                imports[:] = [self._model.import_inputs(self._inputs), self._model.import_outputs(self._found)]
+            self._model.run(*imports)
 
-        return {"execute in place": run}
+        return run
 
     def outputs(self) -> Arrays:
         return [np.asarray(one) for one in self._found]
