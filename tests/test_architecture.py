@@ -18,7 +18,7 @@ PACKAGE = "interposer"
 
 # --- who may import whom ----------------------------------------------------------------------------------------------
 
-BASE = {"_version", "errors", "shape", "types", "collected", "dlpack", "config", "cache"}
+BASE = {"_version", "errors", "shape", "types", "collected", "constants", "dlpack", "config", "cache"}
 OPERATORS = BASE | {"codec", "schema", "ops"}
 GRAPH = OPERATORS | {"ir"}
 ENGINE_ROOM = GRAPH | {"kernels", "backend"}
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": {"errors", "shape"},
     "ranks": {"shape", "types"},
     "collected": {"errors", "types"},
+    "constants": {"types"},
     "dlpack": {"errors", "types"},
     "include": set(),
     "config": {"errors", "types"},

@@ -74,7 +74,7 @@ class Factories:
         self._arenas: dict[str, ArrayHandleFactory] = {}
         self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
-        self._constants: dict[tuple[int, TensorInfo, str], TensorHandle] = {}
+        self._constants: dict[tuple[int, TensorInfo, str], tuple[Array, TensorHandle]] = {}
         self._acquired: set[str] = set()
         for backend in optimized.backends.values():
             self._register(backend)
@@ -202,10 +202,11 @@ class Factories:
         key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
         if key not in known:
             make = self._first._constant_maker(layer)
-            known[key] = guarded(
+            made = guarded(
                 layer, "got no constant", lambda: _checked(make(info, array), info, "create_constant_handle", layer)
             )
-        return known[key]
+            known[key] = array, made
+        return known[key][1]
 
     def _constant_maker(self, layer: Layer) -> Callable[[TensorInfo, Array], TensorHandle]:
         if _is_hosts(layer):
@@ -222,10 +223,9 @@ class Factories:
         return sum(int(getattr(manager, "planned_bytes", 0)) for manager in self.managers.values())
 
     @property
-    def constant_bytes(self) -> int:
-        """The bytes of all constants, each array counted once."""
-        arrays = {key[0]: key[1] for key in self._first._constants}
-        return sum(int(info.num_bytes) for info in arrays.values() if info.dtype.bits)
+    def constant_arrays(self) -> list[Array]:
+        """The data of all constants that workloads of layers take."""
+        return [array for array, _ in self._first._constants.values()]
 
     @property
     def acquired(self) -> bool:

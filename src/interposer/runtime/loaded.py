@@ -10,9 +10,11 @@ from functools import partial
 from threading import get_ident
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator
-from interposer.errors import ExecutionError, InvalidArgumentError, expect
+from interposer.constants import Users, changed_file
+from interposer.errors import ExecutionError, InvalidArgumentError, LoadError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
+from interposer.ops.control import PreCompiled
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.flow import flow_of
@@ -61,6 +63,19 @@ class LoadedNetwork:
         self._changed = threading.Condition(self._lock)
         self._released = False
         self._program.configure()
+        self._constants = self._used_constants()
+
+    def _used_constants(self) -> Users:
+        """The data that the workloads read, as far as that is not in copies of the backends' own."""
+        compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
+        arrays = [
+            *self._factories.constant_arrays,
+            *(one for part in compiled for one in getattr(part, "constants", ())),
+        ]
+        changed = changed_file(arrays)
+        if changed is not None:
+            raise LoadError(f"the file {changed!r} was written to after its constants were mapped; read the model anew")
+        return Users(arrays)
 
     @property
     def acquired(self) -> bool:
@@ -86,7 +101,9 @@ class LoadedNetwork:
             arenas={backend: one.planned_bytes for backend, one in arenas.items()},
             lower_bounds={backend: one.plan.lower_bound for backend, one in arenas.items()},
             working_memories=len(idle),
-            constants=self._factories.constant_bytes,
+            constants=self._constants.total,
+            mapped_constants=self._constants.mapped,
+            shared_constants=self._constants.shared,
         )
 
     @property

@@ -15,14 +15,22 @@ class MemoryReport:
 
     `arenas` are those of one run, by backend, as far as the backends' memory managers tell; `lower_bounds` the least
     that any plan would need in this order of execution. There are `working_memories` of them, one for each run that
-    went beside others. `constants` are the weights, each counted once. What the caller gives and gets, and what kernels
-    need for themselves, is not counted.
+    went beside others. `constants` are the weights, each counted once, without copies that backends make: of these
+    bytes, `mapped_constants` lie in mapped files, and `shared_constants` in memory that other networks use too.
+    What the caller gives and gets, and what kernels need for themselves, is not counted.
     """
 
     arenas: Mapping[str, int]
     lower_bounds: Mapping[str, int]
     working_memories: int
     constants: int
+    mapped_constants: int = 0
+    shared_constants: int = 0
+
+    @property
+    def own_constants(self) -> int:
+        """The bytes of constants that no file and no other network has."""
+        return self.constants - self.mapped_constants - self.shared_constants
 
     @property
     def peak(self) -> int:
@@ -36,5 +44,8 @@ class MemoryReport:
             "lower_bounds": dict(self.lower_bounds),
             "working_memories": self.working_memories,
             "constants": self.constants,
+            "mapped_constants": self.mapped_constants,
+            "shared_constants": self.shared_constants,
+            "own_constants": self.own_constants,
             "peak": self.peak,
         }

@@ -14,6 +14,7 @@ import numpy as np
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.arrays import address_of, suitable
 from interposer.backend.dynamic.attributes import shown
+from interposer.constants import place_of, share
 from interposer.ir.graph import Layer, Value
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import Constant
@@ -169,7 +170,7 @@ class FlatGraph:
 
     def _write_constants(self, alignment: int) -> None:
         numbers = [-1] * len(self.values)
-        rows: list[tuple[int, int]] = []
+        rows: list[tuple[int, int, int, int]] = []
         for position in self._entering:
             op = self.values[position].producer.op
             if isinstance(op, Constant):
@@ -177,18 +178,19 @@ class FlatGraph:
                 rows.append(self._constant(op.value, alignment))
         self._constant_numbers = numbers
         table = np.zeros(len(rows), _CONSTANT)
-        for name, column in zip(("data", "size"), zip(*rows, strict=True), strict=False):
+        for name, column in zip(("data", "size", "fd", "offset"), zip(*rows, strict=True), strict=False):
             table[name] = column
-        table["fd"] = -1
         self._constant_table = table
 
-    def _constant(self, array: Array, alignment: int) -> tuple[int, int]:
+    def _constant(self, array: Array, alignment: int) -> tuple[int, int, int, int]:
+        """Where the data is, in memory and in a file; a copy for the sake of its alignment is made once for all."""
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
-            array = suitable(array, alignment)
+            found = suitable(array, alignment)
+            array = found if found is array else share(found, alignment)
             place = address_of(array)
         self.constants.append(array)
-        return place, array.nbytes
+        return place, array.nbytes, *(place_of(array) or (-1, 0))
 
     def hash_constants(self) -> None:
         """Give constants their SHA-256, which ``compile`` and ``restore`` may want."""

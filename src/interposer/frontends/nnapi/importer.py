@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from interposer.constants import share
 from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
 from interposer.frontends.nnapi import families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.nnapi.document import Model, Operation, read_document
@@ -175,7 +176,7 @@ class Importer:
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """A new constant layer's output."""
-        layer = self.graph.add(Constant(array, quantization), name=name)
+        layer = self.graph.add(Constant(share(array), quantization), name=name)
         faults = infer_layer(layer)
         if faults:
             raise ParseError("; ".join(faults), where=f"constant {name!r}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from interposer.constants import mapped
 from interposer.errors import ParseError
 from interposer.frontends.onnx.proto import Message
 from interposer.types import Array
@@ -72,6 +73,6 @@ def _mapped(path: Path, location: str) -> Array:
             raise ParseError(f"external data in {location!r}, which is no regular file")
         if status.st_size == 0:
             return np.empty(0, np.uint8)
-        return np.asarray(np.memmap(path, np.uint8, "r"))
+        return mapped(path)
     except OSError as error:
         raise ParseError(f"the file {location!r} with external data cannot be read: {error.strerror}") from error

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
+from interposer.constants import share
 from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.onnx.external import ExternalFiles
@@ -256,7 +257,7 @@ class Importer:
 
     def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
         """A new constant of the network."""
-        return self.network.add_layer(Constant(array, quantization), name=self._name(name), source=source).output
+        return self.network.add_layer(Constant(share(array), quantization), name=self._name(name), source=source).output
 
     def add(
         self,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from interposer.constants import LEAST_MAPPED, mapped, share
 from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.template import Template, Values, check_names, value_of
@@ -92,7 +93,8 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
         raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
     path = os.fsdecode(source) or "."
     try:
-        return path, Path(path).read_bytes()
+        file = Path(path)
+        return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ParseError(f"the file cannot be read: {reason or error}", path=path) from error
@@ -294,7 +296,7 @@ class Importer:
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """A new constant layer's output."""
-        layer = self.graph.add(Constant(array, quantization), name=name)
+        layer = self.graph.add(Constant(share(array), quantization), name=name)
         infer_layer(layer)
         return layer.output
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from interposer.constants import share
 from interposer.errors import UnknownRankError
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant
@@ -146,4 +147,4 @@ def scalar(value: Value | None) -> float | None:
 
 def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:
     """A new Constant layer."""
-    return New(Constant(value, quantization), name=name)
+    return New(Constant(share(value) if value.base is None else value, quantization), name=name)
