@@ -10,7 +10,12 @@ import interposer as ip
 from interposer.backend import BackendRegistry
 from interposer.backend.registry import process_registry
 
-PLACES = {"OnnxRuntime": "onnxruntime:OnnxRuntime", "OpenVino": "openvino:OpenVino", "LiteRt": "litert:LiteRt"}
+PLACES = {
+    "LiteRt": "litert:LiteRt",
+    "OnnxRuntime": "onnxruntime:OnnxRuntime",
+    "OpenVino": "openvino:OpenVino",
+    "Torch": "torch:Torch",
+}
 """Modules in `interposer.backends.engines`, and classes."""
 
 

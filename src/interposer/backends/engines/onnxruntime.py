@@ -16,6 +16,7 @@ import numpy as np
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
+from interposer.backends.engines.onnxruntime_rules import RULES
 from interposer.backends.engines.options import Option, capabilities
 from interposer.errors import UnwritableError, did_you_mean
 from interposer.ir.graph import Layer
@@ -47,8 +48,9 @@ class OnnxRuntime(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """What ONNX cannot express."""
-        return _unknown_provider(options["provider"]) or onnx_reasons(layer, exact=options["exact"])
+        """A provider that is not there, what ONNX cannot express, and what is known to go wrong."""
+        absent = _unknown_provider(options["provider"])
+        return absent or onnx_reasons(layer, exact=options["exact"]) or RULES.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """A session for the part."""

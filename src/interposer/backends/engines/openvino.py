@@ -15,6 +15,7 @@ import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
 from interposer.backends.engines.options import Option, capabilities
 from interposer.errors import UnwritableError, did_you_mean
@@ -114,7 +115,7 @@ def _read(part: OnnxPart) -> Any:
         inputs = model.inputs[len(part.inputs) :]
         for port, array in zip(inputs, part.constants.values(), strict=True):
             parameter = port.get_node()
-            constant = openvino.op.Constant(_seen(np.ascontiguousarray(array)), shared_memory=True)
+            constant = openvino.op.Constant(shareable(np.ascontiguousarray(array)), shared_memory=True)
             parameter.output(0).replace(constant.output(0))
             model.remove_parameter(parameter)
         model.validate_nodes_and_infer_types()
@@ -169,23 +170,9 @@ class _Request:
 
         self.places = []  # until all is set
         for index, array in enumerate(inputs):
-            self.request.set_input_tensor(index, openvino.Tensor(_seen(array), shared_memory=True))
+            self.request.set_input_tensor(index, openvino.Tensor(shareable(array), shared_memory=True))
         for index, array in enumerate(outputs):
             self.request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
-
-
-class _Seen:
-    """Memory of an array that may be read-only, as the interface that shares it wants it: writeable."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-        place = array.__array_interface__
-        self.__array_interface__ = place | {"data": (place["data"][0], False)}
-
-
-def _seen(array: Array) -> Array:
-    """The array itself, or another one on its memory; OpenVINO only reads it."""
-    return array if array.flags.writeable else np.asarray(_Seen(array))
 
 
 def _text(error: Exception) -> str:

@@ -1,0 +1,135 @@
+"""What ONNX Runtime takes, and then computes otherwise or fails to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.backends.engines.rules import Infos, Rules
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    AffineGrid,
+    Attention,
+    BatchMatMul,
+    BinaryOperation,
+    Cast,
+    Col2Im,
+    Dft,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    GridPadding,
+    GridSample,
+    GridSampleMode,
+    GruSequence,
+    LstmSequence,
+    MeanVarianceNormalization,
+    Quantize,
+    UnaryOperation,
+)
+from interposer.types import DataType, TensorInfo
+
+__all__ = ["RULES"]
+
+RULES: Final = Rules()
+Outputs = Sequence[TensorInfo]
+_DOUBLE: Final = DataType.FLOAT64
+_UNSIGNED: Final = frozenset({DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64})
+_IN_FLOAT32: Final = frozenset({ActivationFunction.GELU_TANH, ActivationFunction.SHRINK})
+
+
+def _is(info: TensorInfo | None, *dtypes: DataType) -> bool:
+    return info is not None and info.dtype in dtypes
+
+
+@RULES(Activation)
+def _rounded(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
+    rounds = op.function in _IN_FLOAT32 and _is(inputs[0], _DOUBLE)
+    return f"ONNX Runtime computes {op.function.name} of float64 in float32" if rounds else None
+
+
+@RULES(AffineGrid)
+def _few_pixels(op: AffineGrid, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime takes no extents below 2" if min(op.extents) < 2 else None
+
+
+@RULES(Attention)
+def _attention(op: Attention, inputs: Infos, outputs: Outputs) -> str | None:
+    mask, past = inputs[3:5]
+    if _is(inputs[0], _DOUBLE):
+        return "ONNX Runtime computes attention of float64 in float32"
+    if past is not None and len(outputs) == 1:
+        return "ONNX Runtime takes past keys only where it gives present ones"
+    if mask is not None and not _is_whole(mask, inputs, past):
+        return "ONNX Runtime takes masks for all queries and keys"
+    return None
+
+
+def _is_whole(mask: TensorInfo, inputs: Infos, past: TensorInfo | None) -> bool:
+    query, key = inputs[0], inputs[1]
+    assert query is not None
+    assert key is not None
+    keys = int(key.shape[-2]) + (0 if past is None else int(past.shape[-2]))
+    return mask.rank == 2 and tuple(mask.shape) == (query.shape[-2], keys)
+
+
+@RULES(BatchMatMul)
+def _nothing_to_sum(op: BatchMatMul, inputs: Infos, outputs: Outputs) -> str | None:
+    empty = any(info is not None and info.is_quantized and info.num_elements == 0 for info in inputs)
+    return "ONNX Runtime gives rubbish for sums of no quantized products" if empty else None
+
+
+@RULES(Cast)
+def _wraps(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
+    floats = inputs[0] is not None and inputs[0].dtype.is_float
+    return "ONNX Runtime wraps negative numbers that become unsigned" if floats and op.dtype in _UNSIGNED else None
+
+
+@RULES(Col2Im)
+def _gaps(op: Col2Im, inputs: Infos, outputs: Outputs) -> str | None:
+    gaps = any(step != 1 for step in op.dilations) and len(op.image_shape) != 2
+    return "ONNX Runtime takes dilations only in two dimensions" if gaps else None
+
+
+@RULES(Dft)
+def _real_signals(op: Dft, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime has no inverse of one-sided spectra" if op.inverse and op.onesided else None
+
+
+@RULES(ElementwiseBinary)
+def _floors(op: ElementwiseBinary, inputs: Infos, outputs: Outputs) -> str | None:
+    small = inputs[0] is not None and inputs[0].dtype.is_float and inputs[0].dtype.bits == 8
+    floors = small and op.operation is BinaryOperation.FLOOR_DIV
+    return "ONNX Runtime rounds quotients of float8 before it takes their floor" if floors else None
+
+
+@RULES(ElementwiseUnary)
+def _interpolated(op: ElementwiseUnary, inputs: Infos, outputs: Outputs) -> str | None:
+    interpolated = op.operation in (UnaryOperation.EXP, UnaryOperation.LOG) and _is(inputs[0], DataType.INT16)
+    return "ONNX Runtime does not interpolate in tables, as TFLite does" if interpolated else None
+
+
+@RULES(GridSample)
+def _grid(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
+    rank = outputs[0].rank
+    if rank not in (4, 5) or outputs[0].num_elements == 0 or (rank == 5 and op.mode is GridSampleMode.CUBIC):
+        return "ONNX Runtime samples images of two or three dimensions, and by cubes those of two"
+    if op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS:
+        return "ONNX Runtime pads otherwise where it samples by cubes"
+    return None
+
+
+@RULES(GruSequence, LstmSequence)
+def _no_doubles(op: GruSequence | LstmSequence, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime fails on float64" if _is(inputs[0], _DOUBLE) else None
+
+
+@RULES(MeanVarianceNormalization)
+def _rounds_between(op: MeanVarianceNormalization, inputs: Infos, outputs: Outputs) -> str | None:
+    small = outputs[0].dtype.is_float and outputs[0].dtype.bits == 8
+    return "ONNX Runtime rounds what lies between to float8" if small else None
+
+
+@RULES(Quantize)
+def _wide_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime has no requantization of 32 bits" if _is(outputs[0], DataType.UINT32) else None

@@ -1,0 +1,43 @@
+"""What is known of an engine without a trial: layers that it takes, and then computes otherwise or fails to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from interposer.ir.graph import Layer
+from interposer.schema import Op
+from interposer.types import TensorInfo
+
+__all__ = ["Rule", "Rules"]
+
+Infos: TypeAlias = Sequence[TensorInfo | None]
+Rule: TypeAlias = Callable[[Any, Infos, Sequence[TensorInfo]], str | None]
+"""From an operator and the infos of its inputs and outputs to the reason for a refusal, or None."""
+R = TypeVar("R", bound=Rule)
+
+
+class Rules:
+    """The rules of one engine, by operator; those of no operator hold for all."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, list[Rule]] = {}
+
+    def __call__(self, *ops: type[Op]) -> Callable[[R], R]:
+        """Add a function as a rule for some operators, or for all."""
+
+        def add(rule: R) -> R:
+            for kind in [op.op_name() for op in ops] or [""]:
+                self._by_kind.setdefault(kind, []).append(rule)
+            return rule
+
+        return add
+
+    def reasons(self, layer: Layer) -> list[str]:
+        """Why a layer is refused; empty where no rule says so."""
+        declared = layer.op.operands
+        missing = [None] * (len(declared) - len(layer.inputs))
+        infos = (*layer.input_infos, *missing)
+        rules = (*self._by_kind.get("", ()), *self._by_kind.get(layer.kind, ()))
+        found = (rule(layer.op, infos, layer.output_infos) for rule in rules)
+        return [reason for reason in found if reason is not None]

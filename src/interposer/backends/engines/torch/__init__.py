@@ -1,0 +1,9 @@
+"""Torch: PyTorch on the processor or on a CUDA device.
+
+There is a function of torch for each operator (in family files: elements, windows, sums, moves); a part is a module
+that calls them in running order. The family files import torch, and are imported when the backend is first asked.
+"""
+
+from interposer.backends.engines.torch.backend import Torch
+
+__all__ = ["Torch"]

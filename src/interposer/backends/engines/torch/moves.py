@@ -1,0 +1,163 @@
+"""Operators that bring elements to other places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.table import ANY, Function, makes
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    BroadcastTo,
+    Concat,
+    DepthToSpace,
+    Gather,
+    Pad,
+    PaddingMode,
+    Permute,
+    Reshape,
+    ReverseV2,
+    Slice,
+    SpaceToDepth,
+    Splitter,
+    Stack,
+    StridedSlice,
+    Tile,
+    Transpose,
+)
+
+__all__: list[str] = []
+
+
+def _shape(layer: Layer) -> list[int]:
+    return [int(extent) for extent in layer.output_infos[0].shape]
+
+
+@makes(Reshape, types=ANY, moves=True)
+def reshape(op: Reshape, layer: Layer) -> Function:
+    """To the shape that is known."""
+    shape = _shape(layer)
+    return lambda x: x.reshape(shape)
+
+
+@makes(BroadcastTo, types=ANY, moves=True)
+def broadcast(op: BroadcastTo, layer: Layer) -> Function:
+    """To the shape that is known."""
+    shape = _shape(layer)
+    return lambda x: x.broadcast_to(shape)
+
+
+@makes(Transpose, types=ANY, moves=True)
+def transpose(op: Transpose, layer: Layer) -> Function:
+    """A view."""
+    return lambda x: x.permute(op.permutation)
+
+
+@makes(Permute, types=ANY, moves=True)
+def permute(op: Permute, layer: Layer) -> Function:
+    """A view; where each axis goes, not where it comes from."""
+    places = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
+    return lambda x: x.permute(places)
+
+
+@makes(Concat, types=ANY, moves=True)
+def concat(op: Concat, layer: Layer) -> Function:
+    """Along an axis."""
+    return lambda *tensors: torch.cat(tensors, op.axis)
+
+
+@makes(Stack, types=ANY, moves=True)
+def stack(op: Stack, layer: Layer) -> Function:
+    """Along a new axis."""
+    return lambda *tensors: torch.stack(tensors, op.axis)
+
+
+@makes(Splitter, types=ANY, moves=True)
+def split(op: Splitter, layer: Layer) -> Function:
+    """Views."""
+    sizes = [int(info.shape[op.axis]) for info in layer.output_infos]
+    return lambda x: torch.split(x, sizes, op.axis)
+
+
+@makes(Slice, types=ANY, moves=True)
+def slice_(op: Slice, layer: Layer) -> Function:
+    """A view."""
+    shape = _shape(layer)
+    pieces = tuple(slice(start, start + extent) for start, extent in zip(op.begin, shape, strict=True))
+    return lambda x: x[pieces]
+
+
+@makes(StridedSlice, types=ANY, moves=True)
+def strided_slice(op: StridedSlice, layer: Layer) -> Function:
+    """A view; masks and steps backwards are left to others."""
+    if op.shrink_axis_mask or op.ellipsis_mask or op.new_axis_mask or min(op.stride, default=1) < 0:
+        raise RefusedError("torch takes slices of all axes, forwards")
+    begins = [None if op.begin_mask >> i & 1 else begin for i, begin in enumerate(op.begin)]
+    ends = [None if op.end_mask >> i & 1 else end for i, end in enumerate(op.end)]
+    pieces = tuple(map(slice, begins, ends, op.stride))
+    return lambda x: x[pieces]
+
+
+_MODES = {PaddingMode.REFLECT: "reflect", PaddingMode.EDGE: "replicate"}
+
+
+@makes(Pad, types=ANY)
+def pad(op: Pad, layer: Layer) -> Function:
+    """With a constant; the last axes come first in torch."""
+    if op.padding_mode is not PaddingMode.CONSTANT:
+        raise RefusedError(f"torch pads all ranks with a constant, not {op.padding_mode.name}")
+    info = layer.values[0].known
+    pads = [extent for pair in reversed(op.pad_list) for extent in pair]
+    if not info.dtype.is_float and op.pad_value != int(op.pad_value):
+        raise RefusedError(f"the value {op.pad_value} is none of {info.dtype}")
+    value = op.pad_value if info.dtype.is_float else int(op.pad_value)
+    return lambda x: functional.pad(x, pads, value=value)
+
+
+@makes(Tile, types=ANY, moves=True)
+def tile(op: Tile, layer: Layer) -> Function:
+    """As torch has it."""
+    return lambda x: x.repeat(op.multiples)
+
+
+@makes(ReverseV2, types=ANY, moves=True)
+def reverse(op: ReverseV2, layer: Layer) -> Function:
+    """As torch has it."""
+    return lambda x: torch.flip(x, op.axis)
+
+
+@makes(Gather, types=ANY, moves=True)
+def gather(op: Gather, layer: Layer) -> Function:
+    """Whole slices; indices that count from the end, or are out of range, are left to others."""
+    if op.batch_dims:
+        raise RefusedError("torch picks slices without axes that are shared")
+    axis, shape = op.axis, _shape(layer)
+    extent = int(layer.values[0].known.shape[axis])
+
+    def compute(params: Any, indices: Any) -> Any:
+        flat = indices.reshape(-1).to(torch.int64)
+        return params.index_select(axis, torch.where(flat < 0, flat + extent, flat)).reshape(shape)
+
+    return compute
+
+
+@makes(DepthToSpace, SpaceToDepth, types=ANY, moves=True)
+def between_depth_and_space(op: DepthToSpace | SpaceToDepth, layer: Layer) -> Function:
+    """A view in which each block has axes of its own, turned."""
+    h, w, c = op.data_layout.axes()
+    n, b = int(layer.values[0].known.shape[0]), op.block_size
+    height, width, depth = (int(layer.values[0].known.shape[axis]) for axis in (h, w, c))
+    shape = _shape(layer)
+    if isinstance(op, DepthToSpace):
+        if getattr(op, "mode", None) is not None and op.mode.name != "DCR":
+            raise RefusedError(f"torch moves depth in the order DCR here, not {op.mode.name}")
+        last = (n, height, width, b, b, depth // b**2), (0, 1, 3, 2, 4, 5)
+        first = (n, b, b, depth // b**2, height, width), (0, 3, 4, 1, 5, 2)
+    else:
+        last = (n, height // b, b, width // b, b, depth), (0, 1, 3, 2, 4, 5)
+        first = (n, depth, height // b, b, width // b, b), (0, 3, 5, 1, 2, 4)
+    blocks, order = last if c == 3 else first
+    return lambda x: x.reshape(blocks).permute(order).reshape(shape)

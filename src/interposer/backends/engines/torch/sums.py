@@ -1,0 +1,167 @@
+"""Products of matrices, reductions and normalizations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch.nn import functional
+
+from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, makes
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    ArgMinMax,
+    ArgMinMaxFunction,
+    BatchMatMul,
+    BatchNormalization,
+    FullyConnected,
+    GroupNormalization,
+    InstanceNormalization,
+    LayerNormalization,
+    Mean,
+    Reduce,
+    ReduceOperation,
+    RmsNormalization,
+)
+from interposer.types import DataLayout
+
+__all__: list[str] = []
+
+
+@makes(FullyConnected)
+def fully_connected(op: FullyConnected, layer: Layer) -> Function:
+    """Rows of as many elements as a vector of the weights."""
+    shape = [int(extent) for extent in layer.output_infos[0].shape]
+    size = int(layer.values[1].known.shape[1 if op.transpose_weight_matrix else 0])
+
+    def compute(x: Any, weights: Any, bias: Any) -> Any:
+        rows = x.reshape(-1, size) if size else x.reshape(shape[0], 0)
+        return functional.linear(rows, weights if op.transpose_weight_matrix else weights.t(), bias).reshape(shape)
+
+    return compute
+
+
+@makes(BatchMatMul)
+def batch_matmul(op: BatchMatMul, layer: Layer) -> Function:
+    """Matrices in the last two axes; the others broadcast."""
+    if op.adjoint_x or op.adjoint_y:
+        raise RefusedError("torch has no adjugates of matrices")
+    if min(value.known.rank for value in layer.values) < 2:
+        raise RefusedError("an operand is no matrix")
+
+    def compute(a: Any, b: Any) -> Any:
+        return torch.matmul(a.mT if op.transpose_x else a, b.mT if op.transpose_y else b)
+
+    return compute
+
+
+_R: Final = ReduceOperation
+_REDUCTIONS: Final[dict[ReduceOperation, Any]] = {
+    _R.SUM: torch.sum,
+    _R.MEAN: torch.mean,
+    _R.MAX: torch.amax,
+    _R.MIN: torch.amin,
+    _R.L1: lambda x, axes, keepdim: torch.sum(torch.abs(x), axes, keepdim),
+    _R.L2: lambda x, axes, keepdim: torch.sqrt(torch.sum(torch.square(x), axes, keepdim)),
+    _R.LOG_SUM: lambda x, axes, keepdim: torch.log(torch.sum(x, axes, keepdim)),
+    _R.LOG_SUM_EXP: torch.logsumexp,
+    _R.SUM_SQUARE: lambda x, axes, keepdim: torch.sum(torch.square(x), axes, keepdim),
+}
+_OF_INTEGERS: Final = {_R.MAX, _R.MIN}
+
+
+@makes(Mean, Reduce, types=NUMBERS)
+def reduce(op: Mean | Reduce, layer: Layer) -> Function:
+    """Along some axes, or all."""
+    info = layer.values[0].known
+    operation = op.operation if isinstance(op, Reduce) else _R.MEAN
+    if operation not in _REDUCTIONS or not (info.dtype in FLOATS or operation in _OF_INTEGERS):
+        raise RefusedError(f"there is no torch function for {operation.name} of {info.dtype}")
+    axes = tuple(sorted({axis % info.rank for axis in op.axis})) or tuple(range(info.rank))
+    if not axes or 0 in info.shape:
+        raise RefusedError("there is nothing to reduce")
+    function, keep = _REDUCTIONS[operation], op.keep_dims
+    return lambda x: function(x, axes, keep)
+
+
+@makes(ArgMinMax, types=FLOATS)
+def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
+    """Of equal elements the first; the last one is the first in the other direction."""
+    find = torch.argmax if op.function is ArgMinMaxFunction.MAX else torch.argmin
+    kind, last = getattr(torch, str(op.dtype)), int(layer.values[0].known.shape[op.axis]) - 1
+    if not op.select_last_index:
+        return lambda x: find(x, op.axis, op.keep_dims).to(kind)
+    return lambda x: (last - find(x.flip(op.axis), op.axis, op.keep_dims)).to(kind)
+
+
+# --- normalization ----------------------------------------------------------------------------------------------------
+
+
+def _channels(layout: DataLayout, layer: Layer) -> list[int]:
+    """The shape in which one number for each channel broadcasts with the first operand."""
+    rank = layer.values[0].known.rank
+    shape = [1] * rank
+    shape[1 if layout is DataLayout.NCHW else rank - 1] = -1
+    return shape
+
+
+@makes(BatchNormalization)
+def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
+    """A factor and an offset for each channel."""
+    shape = _channels(op.data_layout, layer)
+
+    def compute(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
+        mean, variance, beta, gamma = (one.reshape(shape) for one in (mean, variance, beta, gamma))
+        return (x - mean) * (gamma * torch.rsqrt(variance + op.eps)) + beta
+
+    return compute
+
+
+@makes(InstanceNormalization)
+def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
+    """Over the cells of each image and channel."""
+    shape = _channels(op.data_layout, layer)
+    axes = tuple(axis for axis in range(1, len(shape)) if shape[axis] == 1)
+    if 0 in layer.values[0].known.shape:
+        raise RefusedError("there is nothing to normalize")
+
+    def compute(x: Any, gamma: Any, beta: Any) -> Any:
+        found = (x - x.mean(axes, keepdim=True)) * torch.rsqrt(x.var(axes, correction=0, keepdim=True) + op.eps)
+        found = found if gamma is None else found * gamma.reshape(shape)
+        return found if beta is None else found + beta.reshape(shape)
+
+    return compute
+
+
+@makes(LayerNormalization)
+def layer_normalization(op: LayerNormalization, layer: Layer) -> Function:
+    """Over the axes from one on."""
+    shape = _normalized(op.axis, layer)
+    return lambda x, gamma, beta: functional.layer_norm(x, shape, gamma, beta, op.eps)
+
+
+@makes(RmsNormalization)
+def rms_normalization(op: RmsNormalization, layer: Layer) -> Function:
+    """The same without a mean."""
+    shape = _normalized(op.axis, layer)
+    return lambda x, gamma: functional.rms_norm(x, shape, gamma, op.eps)
+
+
+def _normalized(axis: int, layer: Layer) -> list[int]:
+    """The extents of the axes that are normalized; weights must have the same."""
+    shape = [int(extent) for extent in layer.values[0].known.shape]
+    shape = shape[axis % len(shape) :]
+    if any(list(value.known.shape) != shape for value in layer.values[1:]):
+        raise RefusedError("torch takes factors and offsets of the shape that is normalized")
+    return shape
+
+
+@makes(GroupNormalization)
+def group_normalization(op: GroupNormalization, layer: Layer) -> Function:
+    """Channels first, which torch has."""
+    info = layer.values[0].known
+    channels = int(info.shape[1])
+    if op.data_layout is not DataLayout.NCHW or any(value.known.shape[0] != channels for value in layer.values[1:]):
+        raise RefusedError("torch takes channels first, and a factor and an offset for each")
+    return lambda x, gamma, beta: functional.group_norm(x, op.num_groups, gamma, beta, op.eps)

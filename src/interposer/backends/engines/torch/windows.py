@@ -1,0 +1,174 @@
+"""Convolutions and pooling; images with channels last are views with channels first, computed as they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.table import Function, makes
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    PaddingMethod,
+    Pooling2d,
+    PoolingAlgorithm,
+    Resize,
+    ResizeMethod,
+    TransposeConvolution2d,
+)
+from interposer.types import DataLayout
+
+__all__: list[str] = []
+
+_FIRST = (0, 3, 1, 2)
+_LAST = (0, 2, 3, 1)
+
+
+def _with_channels_first(layout: DataLayout, function: Function) -> Function:
+    """The function on images of a layout; all further tensors are passed on."""
+    if layout is DataLayout.NCHW:
+        return function
+    return lambda x, *others: function(x.permute(_FIRST), *others).permute(_LAST)
+
+
+def _padding(rows: Any, columns: Any) -> list[int]:
+    """The pads of two windows in torch's order."""
+    return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
+
+
+def _is_same_on_both_sides(pads: list[int]) -> bool:
+    return pads[0] == pads[1] and pads[2] == pads[3]
+
+
+@makes(Convolution2d)
+def convolution(op: Convolution2d, layer: Layer) -> Function:
+    """Weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
+    h, w, _ = op.data_layout.axes()
+    rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
+    turn = None if op.data_layout is DataLayout.NCHW else _FIRST
+    convolve = _convolve(rows, columns, op.groups)
+
+    def compute(x: Any, weights: Any, bias: Any) -> Any:
+        return convolve(x, weights if turn is None else weights.permute(turn), bias)
+
+    return _with_channels_first(op.data_layout, compute)
+
+
+def _convolve(rows: Any, columns: Any, groups: int) -> Function:
+    pads = _padding(rows, columns)
+    own = _is_same_on_both_sides(pads)
+    how = {
+        "stride": (rows.stride, columns.stride),
+        "dilation": (rows.dilation, columns.dilation),
+        "padding": (pads[2], pads[0]) if own else 0,
+        "groups": groups,
+    }
+    return lambda x, weights, bias: functional.conv2d(x if own else functional.pad(x, pads), weights, bias, **how)
+
+
+@makes(DepthwiseConvolution2d)
+def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
+    """Weights come as (1, H, W, I * M)."""
+    weights_info = layer.input_infos[1]
+    assert weights_info is not None
+    rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
+    channels = layer.values[0].known.shape[op.data_layout.axes()[2]]
+    convolve = _convolve(rows, columns, int(channels))
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, weights.permute(3, 0, 1, 2), bias))
+
+
+@makes(TransposeConvolution2d)
+def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
+    """What falls beyond the result is cut off, and what the products do not reach is zero."""
+    h, w, _ = op.data_layout.axes()
+    out = [int(layer.output_infos[0].shape[axis]) for axis in (h, w)]
+    last = op.data_layout is not DataLayout.NCHW
+    how = {
+        "stride": (op.stride_y, op.stride_x),
+        "dilation": (op.dilation_y, op.dilation_x),
+        "groups": op.groups,
+    }
+
+    def compute(x: Any, weights: Any, bias: Any) -> Any:
+        kernel = _grouped(weights.permute(_FIRST) if last else weights, op.groups)
+        full = functional.conv_transpose2d(x, kernel, **how)
+        full = full[:, :, op.pad_top :, op.pad_left :][:, :, : out[0], : out[1]]
+        full = functional.pad(full, [0, out[1] - full.shape[3], 0, out[0] - full.shape[2]])
+        return full if bias is None else full + bias.view(1, -1, 1, 1)
+
+    return _with_channels_first(op.data_layout, compute)
+
+
+def _grouped(weights: Any, groups: int) -> Any:
+    """From (O / groups, I, H, W) to torch's (I, O / groups, H, W)."""
+    return weights.transpose(0, 1)
+
+
+@makes(Pooling2d)
+def pooling(op: Pooling2d, layer: Layer) -> Function:
+    """The image is padded first, so that all windows are whole; means are of the cells that count."""
+    h, w, _ = op.data_layout.axes()
+    before, after = layer.values[0].known.shape, layer.output_infos[0].shape
+    rows, columns = op.windows(int(before[h]), int(before[w]))
+    ends = [_behind(one, int(before[axis]), int(after[axis])) for one, axis in ((rows, h), (columns, w))]
+    if min(ends) < 0 or 0 in before or 0 in after:
+        raise RefusedError("a part of the image is never under the window, or it has no cells")
+    pads = [columns.pad_before, ends[1], rows.pad_before, ends[0]]
+    how = {"kernel_size": (rows.size, columns.size), "stride": (rows.stride, columns.stride)}
+    if op.pool_type is PoolingAlgorithm.MAX:
+        dilation = (rows.dilation, columns.dilation)
+        return _with_channels_first(
+            op.data_layout,
+            lambda x: functional.max_pool2d(functional.pad(x, pads, value=-torch.inf), dilation=dilation, **how),
+        )
+    if rows.dilation != 1 or columns.dilation != 1:
+        raise RefusedError("torch has no means under windows with gaps")
+    counts = _counts(op, (rows, columns), (int(before[h]), int(before[w])), pads, how)
+    mean = _mean(counts, pads, how, rows.size * columns.size)
+    if op.pool_type is PoolingAlgorithm.L2:
+        return _with_channels_first(op.data_layout, lambda x: torch.sqrt(mean(torch.square(x))))
+    return _with_channels_first(op.data_layout, mean)
+
+
+def _behind(window: Any, extent: int, places: int) -> int:
+    """How many cells behind the image the last window needs."""
+    behind: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - extent - window.pad_before
+    return behind
+
+
+def _counts(op: Pooling2d, windows: Any, extents: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
+    """How many cells count at each place, or None where all do."""
+    rows, columns = windows
+    ones = torch.ones(1, 1, *extents)
+    if op.padding_method is PaddingMethod.IGNORE_VALUE:
+        inner = [columns.pad_before, min(columns.pad_after, pads[1]), rows.pad_before, min(rows.pad_after, pads[3])]
+        ones = functional.pad(ones, inner, value=1.0)
+        pads = [whole - part for whole, part in zip(pads, inner, strict=True)]
+    counts = functional.avg_pool2d(functional.pad(ones, pads), divisor_override=1, **how)
+    return None if bool((counts == rows.size * columns.size).all()) else counts.clamp(min=1)
+
+
+def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int) -> Function:
+    if not any(pads) and counts is None:
+        return lambda x: functional.avg_pool2d(x, **how)
+    if counts is None:
+        return lambda x: functional.avg_pool2d(functional.pad(x, pads), **how)
+    return lambda x: functional.avg_pool2d(functional.pad(x, pads), **how) * (area / counts).to(x.dtype).to(x.device)
+
+
+@makes(Resize)
+def resize(op: Resize, layer: Layer) -> Function:
+    """The forms that torch has: nearest without centres, and bilinear with corners or centres."""
+    size = (op.target_height, op.target_width)
+    if op.method is ResizeMethod.NEAREST_NEIGHBOR:
+        if op.align_corners or op.half_pixel_centers:
+            raise RefusedError("torch takes the nearest pixel without corners or centres")
+        return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, mode="nearest"))
+    if op.align_corners == op.half_pixel_centers:
+        raise RefusedError("torch interpolates with aligned corners or with centres of pixels")
+    how: dict[str, Any] = {"mode": "bilinear", "align_corners": op.align_corners}
+    return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, **how))

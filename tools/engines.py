@@ -1,0 +1,208 @@
+"""Write docs/reference/engines.md: what the conformance kit finds of each engine that is a backend.
+
+::
+
+    python tools/engines.py                        # all engines that are installed; sections of others stay as they are
+    python tools/engines.py --check                # change nothing, and fail where a section is stale
+    python tools/engines.py OpenVino               # only this engine
+    python tools/engines.py OpenVino Compress Pad  # only these operators, with every failure; nothing is written
+
+Every operator is tried in a process of its own, as engines crash at times; a crash is a failure of all its cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import multiprocessing
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+import interposer.ops  # noqa: E402, F401 - declares the operators
+from interposer.backend import Backend  # noqa: E402
+from interposer.backend.registry import process_registry  # noqa: E402
+from interposer.schema import registered_ops  # noqa: E402
+from interposer.testing import samples_of  # noqa: E402
+from interposer.testing.conformance import Conformance, all_cases  # noqa: E402
+
+PAGE: Final = "docs/reference/engines.md"
+EXPECTED: Final = ROOT / "tests" / "backends" / "engines" / "expected"
+"""What is known to fail, for each engine a file of patterns of cases with their reasons."""
+HEAD: Final = """# What engines run
+
+<!-- Written by tools/engines.py; do not edit. -->
+
+What the [conformance kit](../conformance.md) finds of each engine that is a [backend](../engines.md). A sample is
+claimed where the backend says that it runs it; all its checks pass then, but for those that are listed as expected
+failures. Operators that an engine takes no sample of are named at the end of its section.
+"""
+SECONDS: Final = 900
+"""How long the samples of one operator may take."""
+
+
+class Row(NamedTuple):
+    """What became of the samples of an operator: how many, how many are claimed, and the cases that failed."""
+
+    name: str
+    samples: int
+    claimed: int
+    expected: int
+    failures: list[tuple[str, str]]
+    reasons: list[str]
+
+    def __str__(self) -> str:
+        passed = self.claimed - self.expected
+        return f"| {self.name} | {self.samples} | {self.claimed} | {passed} | {self.expected or ''} |"
+
+
+def expected_failures(engine: str) -> dict[str, str]:
+    """Patterns of cases of an engine that are known to fail, with the reasons."""
+    path = EXPECTED / f"{engine}.json"
+    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+def tried(engine: str, operator: str) -> Row:
+    """Try an operator in a process of its own."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_try, args=(engine, operator, sender))
+    child.start()
+    sender.close()
+    try:
+        row = receiver.recv() if receiver.poll(SECONDS) else None
+    except EOFError:
+        row = None
+    child.kill()
+    child.join()
+    if row is not None:
+        return Row(*row)
+    count = len(samples_of(registered_ops()[operator]))
+    return Row(operator, count, 0, 0, [(f"results/{operator}-*", f"the process ended with {child.exitcode}")], [])
+
+
+def _try(engine: str, operator: str, sender: Any) -> None:
+    samples = samples_of(registered_ops()[operator])
+    ids = [case.id for case in all_cases(samples=samples)]
+    known = {key: why for key, why in expected_failures(engine).items() if fnmatch.filter(ids, key)}
+    kit = Conformance(engine, samples=samples, families=[samples[0].op.family], expected_failures=known)
+    claimed, expected = set[str](), set[str]()
+    failures, reasons = [], Counter[str]()
+    for case in kit.cases:
+        result = kit.run(case)
+        status, name = result.status.value, case.id.partition("/")[2]
+        if status in ("fail", "xpass"):
+            failures.append((case.id, result.text))
+        if status in ("pass", "fail", "xfail", "xpass"):
+            claimed.add(name)
+        if status == "xfail":
+            expected.add(name)
+        if status == "refused" and case.check.name == "support":
+            reasons[result.text] += 1
+    kit.bench.close()
+    sender.send(
+        (operator, len(samples), len(claimed), len(expected), failures, [text for text, _ in reasons.most_common(2)])
+    )
+    sender.close()
+
+
+def section(engine: str, rows: Sequence[Row], backend: Backend) -> str:
+    """The section of an engine."""
+    claimed = [row for row in rows if row.claimed]
+    total = [sum(getattr(row, name) for row in rows) for name in ("samples", "claimed", "expected")]
+    passed = total[1] - total[2]
+    lines = [
+        f"## {engine}",
+        "",
+        f"Version {backend.version}. Of {total[0]} samples {total[1]} are claimed and {passed} pass.",
+        "",
+        "| Operator | Samples | Claimed | Pass | Expected failures |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        *map(str, claimed),
+        "",
+        *_expected(expected_failures(engine)),
+        "Not taken: " + (", ".join(row.name for row in rows if not row.claimed) or "nothing") + ".",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _expected(known: Mapping[str, str]) -> Iterator[str]:
+    if known:
+        yield "Expected failures:"
+        yield ""
+        yield from (f"- `{pattern}`: {why}" for pattern, why in known.items())
+        yield ""
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a page, by engine."""
+    pieces = text.split("\n## ")[1:]
+    return {piece.partition("\n")[0]: f"## {piece.rstrip()}\n" for piece in pieces}
+
+
+def operators() -> list[str]:
+    """The operators that have samples."""
+    return [name for name, op in registered_ops().items() if op.executable and samples_of(op)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(description="Try every operator on the engines.")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail where a section is stale")
+    parser.add_argument("engine", nargs="?", help="only this one")
+    parser.add_argument("operators", nargs="*", help="only these, with every failure")
+    args = parser.parse_args(arguments)
+    engines = [args.engine] if args.engine else list(_installed())
+    if args.operators:
+        return _print(engines[0], args.operators)
+    path = ROOT / PAGE
+    old = sections(path.read_text(encoding="utf-8")) if path.exists() else {}
+    new = dict(old)
+    wrong = 0
+    for engine in engines:
+        rows = []
+        for name in operators():
+            rows.append(tried(engine, name))
+            wrong += _told(engine, rows[-1])
+        new[engine] = section(engine, rows, process_registry().get(engine))
+    if args.check:
+        print(f"{'stale' if new != old else 'up to date'}: {PAGE}")
+        return int(new != old or wrong > 0)
+    path.write_text(HEAD + "".join(f"\n{text}" for _, text in sorted(new.items())), encoding="utf-8")
+    return int(wrong > 0)
+
+
+def _installed() -> Iterator[str]:
+    registry = process_registry()
+    for name in sorted(path.stem for path in EXPECTED.glob("*.json")):
+        reason = registry.reason_absent(name) if name in registry else "it is not registered"
+        if reason is None:
+            yield name
+        else:
+            print(f"{name}: {reason}")
+
+
+def _told(engine: str, row: Row) -> int:
+    print(f"{engine} {row.name}: {row.claimed} of {row.samples} claimed, {len(row.failures)} failures", flush=True)
+    for case, text in row.failures:
+        print(f"  {case}: {text}", flush=True)
+    return len(row.failures)
+
+
+def _print(engine: str, names: Iterable[str]) -> int:
+    rows = [tried(engine, name) for name in names]
+    wrong = sum(_told(engine, row) for row in rows)
+    for row in rows:
+        print(f"{row.name} is refused, for one, because {'; '.join(row.reasons) or 'of nothing'}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
