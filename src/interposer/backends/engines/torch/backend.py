@@ -11,7 +11,7 @@ from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.options import Option, capabilities
-from interposer.backends.engines.torch.table import ANY, Function, refusals, torch_function
+from interposer.backends.engines.torch.table import ANY, Function, needs_reals, refusals, torch_function
 from interposer.ir.graph import Layer, Value
 from interposer.types import Array, DataType
 
@@ -21,7 +21,7 @@ _OPTIONS: Final = (
     Option("threads", 0, "threads that compute one part, on the processor; 0 for the thread budget"),
     Option("device", "cpu", "where parts are computed: cpu, cuda, cuda:1 ..."),
 )
-_FAMILIES: Final = ("elements", "moves", "sums", "windows")
+_FAMILIES: Final = ("elements", "moves", "reals", "sums", "windows")
 
 
 class Torch(Engine):
@@ -43,7 +43,7 @@ class Torch(Engine):
         """Look for the functions of all layers."""
         _torch()
         for layer in view:
-            torch_function(layer)
+            _function(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """A module of the part."""
@@ -135,8 +135,16 @@ def _steps(view: SubgraphView, numbers: dict[Value, int], kept: set[int]) -> lis
         takes += [None] * (len(layer.op.operands) - len(takes))
         gives = [numbers[value] for value in layer.outputs]
         frees = {numbers[value] for value in layer.values if last[value] is layer} - kept
-        steps.append(_Step(torch_function(layer), takes, gives, sorted(frees)))
+        steps.append(_Step(_function(layer), takes, gives, sorted(frees)))
     return steps
+
+
+def _function(layer: Layer) -> Function:
+    """The function for a layer on the tensors that it has, quantized ones too."""
+    from interposer.backends.engines.torch.reals import in_reals  # noqa: PLC0415 - it imports torch
+
+    function = torch_function(layer)
+    return in_reals(function, layer) if needs_reals(layer) else function
 
 
 def _tensor(array: Array) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from interposer.backends.engines.engine import RefusedError
-from interposer.backends.engines.torch.table import ANY, FLOATS, NUMBERS, Function, makes
+from interposer.backends.engines.torch.table import ANY, FLOATS, NUMBERS, Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (
     Activation,
@@ -151,7 +151,7 @@ def log_softmax(op: LogSoftmax, layer: Layer) -> Function:
 @makes(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, types=NUMBERS)
 def binary(op: ElementwiseBinary, layer: Layer) -> Function:
     """Operands of one type, which broadcast."""
-    first, second = (value.known.dtype for value in layer.values)
+    first, second = map(kind_of, layer.values)
     if first is not second:
         raise RefusedError(f"its operands are {first} and {second}; takes two of one type")
     known = _OF_NUMBERS | (_OF_FLOATS if first in FLOATS else _OF_INTEGERS)
@@ -161,7 +161,7 @@ def binary(op: ElementwiseBinary, layer: Layer) -> Function:
 @makes(ElementwiseUnary, types=NUMBERS)
 def unary(op: ElementwiseUnary, layer: Layer) -> Function:
     """One function of the table."""
-    dtype = layer.values[0].known.dtype
+    dtype = kind_of(layer.values[0])
     known = _UNARY if dtype in FLOATS else {name: _UNARY[name] for name in _UNARY_OF_INTEGERS}
     return _found(known, op.operation, dtype)
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from interposer.backends.engines.engine import RefusedError
-from interposer.backends.engines.torch.table import ANY, Function, makes
+from interposer.backends.engines.torch.table import ANY, Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (
     BroadcastTo,
@@ -101,19 +101,16 @@ def strided_slice(op: StridedSlice, layer: Layer) -> Function:
     return lambda x: x[pieces]
 
 
-_MODES = {PaddingMode.REFLECT: "reflect", PaddingMode.EDGE: "replicate"}
-
-
 @makes(Pad, types=ANY)
 def pad(op: Pad, layer: Layer) -> Function:
     """With a constant; the last axes come first in torch."""
     if op.padding_mode is not PaddingMode.CONSTANT:
         raise RefusedError(f"torch pads all ranks with a constant, not {op.padding_mode.name}")
-    info = layer.values[0].known
+    kind = kind_of(layer.values[0])
     pads = [extent for pair in reversed(op.pad_list) for extent in pair]
-    if not info.dtype.is_float and op.pad_value != int(op.pad_value):
-        raise RefusedError(f"the value {op.pad_value} is none of {info.dtype}")
-    value = op.pad_value if info.dtype.is_float else int(op.pad_value)
+    if not kind.is_float and op.pad_value != int(op.pad_value):
+        raise RefusedError(f"the value {op.pad_value} is none of {kind}")
+    value = op.pad_value if kind.is_float else int(op.pad_value)
     return lambda x: functional.pad(x, pads, value=value)
 
 

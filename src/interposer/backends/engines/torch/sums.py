@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from interposer.backends.engines.engine import RefusedError
-from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, makes
+from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (
     ArgMinMax,
@@ -74,10 +74,10 @@ _OF_INTEGERS: Final = {_R.MAX, _R.MIN}
 @makes(Mean, Reduce, types=NUMBERS)
 def reduce(op: Mean | Reduce, layer: Layer) -> Function:
     """Along some axes, or all."""
-    info = layer.values[0].known
+    info, kind = layer.values[0].known, kind_of(layer.values[0])
     operation = op.operation if isinstance(op, Reduce) else _R.MEAN
-    if operation not in _REDUCTIONS or not (info.dtype in FLOATS or operation in _OF_INTEGERS):
-        raise RefusedError(f"there is no torch function for {operation.name} of {info.dtype}")
+    if operation not in _REDUCTIONS or not (kind in FLOATS or operation in _OF_INTEGERS):
+        raise RefusedError(f"there is no torch function for {operation.name} of {kind}")
     axes = tuple(sorted({axis % info.rank for axis in op.axis})) or tuple(range(info.rank))
     if not axes or 0 in info.shape:
         raise RefusedError("there is nothing to reduce")

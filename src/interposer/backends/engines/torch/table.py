@@ -1,16 +1,19 @@
-"""The table of torch functions by operator, which the family files fill."""
+"""The table of torch functions by operator, which the family files fill.
+
+Layers with quantized tensors are computed with real numbers: see `interposer.backends.engines.torch.reals`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from interposer.backends.engines.engine import RefusedError
-from interposer.ir.graph import Layer
+from interposer.ir.graph import Layer, Value
 from interposer.schema import Op
 from interposer.types import DataType
 
-__all__ = ["ANY", "FLOATS", "NUMBERS", "Function", "makes", "refusals", "torch_function"]
+__all__ = ["ANY", "FLOATS", "NUMBERS", "Function", "kind_of", "makes", "needs_reals", "refusals", "torch_function"]
 
 Function: TypeAlias = Callable[..., Any]
 """From tensors, None where an optional one is absent, to a tensor or a tuple of them."""
@@ -20,6 +23,8 @@ M = TypeVar("M", bound=Maker)
 FLOATS: Final = frozenset(DataType.of(name) for name in ("float32", "float64", "float16", "bfloat16"))
 NUMBERS: Final = FLOATS | {DataType.of(name) for name in ("int8", "uint8", "int16", "int32", "int64")}
 ANY: Final = NUMBERS | {DataType.BOOL}
+CODES: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
+"""Types of quantized tensors, all of whose elements float32 holds."""
 
 
 class _Entry(NamedTuple):
@@ -34,7 +39,8 @@ _TABLE: Final[dict[str, _Entry]] = {}
 def makes(*ops: type[Op], types: Collection[DataType] = FLOATS, moves: bool = False) -> Callable[[M], M]:
     """Let a function make the torch functions of operators from operator and layer; it may raise `RefusedError`.
 
-    `types` are those of the first operand. What only `moves` elements may hold quantized ones, of one quantization.
+    `types` are those of the first operand, in which a quantized one counts as float32. What only `moves` elements
+    takes stored integers as they are, where all tensors have one quantization.
     """
 
     def add(make: M) -> M:
@@ -49,13 +55,26 @@ def refusals(layer: Layer) -> list[str]:
     entry = _TABLE.get(layer.kind)
     if entry is None:
         return [f"there is no torch function for {layer.kind}"]
-    first = layer.input_infos[0] if layer.inputs else None
-    if first is not None and first.dtype not in entry.types:
-        return [f"{layer.values[0].name!r} is {first.dtype}; takes {', '.join(sorted(map(str, entry.types)))}"]
-    quantizations = {value.known.quantization for value in (*layer.values, *layer.outputs)}
-    if any(quantizations) and not (entry.moves and _is_moved(layer)):
-        return ["torch computes no quantized tensors; it only moves them"]
-    return []
+    first = layer.values[0] if layer.values else None
+    in_reals = needs_reals(layer)
+    kind = None if first is None else first.known.dtype if entry.moves and not in_reals else kind_of(first)
+    if first is not None and kind not in entry.types:
+        return [f"{first.name!r} is {kind}; takes {', '.join(sorted(map(str, entry.types)))}"]
+    return list(_wide_codes(layer)) if in_reals else []
+
+
+def _wide_codes(layer: Layer) -> Iterator[str]:
+    """Quantized tensors that float32 does not hold; a bias may be one."""
+    for value in (*layer.values[:2], *layer.outputs):
+        if value.known.is_quantized and value.known.dtype not in CODES:
+            yield f"{value.name!r} is quantized {value.known.dtype}; takes {', '.join(sorted(map(str, CODES)))}"
+
+
+def needs_reals(layer: Layer) -> bool:
+    """Whether a layer has quantized tensors, and does more than move their elements."""
+    infos = [value.known for value in (*layer.values, *layer.outputs)]
+    entry = _TABLE.get(layer.kind)
+    return any(info.is_quantized for info in infos) and not (entry is not None and entry.moves and _is_moved(layer))
 
 
 def _is_moved(layer: Layer) -> bool:
@@ -66,6 +85,11 @@ def _is_moved(layer: Layer) -> bool:
     return len({info.quantization for info in held}) == 1 and not any(
         info.quantization and info.quantization.per_axis for info in held
     )
+
+
+def kind_of(value: Value) -> DataType:
+    """The type in which a tensor is computed: float32 for a quantized one."""
+    return DataType.FLOAT32 if value.known.is_quantized else value.known.dtype
 
 
 def torch_function(layer: Layer) -> Function:
