@@ -224,5 +224,8 @@ def test_a_model_tells_what_memory_it_has() -> None:
         "lower_bounds": {"CpuRef": 128},
         "working_memories": 1,
         "constants": 128,
+        "mapped_constants": 0,
+        "shared_constants": 0,
+        "own_constants": 128,
         "peak": 256,
     }
