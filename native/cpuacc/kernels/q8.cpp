@@ -53,35 +53,70 @@ INLINE Vec added(Vec a, Vec b, const Q8Add& q) {
   return fixed_point(add(rescaled(a, q.a), rescaled(b, q.b)), splat(q.out.multiplier), splat(q.out.shift));
 }
 
-/// The sums of the bytes of two vectors.
-static __attribute__((noinline)) Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
+/// In integers, as the reference has it.
+static __attribute__((noinline)) Vec exact_sums(Vec a, Vec b, const Q8Add& q) {
   Vec none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
   return codes_of(added(low16(a0, none), low16(b0, none), q), added(high16(a0, none), high16(b0, none), q),
                   added(low16(a1, none), low16(b1, none), q), added(high16(a1, none), high16(b1, none), q),
                   shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
+INLINE Vec added_nearly(Vec a, Vec b, const Q8Add& q, Floats& worst) {
+  Floats x = fused(floats(a), splat_float(q.scale_a), fused(floats(b), splat_float(q.scale_b), splat_float(q.shift)));
+  Vec code = nearest(x);
+  worst = larger_size(worst, difference(x, floats(code)));
+  return code;
+}
+
+/// The codes of the sums of two vectors of codes. Float32 tells which code is nearest, unless two are nearly as near.
+INLINE Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
+  if (!q.quick) return exact_sums(a, b, q);
+  Vec none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
+  Floats worst = splat_float(0);
+  Vec w = added_nearly(low16(a0, none), low16(b0, none), q, worst);
+  Vec x = added_nearly(high16(a0, none), high16(b0, none), q, worst);
+  Vec y = added_nearly(low16(a1, none), low16(b1, none), q, worst);
+  Vec z = added_nearly(high16(a1, none), high16(b1, none), q, worst);
+  if (exceeds(worst, 0.5f - 0x1p-11f)) return exact_sums(a, b, q);
+  return codes_of(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
+}
+
+/// Rows are done together whose vectors are 4.
 template <bool QUICK, int VECTORS>
 INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
                          uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
-  Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high), flip = splat(f.flip);
-  for (int m = 0; m < rows; ++m, sums += VECTORS * kLanes, out += step) {
+  constexpr int together = 4 / VECTORS, piece = VECTORS * kLanes;
+  Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high);
+  bool seamless = channels == piece && step == piece;
+  for (int m = 0; m < rows; m += together) {
+    int count = rows - m < together ? rows - m : together;
     Vec x[4];
-    for (int n = 0; n < VECTORS; ++n) {
-      Vec sum = load(sums + n * kLanes);
-      if (byte_sums) sum = add(sum, multiply(load(byte_sums + m * kLanes), load(f.weight_offset + lane + n * kLanes)));
-      x[n] = whole<QUICK>(sum, f, lane + n * kLanes);
+    for (int n = 0; n < 4; ++n) {
+      int row = m + (n / VECTORS < count ? n / VECTORS : 0), vector = n % VECTORS;
+      Vec sum = load(sums + (row * VECTORS + vector) * kLanes);
+      if (byte_sums)
+        sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
+      x[n] = whole<QUICK>(sum, f, lane + vector * kLanes);
     }
-    for (int n = VECTORS; n < 4; ++n) x[n] = x[n % VECTORS];
     Vec codes = codes_of(x[0], x[1], x[2], x[3], zero, low, high);
+    uint8_t* to = out + m * step;
+    bool at_once = count == together && (seamless || (VECTORS == 4 && channels == piece));
     if (residual.add) {
-      Vec other = apart(load_bytes(residual.codes + m * residual.step, channels), VECTORS);
-      codes = sums_of_codes(codes, exclusive_or(other, splat(residual.add->flip_b)), *residual.add);
-      codes = exclusive_or(codes, splat(residual.add->flip));
+      const uint8_t* from = residual.codes + m * residual.step;
+      Vec other = splat(0);
+      if (at_once && residual.step == step) other = load(from);
+      else
+        for (int row = 0; row < count; ++row) other = load_piece(other, from + row * residual.step, row * piece, channels);
+      other = packed(exclusive_or(other, splat(residual.add->flip_b)), VECTORS);
+      codes = exclusive_or(sums_of_codes(codes, other, *residual.add), splat(residual.add->flip));
     } else {
-      codes = exclusive_or(codes, flip);
+      codes = exclusive_or(codes, splat(f.flip));
     }
-    store_bytes(out, together(codes, VECTORS), channels);
+    codes = rows_of(codes, VECTORS);
+    if (at_once)
+      store(to, codes);
+    else
+      for (int row = 0; row < count; ++row) store_piece(to + row * step, codes, row * piece, channels);
   }
 }
 

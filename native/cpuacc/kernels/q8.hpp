@@ -46,6 +46,8 @@ struct Q8Add {
   } a, b, out;
   int32_t low, high;
   uint32_t flip_b, flip;  // of the operand b as it is loaded, and of the result
+  bool quick;             // distance from zero = a * scale_a + b * scale_b + shift, nearly
+  float scale_a, scale_b, shift;
 };
 
 /// Something to be added to the result of a panel; `add` is nullptr where there is nothing.
@@ -73,7 +75,8 @@ struct Q8Kernels {
   /// The same for one pixel that lies in one piece.
   void (*vector_tile)(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
                       const int32_t* bias, int32_t* sums);
-  /// Sums of one panel to `channels` codes in each row. `lane` is the panel's first in the arrays of `finish`.
+  /// Sums of one panel to `channels` codes in each row. `lane` is the panel's first in the arrays of `finish`;
+  /// `byte_sums` has the sum of the bytes of each row, or is nullptr where there is nothing to be added.
   void (*finish)(int rows, int vectors, const int32_t* sums, const Q8Finish& finish, int64_t lane,
                  const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual);
   /// `bytes` codes in each row; sums are of 4 vectors as in a panel.

@@ -66,6 +66,10 @@ INLINE Floats load_floats(const float* from) { return _mm512_loadu_ps(from); }
 INLINE Floats splat_float(float x) { return _mm512_set1_ps(x); }
 INLINE Vec truncated(Floats x) { return _mm512_cvttps_epi32(x); }
 
+INLINE Vec nearest(Floats x) { return _mm512_cvtps_epi32(x); }
+INLINE Floats difference(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
+INLINE Floats larger_size(Floats size, Floats x) { return _mm512_max_ps(size, _mm512_abs_ps(x)); }
+INLINE bool exceeds(Floats x, float limit) { return _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_GT_OQ) != 0; }
 /// a * b + c, rounded towards zero: comparing it with a whole number gives what the exact value gives.
 INLINE Floats fused(Floats a, Floats b, Floats c) {
   return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
@@ -75,22 +79,30 @@ INLINE Floats with_sign(Floats size, Floats sign) {
       _mm512_ternarylogic_epi32(_mm512_set1_epi32(INT32_MIN), _mm512_castps_si512(sign), _mm512_castps_si512(size), 0xCA));
 }
 
-/// The codes of `vectors` vectors that to_bytes() packed, 4 * vectors to every 16 bytes, put together.
-INLINE Vec together(Vec x, int vectors) {
-  if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6), x);
+/// Four vectors of int32 that were packed to bytes are 1, 2 or 4 rows of 4, 2 or 1 vectors: puts the rows one behind
+/// the other.
+INLINE Vec rows_of(Vec x, int vectors) {
+  if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), x);
   if (vectors == 1)
-    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12), x);
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
   return x;
 }
-/// The other way round: 4 * vectors of the bytes to the beginning of every 16.
-INLINE Vec apart(Vec x, int vectors) {
-  if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), x);
-  if (vectors == 1)
-    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), x);
+/// The other way round.
+INLINE Vec packed(Vec x, int vectors) {
+  if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x);
+  if (vectors == 1)  // a transposed square
+    return rows_of(x, 1);
   return x;
 }
 INLINE void store_some(uint8_t* to, Vec x, int64_t count) {
   _mm512_mask_storeu_epi8(to, (uint64_t(1) << count) - 1, x);
+}
+/// Bytes [first, first + count) of a vector.
+INLINE void store_piece(uint8_t* to, Vec x, int first, int count) {
+  _mm512_mask_storeu_epi8(to - first, ((uint64_t(1) << count) - 1) << first, x);
+}
+INLINE Vec load_piece(Vec x, const uint8_t* from, int first, int count) {
+  return _mm512_mask_loadu_epi8(x, ((uint64_t(1) << count) - 1) << first, from - first);
 }
 INLINE Vec load_some(const uint8_t* from, int64_t count) {
   return _mm512_maskz_loadu_epi8((uint64_t(1) << count) - 1, from);
@@ -152,15 +164,21 @@ INLINE Floats fused(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b,
 INLINE Floats with_sign(Floats size, Floats sign) {
   return _mm256_or_ps(_mm256_and_ps(_mm256_set1_ps(-0.0f), sign), size);
 }
-INLINE Vec together(Vec x, int vectors) {
-  if (vectors == 2) return _mm256_permute4x64_epi64(x, 0x88);
-  if (vectors == 1) return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4));
+INLINE Vec rows_of(Vec x, int vectors) {
+  if (vectors == 2) return _mm256_permute4x64_epi64(x, 0xD8);
+  if (vectors == 1) return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   return x;
 }
-INLINE Vec apart(Vec x, int vectors) {
-  if (vectors == 2) return _mm256_permute4x64_epi64(x, 0x50);
-  if (vectors == 1) return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+INLINE Vec packed(Vec x, int vectors) {
+  if (vectors == 2) return _mm256_permute4x64_epi64(x, 0xD8);
+  if (vectors == 1) return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
   return x;
+}
+INLINE Vec nearest(Floats x) { return _mm256_cvtps_epi32(x); }
+INLINE Floats difference(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+INLINE Floats larger_size(Floats size, Floats x) { return _mm256_max_ps(size, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)); }
+INLINE bool exceeds(Floats x, float limit) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GT_OQ)) != 0;
 }
 INLINE Vec dot(Vec sum, Vec a, Vec b) {
   Vec even = _mm256_madd_epi16(_mm256_and_si256(a, shorts(255)), _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
@@ -199,8 +217,12 @@ INLINE Floats splat_float(float x) { return _mm_set1_ps(x); }
 INLINE Vec truncated(Floats x) { return _mm_cvttps_epi32(x); }
 INLINE Floats fused(Floats a, Floats b, Floats c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 INLINE Floats with_sign(Floats size, Floats sign) { return _mm_or_ps(_mm_and_ps(_mm_set1_ps(-0.0f), sign), size); }
-INLINE Vec together(Vec x, int) { return x; }
-INLINE Vec apart(Vec x, int) { return x; }
+INLINE Vec rows_of(Vec x, int) { return x; }
+INLINE Vec packed(Vec x, int) { return x; }
+INLINE Vec nearest(Floats x) { return _mm_cvtps_epi32(x); }
+INLINE Floats difference(Floats a, Floats b) { return _mm_sub_ps(a, b); }
+INLINE Floats larger_size(Floats size, Floats x) { return _mm_max_ps(size, _mm_andnot_ps(_mm_set1_ps(-0.0f), x)); }
+INLINE bool exceeds(Floats x, float limit) { return _mm_movemask_ps(_mm_cmpgt_ps(x, _mm_set1_ps(limit))) != 0; }
 INLINE Vec dot(Vec sum, Vec a, Vec b) {
   Vec even = _mm_madd_epi16(_mm_and_si128(a, shorts(255)), _mm_srai_epi16(_mm_slli_epi16(b, 8), 8));
   return add(sum, add(even, _mm_madd_epi16(_mm_srli_epi16(a, 8), _mm_srai_epi16(b, 8))));
@@ -281,8 +303,19 @@ INLINE Floats fused(Floats a, Floats b, Floats c) { return a * b + c; }
 INLINE Floats with_sign(Floats size, Floats sign) {
   return reinterpret_cast<Floats>((reinterpret_cast<Vec>(sign) & splat(0x80000000u)) | reinterpret_cast<Vec>(size));
 }
-INLINE Vec together(Vec x, int) { return x; }
-INLINE Vec apart(Vec x, int) { return x; }
+INLINE Vec rows_of(Vec x, int) { return x; }
+INLINE Vec packed(Vec x, int) { return x; }
+INLINE Vec nearest(Floats x) {
+  Vec z;
+  for (int n = 0; n < 4; ++n) z[n] = static_cast<int32_t>(rintf(x[n]));
+  return z;
+}
+INLINE Floats difference(Floats a, Floats b) { return a - b; }
+INLINE Floats larger_size(Floats size, Floats x) {
+  for (int n = 0; n < 4; ++n) size[n] = fabsf(x[n]) > size[n] ? fabsf(x[n]) : size[n];
+  return size;
+}
+INLINE bool exceeds(Floats x, float limit) { return x[0] > limit || x[1] > limit || x[2] > limit || x[3] > limit; }
 INLINE Vec dot(Vec sum, Vec a, Vec b) {
   Bytes x = reinterpret_cast<Bytes>(a), y = reinterpret_cast<Bytes>(b);
   for (int n = 0; n < 4; ++n)
@@ -321,6 +354,17 @@ INLINE void store_some(uint8_t* to, Vec x, int64_t count) {
 INLINE Vec load_some(const uint8_t* from, int64_t count) {
   uint8_t all[4 * kLanes] = {};
   memcpy(all, from, static_cast<size_t>(count));
+  return load(all);
+}
+INLINE void store_piece(uint8_t* to, Vec x, int first, int count) {
+  uint8_t all[4 * kLanes];
+  store(all, x);
+  memcpy(to, all + first, static_cast<size_t>(count));
+}
+INLINE Vec load_piece(Vec x, const uint8_t* from, int first, int count) {
+  uint8_t all[4 * kLanes];
+  store(all, x);
+  memcpy(all + first, from, static_cast<size_t>(count));
   return load(all);
 }
 #endif

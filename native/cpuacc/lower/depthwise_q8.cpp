@@ -180,7 +180,7 @@ void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vect
 Q8Channels lanes_of(int64_t period, int64_t channels, int width) {
   Q8Channels lanes;
   for (int64_t phase = 0; phase < period; ++phase) {
-    lanes.panels.push_back({phase * 4 * width % channels, 4 * width, 4, phase * 4 * width, 0, 0});
+    lanes.panels.push_back({phase * 4 * width % channels, 4 * width, 4, phase * 4 * width, 0, 0, false});
     for (int vector = 0; vector < 4; ++vector)
       for (int lane = 0; lane < width; ++lane)
         lanes.of_lane.push_back((phase * 4 * width + channel_of(4, vector, lane)) % channels);

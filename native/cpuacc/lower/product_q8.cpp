@@ -47,12 +47,13 @@ struct Chunk {
   int64_t first_row, first_place;
   uint8_t* out;           // the image of the result
   const uint8_t* other;
+  int32_t* byte_sums;     // of every place
 };
 
 void run_tile(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
               int count) {
   const Product& p = *chunk.product;
-  alignas(64) int32_t sums[kMostSums], byte_sums[14 * 16];
+  alignas(64) int32_t sums[kMostSums];
   const int64_t step = p.columns.stride * p.depth;
   const Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
   const int8_t* weights = p.weights + panel.offset;
@@ -60,16 +61,22 @@ void run_tile(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* se
     p.kernels->vector_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, p.bias + panel.lane, sums);
   else
     p.kernels->tile(count, panel.vectors, from, weights, p.bias + panel.lane, sums);
-  if (p.ones) {
-    constexpr int32_t none[16] = {};
-    p.kernels->tile(count, 1, from, p.ones, none, byte_sums);
-  }
   int64_t y = p.rows.first + (chunk.first_row + row) * p.rows.step;
   int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
   int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
   Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
-  p.kernels->finish(count, panel.vectors, sums, p.finish, panel.lane, p.ones ? byte_sums : nullptr, chunk.out + at, by,
+  p.kernels->finish(count, panel.vectors, sums, p.finish, panel.lane,
+                    panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr, chunk.out + at, by,
                     panel.channels, residual);
+}
+
+void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t** segments) {
+  const Product& p = *chunk.product;
+  for (int64_t n = 0; n < p.segment_count; ++n) {
+    const Segment& segment = p.segments[size_t(first + n)];
+    segments[n] = chunk.from + (row * p.rows.stride + segment.y - p.top) * chunk.row_bytes +
+                  (segment.x - p.left) * p.depth + segment.channel;
+  }
 }
 
 void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segments) {
@@ -77,11 +84,7 @@ void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segment
   int64_t most = p.kernels->most_rows[panel.vectors];
   int64_t tiles = (chunk.places + most - 1) / most;
   for (int64_t row = 0; row < chunk.rows; ++row) {
-    for (int64_t n = 0; n < p.segment_count; ++n) {
-      const Segment& segment = p.segments[size_t(panel.segments + n)];
-      segments[n] = chunk.from + (row * p.rows.stride + segment.y - p.top) * chunk.row_bytes +
-                    (segment.x - p.left) * p.depth + segment.channel;
-    }
+    find_segments(chunk, panel.segments, row, segments);
     for (int64_t n = 0; n < tiles; ++n) {
       int64_t first = chunk.places * n / tiles;
       run_tile(chunk, panel, segments, row, first, int(chunk.places * (n + 1) / tiles - first));
@@ -89,8 +92,30 @@ void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segment
   }
 }
 
+/// Adds up the bytes that every place sees, in all of whose lanes a tile of ones has them.
+void add_bytes(const Chunk& chunk, int64_t first_segment, const uint8_t** segments) {
+  const Product& p = *chunk.product;
+  constexpr int32_t none[16] = {};
+  alignas(64) int32_t sums[14 * 16];
+  const int64_t step = p.columns.stride * p.depth, most = p.kernels->most_rows[1], lanes = p.kernels->lanes;
+  for (int64_t row = 0; row < chunk.rows; ++row) {
+    find_segments(chunk, first_segment, row, segments);
+    for (int64_t place = 0; place < chunk.places; place += most) {
+      int count = int(std::min(most, chunk.places - place));
+      p.kernels->tile(count, 1, {segments, p.segment_count, p.words, place * step, step, chunk.flip}, p.ones, none, sums);
+      for (int n = 0; n < count; ++n) chunk.byte_sums[row * chunk.places + place + n] = sums[n * lanes];
+    }
+  }
+}
+
 void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
-  for (int64_t n = panels.first; n < panels.last; ++n) run_panel(chunk, chunk.product->channels.panels[size_t(n)], segments);
+  int64_t summed = -1;  // the segments whose bytes were added up last
+  for (int64_t n = panels.first; n < panels.last; ++n) {
+    const Q8Panel& panel = chunk.product->channels.panels[size_t(n)];
+    if (panel.moved && panel.segments != summed) add_bytes(chunk, panel.segments, segments);
+    if (panel.moved) summed = panel.segments;
+    run_panel(chunk, panel, segments);
+  }
 }
 
 /// Copies the rows that a chunk sees, and sets what lies around the image.
@@ -108,14 +133,23 @@ void copy_rows(const Product& p, const uint8_t* image, uint8_t* to, int64_t firs
   }
 }
 
+/// The scratch memory of a part: pointers, sums of bytes, and copied rows.
 struct Scratch {
   const uint8_t** segments;
+  int32_t* byte_sums;
   uint8_t* rows;
 };
 
+uint64_t segments_bytes(const Product& p) { return (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64; }
+
+uint64_t sums_bytes(const Product& p) {
+  int64_t places = p.flat ? p.chunk : p.chunk * p.columns.places;
+  return p.ones ? (uint64_t(places) * sizeof(int32_t) + 63) / 64 * 64 : 0;
+}
+
 Scratch scratch_of(const Product& p, char* memory) {
-  return {reinterpret_cast<const uint8_t**>(memory),
-          reinterpret_cast<uint8_t*>(memory) + (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64};
+  char *sums = memory + segments_bytes(p), *rows = sums + sums_bytes(p);
+  return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums), reinterpret_cast<uint8_t*>(rows)};
 }
 
 /// Rows of places [first, last) of one image.
@@ -124,7 +158,7 @@ void run_rows(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t* 
   for (int64_t row = range.first; row < range.last; row += p.chunk) {
     int64_t rows = std::min(p.chunk, range.last - row), first = row * p.rows.stride + p.top;
     Chunk chunk{&p, in + (first * p.columns.extent + p.left) * p.depth, p.columns.extent * p.depth, p.flip, rows,
-                p.columns.places, row, 0, out, other};
+                p.columns.places, row, 0, out, other, scratch.byte_sums};
     if (p.copies) {
       copy_rows(p, in, scratch.rows, first, (rows - 1) * p.rows.stride + p.height);
       chunk.from = scratch.rows;
@@ -140,7 +174,7 @@ void run_places(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t
                 const Scratch& scratch) {
   for (int64_t place = range.first; place < range.last; place += p.chunk) {
     int64_t places = std::min(p.chunk, range.last - place);
-    Chunk chunk{&p, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other};
+    Chunk chunk{&p, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other, scratch.byte_sums};
     if (p.copies) {
       p.kernels->copy(scratch.rows, chunk.from, places * p.depth, p.flip);
       chunk.from = scratch.rows;
@@ -319,6 +353,9 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   });
   p.weights = static_cast<const int8_t*>(packed);
   p.ones = sums.moved ? p.weights + weight_bytes : nullptr;
+  for (Q8Panel& panel : p.channels.panels)
+    for (int64_t n = panel.first; n < panel.first + panel.channels; ++n)
+      panel.moved = panel.moved || sums.offset[size_t(n)] != 0;
 
   // A sum of products of distances from zero points is one of bytes and weights, and something that is constant.
   std::vector<int32_t> begin;
@@ -349,7 +386,7 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   step.out = {out};
   uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
                                    : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
-  step.scratch_per_part = (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64 + (p.copies ? rows_bytes + kSlack : 0);
+  step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
   step.state = product;
   builder.add(std::move(step));
 }

@@ -100,7 +100,7 @@ void Q8Channels::add(int64_t first, int64_t count, int width) {
   while (count > 0) {
     int vectors = count > 2 * width ? 4 : count > width ? 2 : 1;
     int channels = int(std::min<int64_t>(count, vectors * width));
-    panels.push_back({first, channels, vectors, lanes(), 0, 0});
+    panels.push_back({first, channels, vectors, lanes(), 0, 0, false});
     for (int vector = 0; vector < vectors; ++vector)
       for (int lane = 0; lane < width; ++lane) {
         int channel = channel_of(vectors, vector, lane);
@@ -334,13 +334,18 @@ Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const 
     cpuref::FixedPoint found = cpuref::quantize_multiplier(ratio);
     return Q8Add::Factor{unsigned_zero(tensor), int32_t(found.multiplier), found.shift};
   };
+  double of_a = single(a.scale()) / single(result.scale()), of_b = single(b.scale()) / single(result.scale());
   return {factor(a, single(a.scale()) / common),
           factor(b, single(b.scale()) / common),
           factor(result, common / (1048576.0 * single(result.scale()))),
           limits.low,
           limits.high,
           flip_of(b),
-          flip_of(result)};
+          flip_of(result),
+          of_a + of_b <= 2,
+          float(of_a),
+          float(of_b),
+          float(-of_a * unsigned_zero(a) - of_b * unsigned_zero(b))};
 }
 
 }  // namespace cpuacc

@@ -52,6 +52,7 @@ struct Q8Panel {
   int64_t lane;      // of the first channel
   int64_t segments;  // from `source` on, in the list of segments
   int64_t offset;    // of its weights, in bytes
+  bool moved;        // its sums lack something times the sum of all bytes
 };
 struct Q8Channels {
   std::vector<Q8Panel> panels;
