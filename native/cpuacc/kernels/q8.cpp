@@ -7,10 +7,16 @@ namespace {
 
 // ---- Back to codes -----------------------------------------------------------------------------------------------------
 
-INLINE Vec scaled(Vec sum, const Q8Finish& f, int64_t lane) {
+/// What a vector of sums is scaled with.
+struct Factors {
+  Floats scale, rest, half;
+};
+INLINE Factors factors_at(const Q8Finish& f, int64_t lane) {
+  return {load_floats(f.scale + lane), load_floats(f.scale_rest + lane), load_floats(f.half + lane)};
+}
+INLINE Vec scaled(Vec sum, const Factors& f) {
   Floats x = floats(sum);
-  Floats half = with_sign(load_floats(f.half + lane), x);
-  return truncated(fused(x, load_floats(f.scale + lane), fused(x, load_floats(f.scale_rest + lane), half)));
+  return truncated(fused(x, f.scale, fused(x, f.rest, with_sign(f.half, x))));
 }
 
 INLINE int32_t within(double x) {
@@ -30,9 +36,7 @@ static __attribute__((noinline)) void scale_slowly(const int32_t* sums, int32_t*
     store(to, fixed_point(load(sums), load(f.multiplier + lane), load(f.shift + lane)));
 }
 
-template <bool QUICK>
-INLINE Vec whole(Vec sum, const Q8Finish& f, int64_t lane) {
-  if (QUICK) return scaled(sum, f, lane);
+static __attribute__((noinline)) Vec scaled_slowly(Vec sum, const Q8Finish& f, int64_t lane) {
   int32_t sums[kLanes], codes[kLanes];
   store(sums, sum);
   scale_slowly(sums, codes, f, lane);
@@ -70,14 +74,14 @@ INLINE Vec added_nearly(Vec a, Vec b, const Q8Add& q, Floats& worst) {
 
 /// The codes of the sums of two vectors of codes. Float32 tells which code is nearest, unless two are nearly as near.
 INLINE Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
-  if (!q.quick) return exact_sums(a, b, q);
+  if (q.limit < 0) return exact_sums(a, b, q);
   Vec none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
   Floats worst = splat_float(0);
   Vec w = added_nearly(low16(a0, none), low16(b0, none), q, worst);
   Vec x = added_nearly(high16(a0, none), high16(b0, none), q, worst);
   Vec y = added_nearly(low16(a1, none), low16(b1, none), q, worst);
   Vec z = added_nearly(high16(a1, none), high16(b1, none), q, worst);
-  if (exceeds(worst, 0.5f - 0x1p-11f)) return exact_sums(a, b, q);
+  if (exceeds(worst, q.limit)) return exact_sums(a, b, q);
   return codes_of(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
@@ -88,6 +92,8 @@ INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64
   constexpr int together = 4 / VECTORS, piece = VECTORS * kLanes;
   Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high);
   bool seamless = channels == piece && step == piece;
+  Factors factors[VECTORS];
+  for (int n = 0; n < VECTORS; ++n) factors[n] = factors_at(f, lane + n * kLanes);
   for (int m = 0; m < rows; m += together) {
     int count = rows - m < together ? rows - m : together;
     Vec x[4];
@@ -96,7 +102,7 @@ INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64
       Vec sum = load(sums + (row * VECTORS + vector) * kLanes);
       if (byte_sums)
         sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
-      x[n] = whole<QUICK>(sum, f, lane + vector * kLanes);
+      x[n] = QUICK ? scaled(sum, factors[vector]) : scaled_slowly(sum, f, lane + vector * kLanes);
     }
     Vec codes = codes_of(x[0], x[1], x[2], x[3], zero, low, high);
     uint8_t* to = out + m * step;
@@ -271,7 +277,10 @@ INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const
     }
     for (int r = 0; r < ROWS; ++r) {
       Vec y[4];
-      for (int j = 0; j < 4; ++j) y[j] = whole<QUICK>(sum[r][j], f, (phase * 4 + j) * kLanes);
+      for (int j = 0; j < 4; ++j) {
+        int64_t lane = (phase * 4 + j) * kLanes;
+        y[j] = QUICK ? scaled(sum[r][j], factors_at(f, lane)) : scaled_slowly(sum[r][j], f, lane);
+      }
       store_bytes(out[r] + at, exclusive_or(codes_of(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
     }
     if (++phase == d.period) phase = 0, w = d.weights;

@@ -46,8 +46,9 @@ struct Q8Add {
   } a, b, out;
   int32_t low, high;
   uint32_t flip_b, flip;  // of the operand b as it is loaded, and of the result
-  bool quick;             // distance from zero = a * scale_a + b * scale_b + shift, nearly
-  float scale_a, scale_b, shift;
+  // Distance from zero = a * scale_a + b * scale_b + shift, nearly. What is at most `limit` away from a whole number is
+  // rounded to it; the rest is computed in integers, everything where `limit` is negative.
+  float scale_a, scale_b, shift, limit;
 };
 
 /// Something to be added to the result of a panel; `add` is nullptr where there is nothing.
