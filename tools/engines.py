@@ -30,7 +30,7 @@ from interposer.backend import Backend  # noqa: E402
 from interposer.backend.registry import process_registry  # noqa: E402
 from interposer.schema import registered_ops  # noqa: E402
 from interposer.testing import samples_of  # noqa: E402
-from interposer.testing.conformance import Conformance, all_cases  # noqa: E402
+from interposer.testing.conformance import Conformance, all_cases, all_samples  # noqa: E402
 
 PAGE: Final = "docs/reference/engines.md"
 EXPECTED: Final = ROOT / "tests" / "backends" / "engines" / "expected"
@@ -41,8 +41,11 @@ HEAD: Final = """# What engines run
 
 What the [conformance kit](../conformance.md) finds of each engine that is a [backend](../engines.md). A sample is
 claimed where the backend says that it runs it; all its checks pass then, but for those that are listed as expected
-failures. Operators that an engine takes no sample of are named at the end of its section.
+failures. Operators that an engine takes no sample of are named at the end of its section. The row *networks* counts the
+checks of the engine as a whole: networks of several layers, threads, leaks and what it says of itself.
 """
+WHOLE: Final = "networks"
+"""Stands for the checks of an engine as a whole, on networks of several layers."""
 SECONDS: Final = 900
 """How long the samples of one operator may take."""
 
@@ -76,27 +79,35 @@ def tried(engine: str, operator: str) -> Row:
     child.start()
     sender.close()
     try:
-        row = receiver.recv() if receiver.poll(SECONDS) else None
+        row = receiver.recv() if receiver.poll(SECONDS * (4 if operator == WHOLE else 1)) else None
     except EOFError:
         row = None
     child.kill()
     child.join()
     if row is not None:
         return Row(*row)
-    count = len(samples_of(registered_ops()[operator]))
-    return Row(operator, count, 0, 0, [(f"results/{operator}-*", f"the process ended with {child.exitcode}")], [])
+    return Row(operator, 0, 0, 0, [(f"results/{operator}-*", f"the process ended with {child.exitcode}")], [])
+
+
+def _kit(engine: str, operator: str) -> Conformance:
+    """The checks of all samples of an operator, or those of the engine as a whole."""
+    samples = all_samples() if operator == WHOLE else samples_of(registered_ops()[operator])
+    ids = [case.id for case in all_cases(samples=samples)]
+    known = {key: why for key, why in expected_failures(engine).items() if fnmatch.filter(ids, key)}
+    families = [] if operator == WHOLE else [samples[0].op.family]
+    kit = Conformance(engine, samples=samples, families=families, expected_failures=known)
+    if operator == WHOLE:
+        kit.cases = [case for case in kit.cases if isinstance(case.subject, str)]
+    return kit
 
 
 def _try(engine: str, operator: str, sender: Any) -> None:
-    samples = samples_of(registered_ops()[operator])
-    ids = [case.id for case in all_cases(samples=samples)]
-    known = {key: why for key, why in expected_failures(engine).items() if fnmatch.filter(ids, key)}
-    kit = Conformance(engine, samples=samples, families=[samples[0].op.family], expected_failures=known)
+    kit = _kit(engine, operator)
     claimed, expected = set[str](), set[str]()
     failures, reasons = [], Counter[str]()
     for case in kit.cases:
         result = kit.run(case)
-        status, name = result.status.value, case.id.partition("/")[2]
+        status, name = result.status.value, _subject(case.id, operator)
         if status in ("fail", "xpass"):
             failures.append((case.id, result.text))
         if status in ("pass", "fail", "xfail", "xpass"):
@@ -106,16 +117,23 @@ def _try(engine: str, operator: str, sender: Any) -> None:
         if status == "refused" and case.check.name == "support":
             reasons[result.text] += 1
     kit.bench.close()
-    sender.send(
-        (operator, len(samples), len(claimed), len(expected), failures, [text for text, _ in reasons.most_common(2)])
-    )
+    count = len({_subject(case.id, operator) for case in kit.cases})
+    most = [text for text, _ in reasons.most_common(2)]
+    sender.send((operator, count, len(claimed), len(expected), failures, most))
     sender.close()
+
+
+def _subject(case: str, operator: str) -> str:
+    """What a case is about: a sample, or the case itself."""
+    return case if operator == WHOLE else case.partition("/")[2]
 
 
 def section(engine: str, rows: Sequence[Row], backend: Backend) -> str:
     """The section of an engine."""
     claimed = [row for row in rows if row.claimed]
-    total = [sum(getattr(row, name) for row in rows) for name in ("samples", "claimed", "expected")]
+    total = [
+        sum(getattr(row, name) for row in rows if row.name != WHOLE) for name in ("samples", "claimed", "expected")
+    ]
     passed = total[1] - total[2]
     lines = [
         f"## {engine}",
@@ -168,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     wrong = 0
     for engine in engines:
         rows = []
-        for name in operators():
+        for name in (*operators(), WHOLE):
             rows.append(tried(engine, name))
             wrong += _told(engine, rows[-1])
         new[engine] = section(engine, rows, process_registry().get(engine))

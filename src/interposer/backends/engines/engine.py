@@ -49,6 +49,8 @@ class Executable(ABC):
 
     concurrent: ClassVar[bool] = True
     """True where several threads may run it at once."""
+    constants: Sequence[Array] = ()
+    """The arrays of the network that it reads while it runs, as it has no copies of them."""
 
     @abstractmethod
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

@@ -85,7 +85,8 @@ class _Session(Executable):
             self.session = onnxruntime.InferenceSession(part.model.SerializeToString(), settings, providers=providers)
         except Exception as error:  # its exceptions have no base of their own
             raise RefusedError(f"ONNX Runtime does not take it: {_text(error)}") from error
-        self.constants = constants  # the session computes on their memory
+        self._values = constants
+        self.constants = tuple(part.constants.values())
         self._free: deque[_Binding] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

@@ -25,6 +25,13 @@ from interposer.ops import (
     LstmSequence,
     MeanVarianceNormalization,
     Quantize,
+    Resize,
+    ResizeMethod,
+    RmsNormalization,
+    ScatterElements,
+    ScatterFunction,
+    ScatterNd,
+    Softmax,
     UnaryOperation,
 )
 from interposer.types import DataType, TensorInfo
@@ -124,8 +131,8 @@ def _no_doubles(op: GruSequence | LstmSequence, inputs: Infos, outputs: Outputs)
     return "ONNX Runtime fails on float64" if _is(inputs[0], _DOUBLE) else None
 
 
-@RULES(MeanVarianceNormalization)
-def _rounds_between(op: MeanVarianceNormalization, inputs: Infos, outputs: Outputs) -> str | None:
+@RULES(MeanVarianceNormalization, RmsNormalization)
+def _rounds_between(op: MeanVarianceNormalization | RmsNormalization, inputs: Infos, outputs: Outputs) -> str | None:
     small = outputs[0].dtype.is_float and outputs[0].dtype.bits == 8
     return "ONNX Runtime rounds what lies between to float8" if small else None
 
@@ -133,3 +140,21 @@ def _rounds_between(op: MeanVarianceNormalization, inputs: Infos, outputs: Outpu
 @RULES(Quantize)
 def _wide_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None:
     return "ONNX Runtime has no requantization of 32 bits" if _is(outputs[0], DataType.UINT32) else None
+
+
+@RULES(Resize)
+def _fine_steps(op: Resize, inputs: Infos, outputs: Outputs) -> str | None:
+    fine = outputs[0].is_quantized and outputs[0].dtype.bits == 16 and op.method is ResizeMethod.BILINEAR
+    return "ONNX Runtime interpolates less exactly than steps of 16 bits are" if fine else None
+
+
+@RULES(ScatterElements, ScatterNd)
+def _sums_of_halves(op: ScatterElements | ScatterNd, inputs: Infos, outputs: Outputs) -> str | None:
+    halves = outputs[0].dtype in (DataType.FLOAT16, DataType.BFLOAT16) and op.function is not ScatterFunction.UPDATE
+    return f"ONNX Runtime has no {op.function.name} of {outputs[0].dtype}" if halves else None
+
+
+@RULES(Softmax)
+def _tables(op: Softmax, inputs: Infos, outputs: Outputs) -> str | None:
+    wide = outputs[0].is_quantized and outputs[0].dtype is DataType.INT16
+    return "ONNX Runtime does not take exponentials from tables, as TFLite does" if wide else None

@@ -127,7 +127,7 @@ class _Compiled(Executable):
 
     def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
         model = _read(part)
-        self.constants = part.constants  # the model may compute on their memory
+        self.constants = tuple(part.constants.values())
         with _own_errors("cannot compile it"):
             self.model = _core().compile_model(model, options["device"], dict(_properties(options)))
         self._free: deque[_Request] = deque()

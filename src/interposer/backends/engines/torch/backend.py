@@ -87,10 +87,11 @@ class _Module(Executable):
         for value in (*view.inputs, *view.constants, *(one for layer in view for one in layer.outputs)):
             numbers[value] = len(numbers)
         self.size = len(numbers)
-        self.constants = {numbers[value]: self._constant(value) for value in view.constants}
+        self._tensors = {numbers[value]: self._constant(value) for value in view.constants}
+        self.constants = [value.constant for value in view.constants if value.constant is not None]
         self.inputs = [numbers[value] for value in view.inputs]
         self.outputs = [numbers[value] for value in view.outputs]
-        self.steps = _steps(view, numbers, {*self.constants, *self.outputs})
+        self.steps = _steps(view, numbers, {*self._tensors, *self.outputs})
 
     def _constant(self, value: Value) -> Any:
         array = value.constant
@@ -113,7 +114,7 @@ class _Module(Executable):
 
     def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         values: list[Any] = [None] * self.size
-        for number, tensor in self.constants.items():
+        for number, tensor in self._tensors.items():
             values[number] = tensor
         for number, array in zip(self.inputs, inputs, strict=True):
             values[number] = _tensor(array).to(self.device)

@@ -231,6 +231,8 @@ def to_bfloat16(op: ConvertFp32ToBf16, layer: Layer) -> Function:
 def cast(op: Cast, layer: Layer) -> Function:
     """Between types that torch has; what becomes of floats that do not fit into integers is its own affair."""
     source, target = layer.values[0].known.dtype, op.dtype
+    if layer.values[0].known.is_quantized:
+        raise RefusedError("a cast takes stored integers")
     if target not in ANY or (source in FLOATS and target not in FLOATS | {DataType.BOOL}):
         raise RefusedError(f"torch does not cast {source} to {target} as the reference does")
     kind = getattr(torch, str(target))
