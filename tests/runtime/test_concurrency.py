@@ -6,6 +6,8 @@ import asyncio
 import gc
 import math
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer import Network, Runtime, TensorInfo, optimize
+from interposer import MemoryDescriptor, Network, Runtime, TensorInfo, optimize
 from interposer.backend import Backend, MemoryManager, Options, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
 from interposer.errors import (
     DeadlineExceededError,
@@ -168,6 +170,16 @@ def test_sixteen_threads_run_one_network_while_others_load_and_unload(runtime: R
         for one in churning:
             one.result()
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_sixteen_threads_run_one_network_in_pythons_development_mode() -> None:
+    test = f"{__file__}::test_sixteen_threads_run_one_network_while_others_load_and_unload[10000]"
+    words = [sys.executable, "-X", "dev", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONDEVMODE": "1"}, capture_output=True, text=True, timeout=3000, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_workload_that_says_nothing_is_executed_by_one_thread_at_a_time(runtime: Runtime, gates: Gates) -> None:
@@ -401,6 +413,11 @@ def test_nothing_stays_behind_when_networks_are_loaded_run_and_unloaded(runtime:
         network_id = runtime.load_network(optimized)
         runtime.enqueue_workload(network_id, {0: X})
         runtime.submit(network_id, {0: X}).result()
+        fd = os.memfd_create("x")
+        os.pwrite(fd, X.tobytes(), 0)
+        imported = runtime.import_inputs(network_id, {0: MemoryDescriptor(fd, owned=True)})
+        target = runtime.import_outputs(network_id, {0: np.empty_like(X)})
+        runtime.enqueue_workload(network_id, imported_inputs=imported, imported_outputs=target)
         runtime.unload_network(network_id)
         device.heaps.clear()  # what it keeps for tests to look at
         device.notes.log.clear()
@@ -414,7 +431,8 @@ def test_nothing_stays_behind_when_networks_are_loaded_run_and_unloaded(runtime:
     gc.collect()
     after = resident(), len(os.listdir("/proc/self/fd")), threading.active_count()
     assert after[1:] == before[1:]
-    assert after[0] - before[0] <= 2 << 20
+    if cycles > 1000:  # in fewer, what the allocator keeps would count for much
+        assert after[0] - before[0] <= 2 << 20
 
 
 def test_a_loaded_network_has_as_many_memories_as_runs_went_side_by_side(runtime: Runtime) -> None:

@@ -127,7 +127,6 @@ class _Run:
             workspace=None if self._workspace is None else address_of(self._workspace), workspace_size=size,
         )  # fmt: skip
         self._address = ctypes.addressof(self._struct)
-        self.call = partial(executable.run, self._address)
         if self.open:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
@@ -145,6 +144,10 @@ class _Run:
             for index, array in enumerate(arrays):
                 table.bind(index, array)
         return True
+
+    def call(self) -> None:
+        """Run on what the tensors were bound to."""
+        self._executable.run(self._address)
 
     def borrow(self, lender: _Run) -> None:
         """Use the workspace of another one, which must not run meanwhile."""
