@@ -15,6 +15,7 @@ uint64_t item_of(const Tensor& tensor) { return ipr::item_size(tensor.dtype); }
 
 /// Any type of data; codes keep their meaning.
 Refusal any(const Graph& graph, const Node& node, const Settings&) {
+  if (!node.posts.empty()) return refused("takes no posts");
   for (int tensor : node.outputs)
     if (graph[tensor].rank() > 8) return refused("takes tensors of up to 8 axes", IPR_REASON_SHAPE);
   return taken();
