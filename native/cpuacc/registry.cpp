@@ -20,6 +20,7 @@ Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
+Family patterns_family();
 Family pool_family();
 Family reduce_family();
 Family reorder_family();
@@ -33,6 +34,7 @@ using Make = Family (*)();
 
 const Make kFamilies[] = {
     lstm_family,
+    patterns_family,
     fusion_family,
     bottleneck_f32_family,
     codes_q8_family,

@@ -29,6 +29,21 @@ struct Around {
 };
 Around around(const Shape& shape, int axis);
 
+/// The layout of the first operand that is blocked; plain where none is.
+Layout blocked_operand(const Graph& graph, const Node& node);
+
+inline int channel_axis_of(Layout layout) { return layout == Layout::blocked_nhwc ? 3 : 1; }
+
+/// As (N, blocks, H, W, 16): the shape of a blocked tensor as it lies.
+Shape blocked_shape(const Tensor& tensor);
+
+/// The shape in which a plain operand lies beside blocked ones in `layout`, which it broadcasts with; empty where it
+/// cannot.
+Shape beside_blocked(const Tensor& tensor, Layout layout);
+
+/// Operands and result in the layout of the first blocked operand: for nodes that take elements one by one.
+Layouts follow_blocked(const Graph& graph, const Node& node, const Settings& settings);
+
 }  // namespace cpuacc
 
 #endif  // CPUACC_RULES_HPP

@@ -101,13 +101,20 @@ double cost_of(Binary operation) {
   }
 }
 
+/// The shape of an operand as it lies in memory, in the company of a result.
+Shape lying(const Tensor& tensor, const Tensor& out) {
+  if (is_blocked(tensor.layout)) return blocked_shape(tensor);
+  return is_blocked(out.layout) ? beside_blocked(tensor, out.layout) : tensor.shape;
+}
+
 void lower_binary(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
   auto pair = std::make_shared<Pair>();
   pair->kernels = &element_kernels_for(builder.settings.isa);
   pair->function = pair_function(graph, node, builder.settings);
-  pair->rows = rows_of(out.shape, {&a.shape, &b.shape});
+  Shape shape = lying(out, out), shape_a = lying(a, out), shape_b = lying(b, out);
+  pair->rows = rows_of(shape, {&shape_a, &shape_b});
   pair->in_size = int64_t(ipr::item_size(a.dtype));
   pair->out_size = int64_t(ipr::item_size(out.dtype));
   pair->posts = posts_of(node);
@@ -118,7 +125,7 @@ void lower_binary(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, double(out.elements()) * cost_of(binary_of(node)));
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
-  if (pair->in_size == pair->out_size) step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;
+  if (pair->in_size == pair->out_size) step.in_place = shape_a == shape ? 0 : shape_b == shape ? 1 : -1;
   step.state = std::move(pair);
   builder.add(std::move(step));
 }
@@ -146,7 +153,10 @@ struct Single {
       const Post32& first = self.posts[0];
       self.kernels->activation(first.function, first.a, first.b, reinterpret_cast<const float*>(in),
                                reinterpret_cast<float*>(out), count);
-      for (size_t i = 1; i < self.posts.size(); ++i) apply_posts(*self.kernels, {self.posts[i]}, out, count);
+      for (size_t i = 1; i < self.posts.size(); ++i) {
+        float* values = reinterpret_cast<float*>(out);
+        self.kernels->activation(self.posts[i].function, self.posts[i].a, self.posts[i].b, values, values, count);
+      }
     }
   }
 };
@@ -156,7 +166,7 @@ void lower_single(const Node& node, Builder& builder, OfOne function, std::vecto
   auto single = std::make_shared<Single>();
   single->kernels = &element_kernels_for(builder.settings.isa);
   single->function = function;
-  single->count = in.elements();
+  single->count = int64_t(in.bytes() / ipr::item_size(in.dtype));
   single->in_size = int64_t(ipr::item_size(in.dtype));
   single->out_size = int64_t(ipr::item_size(out.dtype));
   single->posts = std::move(posts);
@@ -278,10 +288,10 @@ Family elementwise_family() {
   Family family;
   for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
                            "Minimum", "Prelu", "Comparison", "LogicalBinary"})
-    family.lowerings.push_back({type, "plain", binary_support, lower_binary, nullptr});
+    family.lowerings.push_back({type, "plain", binary_support, lower_binary, follow_blocked});
   for (const char* type : {"ElementwiseUnary", "Floor"})
-    family.lowerings.push_back({type, "plain", unary_support, lower_unary, nullptr});
-  family.lowerings.push_back({"Activation", "plain", activation_support, lower_activation, nullptr});
+    family.lowerings.push_back({type, "plain", unary_support, lower_unary, follow_blocked});
+  family.lowerings.push_back({"Activation", "plain", activation_support, lower_activation, follow_blocked});
   family.lowerings.push_back({"Cast", "plain", cast_support, lower_cast, nullptr});
   family.lowerings.push_back({"Where", "plain", where_support, lower_where, nullptr});
   return family;

@@ -27,14 +27,26 @@ void lower_same(const Node& node, Builder& builder) {
   int in = node.inputs[0], out = node.outputs[0];
   if (builder.share(out, in)) return;
   const Tensor& result = builder.graph[out];
-  Axes axes = {{result.elements(), 1, 1}};
+  Axes axes = {{int64_t(result.bytes() / item_of(result)), 1, 1}};
   builder.add(copy_step(builder, label(node), builder.buffer(in), builder.buffer(out), axes, item_of(result)));
+}
+
+/// Between channels first and last, blocked images stay as they are.
+Layouts turned_blocked(const Graph& graph, const Node& node, const Settings&) {
+  const std::vector<int64_t>& order = node.integers("permutation");
+  Layout layout = graph.in(node, 0)->layout;
+  if (layout == Layout::blocked_nchw && order == std::vector<int64_t>{0, 2, 3, 1})
+    return {{layout}, {Layout::blocked_nhwc}};
+  if (layout == Layout::blocked_nhwc && order == std::vector<int64_t>{0, 3, 1, 2})
+    return {{layout}, {Layout::blocked_nchw}};
+  return {};
 }
 
 // ---- Views of one operand ---------------------------------------------------------------------------------------------
 
 void lower_transpose(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  if (is_blocked(out.layout)) return lower_same(node, builder);
   Shape steps = steps_of(in.shape);
   Axes axes = axes_of(out.shape);
   std::vector<int64_t> order = node.integers("permutation");
@@ -264,8 +276,25 @@ void lower_side_by_side(const Node& node, Builder& builder, Around at, const std
   }
 }
 
+/// Images that are joined along their channels, of which all but the last fill their blocks.
+Layouts blocked_concat(const Graph& graph, const Node& node, const Settings&) {
+  Layout layout = blocked_operand(graph, node);
+  const Tensor& out = graph.out(node);
+  if (!is_blocked(layout) || out.rank() != 4 || !is_f32(out)) return {};
+  if (axis_of(node.integer("axis"), 4) != channel_axis_of(layout)) return {};
+  for (size_t n = 0; n + 1 < node.inputs.size(); ++n)
+    if (graph[node.inputs[n]].extent(channel_axis_of(layout)) % kBlock != 0) return {};
+  return {std::vector<Layout>(node.inputs.size(), layout), {layout}};
+}
+
 void lower_concat(const Node& node, Builder& builder) {
   const Tensor& out = builder.graph.out(node);
+  if (is_blocked(out.layout)) {
+    Shape shape = blocked_shape(out);
+    std::vector<int64_t> blocks;
+    for (int tensor : node.inputs) blocks.push_back(blocked_shape(builder.graph[tensor])[1]);
+    return lower_side_by_side(node, builder, {shape[0], shape[1], shape[2] * shape[3] * kBlock}, blocks);
+  }
   int axis = axis_of(node.integer("axis"), out.rank());
   std::vector<int64_t> extents;
   for (int tensor : node.inputs) extents.push_back(builder.graph[tensor].shape[size_t(axis)]);
@@ -289,7 +318,7 @@ Family moves_family() {
   Family family;
   family.lowerings = {
       way("Reshape", any, lower_same),
-      way("Transpose", any, lower_transpose),
+      {"Transpose", "plain", any, lower_transpose, turned_blocked},
       way("Permute", any, lower_transpose),
       way("Slice", any, lower_slice),
       way("Splitter", any, lower_splitter),
@@ -300,7 +329,7 @@ Family moves_family() {
       way("DepthToSpace", any, lower_depth_to_space),
       way("SpaceToDepth", any, lower_space_to_depth),
       way("ChannelShuffle", any, lower_shuffle),
-      way("Concat", same_codes, lower_concat),
+      {"Concat", "plain", same_codes, lower_concat, blocked_concat},
       way("Stack", same_codes, lower_stack),
   };
   return family;
