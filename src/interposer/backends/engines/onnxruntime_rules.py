@@ -67,6 +67,8 @@ def _attention(op: Attention, inputs: Infos, outputs: Outputs) -> str | None:
         return "ONNX Runtime computes attention of float64 in float32"
     if past is not None and len(outputs) == 1:
         return "ONNX Runtime takes past keys only where it gives present ones"
+    if mask is not None and len(outputs) > 1:
+        return "ONNX Runtime gives masked scores as the least float"
     if mask is not None and not _is_whole(mask, inputs, past):
         return "ONNX Runtime takes masks for all queries and keys"
     return None

@@ -17,6 +17,7 @@ from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
+from interposer.backends.engines.openvino_rules import RULES
 from interposer.backends.engines.options import Option, capabilities
 from interposer.errors import UnwritableError, did_you_mean
 from interposer.ir.graph import Layer
@@ -49,8 +50,9 @@ class OpenVino(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """A device that is not there, and what ONNX cannot express."""
-        return _unknown_device(options["device"]) or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
+        """A device that is not there, what is known to go wrong, and what ONNX cannot express."""
+        known = _unknown_device(options["device"]) or RULES.reasons(layer)
+        return known or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
         """Ask the device for every operator that the layers become."""
@@ -112,14 +114,26 @@ def _read(part: OnnxPart) -> Any:
 
     with _own_errors("cannot read it"):
         model = _core().read_model(constants_as_inputs(part).SerializeToString())
-        inputs = model.inputs[len(part.inputs) :]
-        for port, array in zip(inputs, part.constants.values(), strict=True):
-            parameter = port.get_node()
+        ports = {name: port for port in model.inputs for name in port.get_names()}
+        for name, array in part.constants.items():
+            if name not in ports:  # nobody takes it
+                continue
+            parameter = ports[name].get_node()
             constant = openvino.op.Constant(shareable(np.ascontiguousarray(array)), shared_memory=True)
             parameter.output(0).replace(constant.output(0))
             model.remove_parameter(parameter)
         model.validate_nodes_and_infer_types()
+    _check(part, model)
     return model
+
+
+def _check(part: OnnxPart, model: Any) -> None:
+    """Whether OpenVINO finds the shapes of the results that they have; it would not write them to our memory else."""
+    for value, port in zip(part.model.graph.output, model.outputs, strict=True):
+        wanted = [extent.dim_value for extent in value.type.tensor_type.shape.dim]
+        found = port.get_partial_shape()
+        if not found.is_static or list(found.to_shape()) != wanted:
+            raise RefusedError(f"OpenVINO takes {value.name!r}, of shape {wanted}, to have the shape {found}")
 
 
 class _Compiled(Executable):
@@ -130,6 +144,8 @@ class _Compiled(Executable):
         self.constants = tuple(part.constants.values())
         with _own_errors("cannot compile it"):
             self.model = _core().compile_model(model, options["device"], dict(_properties(options)))
+        places = {name: index for index, port in enumerate(model.inputs) for name in port.get_names()}
+        self.inputs = [places.get(name) for name in part.inputs]
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -137,7 +153,7 @@ class _Compiled(Executable):
         try:
             request = self._free.pop()
         except IndexError:
-            request = _Request(self.model)
+            request = _Request(self.model, self.inputs)
         request.run(inputs, outputs)
         self._free.append(request)
 
@@ -154,8 +170,9 @@ def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 class _Request:
     """One run at a time; what lies where it lay before is not set again."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, inputs: Sequence[int | None]) -> None:
         self.request = model.create_infer_request()
+        self.inputs = inputs  # where each is among those of the model; None where nobody takes it
         self.places: list[int] = []
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -169,8 +186,9 @@ class _Request:
         import openvino  # noqa: PLC0415
 
         self.places = []  # until all is set
-        for index, array in enumerate(inputs):
-            self.request.set_input_tensor(index, openvino.Tensor(shareable(array), shared_memory=True))
+        for index, array in zip(self.inputs, inputs, strict=True):
+            if index is not None:
+                self.request.set_input_tensor(index, openvino.Tensor(shareable(array), shared_memory=True))
         for index, array in enumerate(outputs):
             self.request.set_output_tensor(index, openvino.Tensor(array, shared_memory=True))
 

@@ -1,0 +1,75 @@
+"""What OpenVINO takes, and then computes otherwise, fails to run, or crashes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.backends.engines.rules import Infos, Rules
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Cast,
+    Compress,
+    Dft,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    GridPadding,
+    GridSample,
+    GridSampleMode,
+    LstmSequence,
+    MaxPoolingWithIndices,
+    Multiplication,
+    Subtraction,
+)
+from interposer.schema import Op
+from interposer.types import DataType, TensorInfo
+
+__all__ = ["RULES"]
+
+RULES: Final = Rules()
+Outputs = Sequence[TensorInfo]
+_SMALL: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16})
+_WITH_DEFAULTS: Final = frozenset({ActivationFunction.SELU, ActivationFunction.HARD_SIGMOID})
+
+
+@RULES()
+def _nothing(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
+    """It divides by the number of elements: the process ends."""
+    empty = any(info is not None and info.num_elements == 0 for info in (*inputs, *outputs))
+    return "OpenVINO crashes on some tensors of no elements, and is given none" if empty else None
+
+
+@RULES(Compress, MaxPoolingWithIndices)
+def _wrong(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
+    return f"OpenVINO crashes on some layers {op.op_name()}, or gives other indices"
+
+
+@RULES(Dft, LstmSequence)
+def _otherwise(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
+    return f"OpenVINO computes some layers {op.op_name()} otherwise"
+
+
+@RULES(Activation)
+def _no_zeros(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
+    zero = op.function in _WITH_DEFAULTS and 0 in (op.a, op.b)
+    return f"OpenVINO takes a parameter of 0 of {op.function.name} for none" if zero else None
+
+
+@RULES(Cast)
+def _floats_to_integers(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
+    lossy = inputs[0] is not None and inputs[0].dtype.is_float and not op.dtype.is_float
+    return "OpenVINO converts floats that do not fit into integers, and fractions to bool, otherwise" if lossy else None
+
+
+@RULES(ElementwiseBinary, ElementwiseUnary, Addition, Subtraction, Multiplication)
+def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
+    small = not outputs[0].is_quantized and outputs[0].dtype in _SMALL
+    return f"OpenVINO clamps results of {outputs[0].dtype} instead of wrapping them" if small else None
+
+
+@RULES(GridSample)
+def _cubic(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
+    otherwise = op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS
+    return "OpenVINO pads otherwise where it samples by cubes" if otherwise else None
