@@ -17,6 +17,7 @@ from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.options import Option, capabilities
 from interposer.errors import ExecutionError, UnwritableError
 from interposer.ir.graph import Layer, Value
+from interposer.ops import Activation, ActivationFunction
 from interposer.types import Array, DataType
 from interposer.writers import tflite as writer
 
@@ -38,6 +39,7 @@ _TYPES: Final = frozenset(
         DataType.INT32, DataType.INT64, DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64,
     }
 )  # fmt: skip
+_ROUGH: Final = (ActivationFunction.SIGMOID, ActivationFunction.TANH)
 _MOST_ELEMENTS: Final = 1 << 20
 """Layers that give more elements are tried by compiling them alone."""
 _NODE: Final = re.compile(r"\s*Node number (\d+) \((\w+)\) failed to (\w+)\.?\s*")
@@ -58,6 +60,9 @@ class LiteRt(Engine):
         infos = [value.known for value in (*layer.values, *layer.outputs)]
         if any(info.is_tensor and info.is_ranked and 0 in info.shape for info in infos):
             return ["it has a tensor without elements, which LiteRT's kernels do not expect"]
+        rough = None if options["kernels"] == "reference" else _rough_function(layer)
+        if rough is not None:
+            return [f"LiteRT's {rough} of int16 is several steps off, but for kernels='reference'"]
         return writer.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
@@ -80,6 +85,19 @@ class LiteRt(Engine):
             made.run(*arrays)
         except ExecutionError as error:
             raise RefusedError(str(error)) from error
+
+
+def _rough_function(layer: Layer) -> str | None:
+    """The name of a function whose kernel for int16 is not that of TFLite's reference."""
+    info = layer.input_infos[0] if layer.inputs else None
+    if (
+        info is None
+        or not info.is_quantized
+        or info.dtype is not DataType.INT16
+        or not isinstance(layer.op, Activation)
+    ):
+        return None
+    return layer.op.function.name if layer.op.function in _ROUGH else None
 
 
 def _part_outputs(view: SubgraphView) -> Sequence[Value]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterFunction, ScatterNd
-from interposer.types import DataType
+from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
@@ -17,10 +19,23 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
     if op.input_enabled or op.function is not ScatterFunction.ADD:
         refuse("SCATTER_ND only adds updates to zeros")
     shape, indices, updates = draft.tensors()
-    if not draft.known(draft.info(1).shape[-1], "number of indices in a row"):
+    depth = draft.known(draft.info(1).shape[-1], "number of indices in a row")
+    if not depth:
         refuse("its tuples of indices are empty")
     shape, indices = (draft.cast(one, DataType.INT32) for one in (shape, indices))
-    return draft.final("SCATTER_ND", indices, updates, shape)
+    return draft.final("SCATTER_ND", _counted(draft, indices, shape, depth), updates, shape)
+
+
+def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor:
+    """Indices counted from the front, as TFLite counts none from the end."""
+    if indices.array is not None and not (indices.array < 0).any():
+        return indices
+    if shape.array is not None:
+        extents = draft.ints(np.maximum(shape.array[:depth], 1), "extents")
+    else:
+        info = TensorInfo((depth,), DataType.INT32)
+        extents = draft.node("SLICE", shape, draft.ints([0]), draft.ints([depth]), giving=info)
+    return draft.node("FLOOR_MOD", indices, extents, giving=indices.info)
 
 
 @writer(DynamicUpdateSlice, moves=True)
