@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
+from typing import Final
 
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import Constant, Input, Output, PreCompiled, StandIn
-from interposer.types import Array
+from interposer.types import Array, TensorInfo
 
 __all__ = ["equal_layers"]
+
+SAMPLED: Final = 64
+"""About so many elements of a constant are looked at before all of them are."""
 
 
 def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
@@ -19,11 +23,12 @@ def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
     The earlier ones are kept themselves, so that the pairs can be applied in any order.
     """
     order = graph.topological()
-    alike = Counter(_look(layer) for layer in order if isinstance(layer.op, Constant))
+    looks = {layer: _look(layer.op, layer.output.info) for layer in order if isinstance(layer.op, Constant)}
+    alike = Counter(looks.values())
     same: dict[Value, Value] = {}
     first: dict[Hashable, Layer] = {}
     for layer in order:
-        if not _may_be_shared(layer) or alike.get(_look(layer)) == 1:
+        if not _may_be_shared(layer) or (layer in looks and alike[looks[layer]] == 1):
             continue
         kept = first.setdefault(_key(layer, same), layer)
         if kept is not layer:
@@ -37,9 +42,12 @@ def _may_be_shared(layer: Layer) -> bool:
     return bool(layer.outputs) and not layer.regions
 
 
-def _look(layer: Layer) -> Hashable:
-    """What equal constants have in common and can be told at once."""
-    return layer.output.info if isinstance(layer.op, Constant) else None
+def _look(op: Constant, info: TensorInfo | None) -> Hashable:
+    """What equal constants have in common and can be told at once: their info and some of their elements."""
+    array = op.value
+    if array.dtype.kind == "O":
+        return info
+    return info, array.reshape(-1)[:: max(1, array.size // SAMPLED)].tobytes()
 
 
 def _key(layer: Layer, same: Mapping[Value, Value]) -> Hashable:
