@@ -1,0 +1,90 @@
+"""What only LiteRT has: sets of kernels, TensorFlow Lite's own integers, and errors that name layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import Quantization, TensorInfo
+from interposer.errors import ExecutionError, UnsupportedLayerError
+from interposer.frontends import onnx
+from interposer.ops import Activation, ActivationFunction, Addition, Division
+from tests.backends.engines.adapters import engine_class, runtime_with_engines
+from tests.backends.engines.test_engines import golden, needs_models, options_for, small_network
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+pytestmark = pytest.mark.skipif(
+    engine_class("LiteRt").unavailable() is not None, reason="ai-edge-litert or the package tflite is not installed"
+)
+
+
+@pytest.fixture
+def runtime():
+    with runtime_with_engines() as made:
+        yield made
+
+
+@needs_models
+@pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "mobilenet_v1_0.25_128_quant", "vww_96_int8"])
+def test_the_reference_kernels_give_the_integers_of_the_reference(runtime, name):
+    network, given, wanted = golden(name, 1)
+    options = options_for("LiteRt", kernels="reference")
+    [found] = ip.load(network, ["LiteRt"], runtime=runtime, options=options).run(given)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("kernels", ["xnnpack", "builtin", "reference"])
+def test_every_set_of_kernels_can_be_chosen(runtime, kernels):
+    options = options_for("LiteRt", kernels=kernels)
+    assert ip.load(small_network(), ["LiteRt"], runtime=runtime, options=options)
+
+
+@pytest.mark.needs_cpuref
+def test_a_network_of_onnx_runs_whole(runtime):
+    pytest.importorskip("onnx")
+    network = onnx.load(DIGITS)
+    model = ip.load(network, ["LiteRt"], runtime=runtime)
+    assert len({placement.runs_in for placement in model.optimized.placements}) == 1
+    x = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
+    [found] = model.run([x])
+    [wanted] = ip.load(network, ["CpuRef"], runtime=runtime).run([x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def _refusal(runtime, network) -> str:
+    with pytest.raises(UnsupportedLayerError) as caught:
+        ip.optimize(network, ["LiteRt"], runtime.device_spec)
+    return str(caught.value)
+
+
+def test_what_tflite_cannot_express_is_the_reason_of_a_refusal(runtime):
+    network = ip.Network("divided")
+    a, b = (network.add_input_layer(number, TensorInfo((3,), "int32")) for number in range(2))
+    network.add_output_layer(0, network.add_layer(Division(), a, b, name="quotient"))
+    assert "LiteRt says: it may divide integers by 0, which TFLite refuses while running" in _refusal(runtime, network)
+
+
+def test_tensors_without_elements_and_rough_functions_are_refused(runtime):
+    network = ip.Network("empty")
+    x = network.add_input_layer(0, TensorInfo((0, 3)))
+    network.add_output_layer(0, network.add_layer(Addition(), x, x, name="sum"))
+    assert "it has a tensor without elements" in _refusal(runtime, network)
+    network = ip.Network("rough")
+    x = network.add_input_layer(0, TensorInfo((3,), "int16", Quantization(2.0**-12)))
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.SIGMOID), x, name="share"))
+    assert "SIGMOID of int16 is several steps off, but for kernels='reference'" in _refusal(runtime, network)
+
+
+def test_an_error_while_running_names_the_layer(runtime):
+    network = ip.Network("picked")
+    table = network.add_input_layer(0, TensorInfo((3, 2)), name="table")
+    places = network.add_input_layer(1, TensorInfo((2,), "int32"), name="places")
+    network.add_output_layer(0, network.add_embedding_lookup_layer(places, table, name="rows"), name="y")
+    model = ip.load(network, ["LiteRt"], runtime=runtime)
+    with pytest.raises(ExecutionError, match=r"LiteRT cannot run it: .*\[layer 'rows' \(GATHER\): failed to invoke\]"):
+        model.run([np.zeros((3, 2), np.float32), np.int32([0, 7])])
+    [found] = model.run([np.float32([[1, 2], [3, 4], [5, 6]]), np.int32([2, 0])])
+    assert found.tolist() == [[5, 6], [1, 2]]
