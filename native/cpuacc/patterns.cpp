@@ -64,9 +64,12 @@ bool fuse_swish(Graph& graph, Node& node) {
   for (size_t n = 0; n < 2; ++n) {
     Node* gate = private_producer(graph, node.inputs[n]);
     int x = node.inputs[1 - n];
-    if (!gate || gate->type != "Activation" || gate->text("function") != "SIGMOID" || gate->inputs[0] != x) continue;
+    if (!gate || gate->type != "Activation" || gate->inputs[0] != x) continue;
+    bool hard = gate->text("function") == "HARD_SIGMOID" && std::fabs(gate->number("a") - 1.0 / 6) < 1e-6 &&
+                gate->number("b") == 0.5;
+    if (!hard && gate->text("function") != "SIGMOID") continue;
     gate->type.clear();
-    become_activation(node, "SWISH", x, 1);
+    become_activation(node, hard ? "HARD_SWISH" : "SWISH", x, 1);
     return true;
   }
   return false;
