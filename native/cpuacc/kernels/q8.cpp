@@ -25,12 +25,9 @@ INLINE int32_t within(double x) {
 }
 INLINE double half_away(double x, double half) { return x < 0 ? x - half : x + half; }
 
-/// What `scaled` gives, for the other modes.
+/// What `scaled` gives, as the reference computes it.
 static __attribute__((noinline)) void scale_slowly(const int32_t* sums, int32_t* to, const Q8Finish& f, int64_t lane) {
-  if (f.mode == Q8Finish::twofold)
-    for (int n = 0; n < kLanes; ++n)
-      to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], f.wide_half[lane + n]));
-  else if (f.mode == Q8Finish::real)
+  if (f.mode == Q8Finish::real)
     for (int n = 0; n < kLanes; ++n) to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], 0.5));
   else
     store(to, fixed_point(load(sums), load(f.multiplier + lane), load(f.shift + lane)));
@@ -41,6 +38,13 @@ static __attribute__((noinline)) Vec scaled_slowly(Vec sum, const Q8Finish& f, i
   store(sums, sum);
   scale_slowly(sums, codes, f, lane);
   return load(codes);
+}
+
+template <int MODE>
+INLINE Vec distance(Vec sum, const Factors& factors, const Q8Finish& f, int64_t lane) {
+  if (MODE == Q8Finish::single) return scaled(sum, factors);
+  if (MODE == Q8Finish::twofold) return scaled_wide(sum, f.wide_scale + lane, f.wide_half + lane);
+  return scaled_slowly(sum, f, lane);
 }
 
 INLINE Vec codes_of(Vec a, Vec b, Vec c, Vec d, Vec zero, Vec low, Vec high) {
@@ -86,7 +90,7 @@ INLINE Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
 }
 
 /// Rows are done together whose vectors are 4.
-template <bool QUICK, int VECTORS>
+template <int MODE, int VECTORS>
 INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
                          uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
   constexpr int together = 4 / VECTORS, piece = VECTORS * kLanes;
@@ -102,7 +106,7 @@ INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64
       Vec sum = load(sums + (row * VECTORS + vector) * kLanes);
       if (byte_sums)
         sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
-      x[n] = QUICK ? scaled(sum, factors[vector]) : scaled_slowly(sum, f, lane + vector * kLanes);
+      x[n] = distance<MODE>(sum, factors[vector], f, lane + vector * kLanes);
     }
     Vec codes = codes_of(x[0], x[1], x[2], x[3], zero, low, high);
     uint8_t* to = out + m * step;
@@ -130,9 +134,11 @@ template <int VECTORS>
 static void finish_of(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
                       uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
   if (f.mode == Q8Finish::single)
-    finish_panel<true, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+    finish_panel<Q8Finish::single, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+  else if (f.mode == Q8Finish::twofold)
+    finish_panel<Q8Finish::twofold, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
   else
-    finish_panel<false, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+    finish_panel<Q8Finish::real, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
 static void finish(int rows, int vectors, const int32_t* sums, const Q8Finish& f, int64_t lane,
@@ -256,7 +262,7 @@ INLINE void interleave(const uint8_t* const* from, int64_t at, Vec* to) {
   to[3] = high16(high_ab, high_cd);
 }
 
-template <bool QUICK, int ROWS, int SETS>
+template <int MODE, int ROWS, int SETS>
 INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
                          int64_t count) {
   constexpr int size = 4 * kLanes;
@@ -279,7 +285,7 @@ INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const
       Vec y[4];
       for (int j = 0; j < 4; ++j) {
         int64_t lane = (phase * 4 + j) * kLanes;
-        y[j] = QUICK ? scaled(sum[r][j], factors_at(f, lane)) : scaled_slowly(sum[r][j], f, lane);
+        y[j] = distance<MODE>(sum[r][j], factors_at(f, lane), f, lane);
       }
       store_bytes(out[r] + at, exclusive_or(codes_of(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
     }
@@ -291,9 +297,11 @@ template <int ROWS, int SETS>
 static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
                            int64_t count) {
   if (f.mode == Q8Finish::single)
-    depthwise_of<true, ROWS, SETS>(d, taps, f, out, count);
+    depthwise_of<Q8Finish::single, ROWS, SETS>(d, taps, f, out, count);
+  else if (f.mode == Q8Finish::twofold)
+    depthwise_of<Q8Finish::twofold, ROWS, SETS>(d, taps, f, out, count);
   else
-    depthwise_of<false, ROWS, SETS>(d, taps, f, out, count);
+    depthwise_of<Q8Finish::real, ROWS, SETS>(d, taps, f, out, count);
 }
 
 static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
@@ -312,16 +320,29 @@ static void copy(uint8_t* to, const uint8_t* from, int64_t count, uint32_t flip)
     store_bytes(to + n, exclusive_or(load_bytes(from + n, count - n), mask), count - n);
 }
 
+/// Pixels of SIZE bytes.
+template <int SIZE>
+INLINE void gather_pixels(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t step) {
+  for (int64_t n = 0; n < pixels; ++n) memcpy(to + n * SIZE, from + n * step, SIZE);
+}
+
 static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t channels, int64_t step, int64_t times,
                    uint32_t flip) {
-  for (int64_t n = 0; n < pixels; ++n, from += step) {
-    if (times == 1) {
-      copy(to, from, channels, flip);
-      to += channels;
-      continue;
-    }
-    for (int64_t c = 0; c < channels; ++c, to += times) memset(to, from[c] ^ static_cast<uint8_t>(flip), static_cast<size_t>(times));
+  uint8_t* end = to + pixels * channels * times;
+  if (times > 1) {
+    for (int64_t n = 0; n < pixels; ++n)
+      for (int64_t c = 0; c < channels; ++c) memset(to + (n * channels + c) * times, from[n * step + c], static_cast<size_t>(times));
+  } else if (channels == 8) {
+    gather_pixels<8>(to, from, pixels, step);
+  } else if (channels == 16) {
+    gather_pixels<16>(to, from, pixels, step);
+  } else if (channels == 32) {
+    gather_pixels<32>(to, from, pixels, step);
+  } else {
+    for (int64_t n = 0; n < pixels; ++n) copy(to + n * channels, from + n * step, channels, flip);
+    return;
   }
+  if (flip) copy(to, to, end - to, flip);
 }
 
 static void add_codes(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,

@@ -94,6 +94,17 @@ INLINE Vec packed(Vec x, int vectors) {
     return rows_of(x, 1);
   return x;
 }
+/// trunc(x * scale + half with the sign of x) in float64.
+INLINE __m256i scaled_wide(__m256i x, const double* scale, const double* half) {
+  __m512d wide = _mm512_cvtepi32_pd(x), size = _mm512_loadu_pd(half);
+  __m512i with_sign = _mm512_ternarylogic_epi64(_mm512_set1_epi64(INT64_MIN), _mm512_castpd_si512(wide),
+                                                _mm512_castpd_si512(size), 0xCA);
+  return _mm512_cvttpd_epi32(_mm512_fmadd_pd(wide, _mm512_loadu_pd(scale), _mm512_castsi512_pd(with_sign)));
+}
+INLINE Vec scaled_wide(Vec x, const double* scale, const double* half) {
+  __m256i low = scaled_wide(_mm512_castsi512_si256(x), scale, half);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), scaled_wide(_mm512_extracti64x4_epi64(x, 1), scale + 8, half + 8), 1);
+}
 INLINE void store_some(uint8_t* to, Vec x, int64_t count) {
   _mm512_mask_storeu_epi8(to, (uint64_t(1) << count) - 1, x);
 }
@@ -179,6 +190,14 @@ INLINE Floats difference(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
 INLINE Floats larger_size(Floats size, Floats x) { return _mm256_max_ps(size, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)); }
 INLINE bool exceeds(Floats x, float limit) {
   return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GT_OQ)) != 0;
+}
+INLINE __m128i scaled_wide(__m128i x, const double* scale, const double* half) {
+  __m256d wide = _mm256_cvtepi32_pd(x), sign = _mm256_and_pd(_mm256_set1_pd(-0.0), wide);
+  return _mm256_cvttpd_epi32(_mm256_fmadd_pd(wide, _mm256_loadu_pd(scale), _mm256_or_pd(sign, _mm256_loadu_pd(half))));
+}
+INLINE Vec scaled_wide(Vec x, const double* scale, const double* half) {
+  __m128i low = scaled_wide(_mm256_castsi256_si128(x), scale, half);
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), scaled_wide(_mm256_extracti128_si256(x, 1), scale + 4, half + 4), 1);
 }
 INLINE Vec dot(Vec sum, Vec a, Vec b) {
   Vec even = _mm256_madd_epi16(_mm256_and_si256(a, shorts(255)), _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
@@ -326,6 +345,15 @@ INLINE Vec dot(Vec sum, Vec a, Vec b) {
 #endif
 
 #if !defined(__AVX2__)
+INLINE Vec scaled_wide(Vec x, const double* scale, const double* half) {
+  int32_t whole[4];
+  store(whole, x);
+  for (int n = 0; n < 4; ++n) {
+    double size = whole[n] < 0 ? -half[n] : half[n];
+    whole[n] = static_cast<int32_t>(whole[n] * scale[n] + size);
+  }
+  return load(whole);
+}
 template <int BITS>
 INLINE Vec shift_left(Vec x) {
   return multiply(x, splat(uint32_t(1) << BITS));

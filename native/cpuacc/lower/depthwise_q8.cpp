@@ -138,25 +138,25 @@ std::vector<int64_t> taps_of(const Depthwise& d, const Cells& cells, const std::
   return taps;
 }
 
-struct Sums {
-  std::vector<int32_t> of_channel;
-  bool wide = false;  // some weight needs 9 bits
-};
-
 int32_t weight_at(const Tensor& weights, int64_t at) {
   int32_t code = is_signed(weights) ? weights.values<int8_t>()[at] : weights.values<uint8_t>()[at];
   return code - int32_t(weights.zero_point());
 }
 
-Sums sums_of(const Tensor& weights, int64_t channels) {
-  Sums sums;
-  sums.of_channel.assign(size_t(channels), 0);
-  for (int64_t at = 0; at < weights.elements(); ++at) {
-    int32_t weight = weight_at(weights, at);
-    sums.of_channel[size_t(at % channels)] += weight;
-    sums.wide = sums.wide || weight < -128 || weight > 127;
-  }
+Q8Sums sums_of(const Tensor& weights, const Tensor* bias, int64_t zero) {
+  std::vector<Q8Sums::Weights> all(size_t(weights.extent(3)));
+  for (int64_t at = 0; at < weights.elements(); ++at) all[size_t(at) % all.size()].add(weight_at(weights, at));
+  Q8Sums sums;
+  for (size_t channel = 0; channel < all.size(); ++channel)
+    sums.add(all[channel], bias ? bias->values<int32_t>()[channel] : 0, zero, 0);
   return sums;
+}
+
+/// Whether some weight needs 9 bits.
+bool are_wide(const Tensor& weights) {
+  for (int64_t at = 0; at < weights.elements(); ++at)
+    if (weight_at(weights, at) != int8_t(weight_at(weights, at))) return true;
+  return false;
 }
 
 void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vector<Group>& groups,
@@ -226,22 +226,16 @@ void lower(const Node& node, Builder& builder) {
   int64_t most = (d.out_w * d.channels + 4 * width - 1) / (4 * width);
   int64_t period = std::min(std::lcm(d.channels, int64_t(4 * width)) / (4 * width), most);
   Q8Channels lanes = lanes_of(period, d.channels, width);
-  Sums sums = sums_of(weights, d.channels);
-  d.weights = {int64_t(groups.size()), sums.wide ? 2 : 1, period, shared ? 2 : 1, nullptr, nullptr};
+  d.weights = {int64_t(groups.size()), are_wide(weights) ? 2 : 1, period, shared ? 2 : 1, nullptr, nullptr};
   int64_t bytes = period * d.weights.groups * d.weights.rows * d.weights.sets * 16 * width;
   d.weights.weights = static_cast<const int8_t*>(builder.pack(uint64_t(bytes), [&](void* to) {
     pack_weights(d.weights, lanes, groups, weights, width, static_cast<int8_t*>(to));
   }));
 
-  std::vector<int32_t> begin;
-  for (int64_t channel = 0; channel < d.channels; ++channel) {
-    int64_t constant = bias ? bias->values<int32_t>()[channel] : 0;
-    begin.push_back(int32_t(uint32_t(constant - int64_t(d.zero) * sums.of_channel[size_t(channel)])));
-  }
   Q8Posts posts = q8_posts(graph, node);
   const Tensor& result = graph[posts.result];
   Q8Rule rule = Q8Rule::of(in, weights, result, Q8Rule::fixed_point, !is_signed(weights));
-  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits, begin, {}), lanes.lanes(), result,
+  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums_of(weights, bias, d.zero)), lanes.lanes(), result,
                           posts.limits);
   d.weights.bias = parameters.bias;
   d.finish = parameters.finish;

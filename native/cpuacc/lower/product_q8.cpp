@@ -223,33 +223,27 @@ int64_t side_by_side(const Q8Window& w) {
   return int64_t(w.taps.size()) % length == 0 ? length : 1;
 }
 
-/// Sums of the weights of every channel, and by how much those must be moved so that they have 8 bits with a sign.
-struct WeightSums {
-  std::vector<int32_t> sum, offset;
-  bool moved = false;
-};
-WeightSums weight_sums(const Q8Window& w) {
-  WeightSums found;
+/// What is known of the sums. Weights that need 9 bits are moved by an offset, so that they have 8 with a sign.
+Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
+  Q8Sums found;
   int64_t inputs = w.depth / w.groups;
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
-    int64_t sum = 0;
+    Q8Sums::Weights weights;
     int32_t least = 0, most = 0;
     for (size_t tap = 0; tap < w.taps.size(); ++tap)
       for (int64_t input = 0; input < inputs; ++input) {
         int32_t weight = w.weight(channel, tap, input);
-        sum += weight;
+        weights.add(weight);
         least = std::min(least, weight);
         most = std::max(most, weight);
       }
     int32_t offset = least < -128 ? least + 128 : most > 127 ? most - 127 : 0;
-    found.sum.push_back(int32_t(sum));
-    found.offset.push_back(offset);
-    found.moved = found.moved || offset != 0;
+    found.add(weights, bias ? bias->values<int32_t>()[channel] : 0, zero, offset);
   }
   return found;
 }
 
-void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int64_t length, const WeightSums& sums,
+void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
                   int8_t* to) {
   int lanes = p.kernels->lanes;
   int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups, bytes = length > 1 ? length * w.depth : slices.inputs;
@@ -344,28 +338,22 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   place(p, w, segment_bytes);
   p.chunk = chunk_of(p, weight_bytes);
 
-  WeightSums sums = weight_sums(w);
-  int64_t ones_bytes = sums.moved ? p.segment_count * p.words * p.kernels->lanes * 4 : 0;
+  Q8Sums sums = sums_of(w, bias, p.zero);
+  bool moved = std::any_of(sums.offset.begin(), sums.offset.end(), [](int32_t offset) { return offset != 0; });
+  int64_t ones_bytes = moved ? p.segment_count * p.words * p.kernels->lanes * 4 : 0;
   const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {
     int8_t* to = static_cast<int8_t*>(memory);
     pack_weights(p, w, slices, length, sums, to);
     if (ones_bytes) pack_ones(p, segment_bytes, to + weight_bytes);
   });
   p.weights = static_cast<const int8_t*>(packed);
-  p.ones = sums.moved ? p.weights + weight_bytes : nullptr;
+  p.ones = moved ? p.weights + weight_bytes : nullptr;
   for (Q8Panel& panel : p.channels.panels)
     for (int64_t n = panel.first; n < panel.first + panel.channels; ++n)
       panel.moved = panel.moved || sums.offset[size_t(n)] != 0;
 
-  // A sum of products of distances from zero points is one of bytes and weights, and something that is constant.
-  std::vector<int32_t> begin;
-  for (int64_t channel = 0; channel < w.outputs; ++channel) {
-    int64_t constant = bias ? bias->values<int32_t>()[channel] : 0;
-    begin.push_back(int32_t(uint32_t(constant - int64_t(p.zero) * sums.sum[size_t(channel)])));
-  }
   const Tensor& result = builder.graph[posts.result];
-  const void* parameters = Q8Parameters::pack(builder, p.channels, rule, result, posts.limits, begin,
-                                              sums.moved ? sums.offset : std::vector<int32_t>());
+  const void* parameters = Q8Parameters::pack(builder, p.channels, rule, result, posts.limits, sums);
   Q8Parameters own(parameters, p.channels.lanes(), result, posts.limits);
   p.bias = own.bias;
   p.finish = own.finish;

@@ -111,6 +111,14 @@ void Q8Channels::add(int64_t first, int64_t count, int width) {
   }
 }
 
+// ---- Sums ----------------------------------------------------------------------------------------------------------------
+
+void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t offset_of_weights) {
+  begin.push_back(int32_t(uint32_t(bias - zero * weights.sum)));
+  offset.push_back(offset_of_weights);
+  reach.push_back(std::abs(bias) + 255 * weights.size);
+}
+
 // ---- From sums to codes ------------------------------------------------------------------------------------------------
 
 Q8Rule Q8Rule::of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind, bool product_in_single) {
@@ -130,36 +138,39 @@ int64_t Q8Rule::operator()(int32_t sum, int64_t channel) const {
 
 namespace {
 
-constexpr int64_t kLeast = INT32_MIN, kMost = INT32_MAX;
-
-/// The factor that the rule comes to, apart from rounding; 0 where sums do not grow with it, or it is too large.
-double slope(const Q8Rule& rule, int64_t channel) {
-  double ratio = rule.ratio(channel);
-  if (rule.kind == Q8Rule::fixed_point) {
-    const cpuref::FixedPoint& factor = rule.factor(channel);
-    ratio = factor.shift > 0 ? 0 : std::ldexp(double(factor.multiplier), factor.shift - 31);
-  }
-  return ratio > 1e-12 && ratio < 0.5 ? ratio : 0;
+/// How large the sums of a channel can be.
+int64_t reach_of(const Q8Sums& sums, int64_t channel) {
+  return std::min<int64_t>(sums.reach[size_t(channel)], INT32_MAX);
 }
 
-/// The least sum whose distance is at least `distance`; one beyond int32 where there is none.
-int64_t threshold(const Q8Rule& rule, int64_t channel, double slope, int64_t distance) {
+/// The factor that the rule comes to, apart from rounding.
+double slope(const Q8Rule& rule, int64_t channel) {
+  if (rule.kind == Q8Rule::real) return rule.ratio(channel);
+  return std::ldexp(double(rule.factor(channel).multiplier), rule.factor(channel).shift - 31);
+}
+
+/// Whether codes grow with the sums that there can be, and their distances fit int32.
+bool is_steady(const Q8Rule& rule, int64_t channel, int64_t reach) {
+  double left = rule.kind == Q8Rule::fixed_point ? std::ldexp(double(reach), rule.factor(channel).shift) : 0;
+  return left < 0x1p31 && slope(rule, channel) * double(reach) < 0x1p30;
+}
+
+/// The least sum whose distance is at least `distance`: -reach where all are, reach + 1 where none is.
+int64_t threshold(const Q8Rule& rule, int64_t channel, double slope, int64_t reach, int64_t distance) {
   double estimate = std::ceil((double(distance) - 0.5) / slope);
-  if (estimate > double(kMost) + 2) return kMost + 1;
-  if (estimate < double(kLeast) - 2) return kLeast;
   auto reaches = [&](int64_t sum) { return rule(int32_t(sum), channel) >= distance; };
-  int64_t sum = std::clamp(int64_t(estimate), kLeast, kMost + 1);
-  while (sum > kLeast && reaches(sum - 1)) --sum;
-  while (sum <= kMost && !reaches(sum)) ++sum;
+  int64_t sum = int64_t(std::clamp(estimate, double(-reach), double(reach) + 1));
+  while (sum > -reach && reaches(sum - 1)) --sum;
+  while (sum <= reach && !reaches(sum)) ++sum;
   return sum;
 }
 
 /// All thresholds of a channel between the limits.
-std::vector<int64_t> thresholds(const Q8Rule& rule, int64_t channel, int64_t low, int64_t high) {
+std::vector<int64_t> thresholds(const Q8Rule& rule, int64_t channel, int64_t reach, int64_t low, int64_t high) {
   double step = slope(rule, channel);
   std::vector<int64_t> found;
   for (int64_t distance = low + 1; distance <= high; ++distance)
-    found.push_back(threshold(rule, channel, step, distance));
+    found.push_back(threshold(rule, channel, step, reach, distance));
   return found;
 }
 
@@ -168,12 +179,12 @@ std::vector<int64_t> thresholds(const Q8Rule& rule, int64_t channel, int64_t low
 struct Half {
   double low = 0, high = 1;
 };
-Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t low) {
+Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t reach, int64_t low) {
   Half half;
   int64_t distance = low;
   for (int64_t sum : thresholds) {
     ++distance;
-    if (sum <= kLeast || sum > kMost) continue;
+    if (sum <= -reach || sum > reach) continue;
     double at = double(sum) * slope, before = double(sum - 1) * slope;
     if (distance > 0) {
       half.low = std::max(half.low, double(distance) - at);
@@ -188,8 +199,8 @@ Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t low) 
 
 /// The packed parameters: a header, then arrays with an element for every lane.
 struct Header {
-  int32_t mode, has_offset;
-  char rest[56];
+  int32_t mode;
+  char rest[60];
 };
 
 struct Arrays {
@@ -213,34 +224,33 @@ struct Arrays {
   Q8Finish finish(const Tensor& result, const Q8Limits& limits) const {
     return {Q8Finish::Mode(header->mode), unsigned_zero(result), limits.low,  limits.high, flip_of(result), scale,
             scale_rest,                   half,                  wide_scale,  wide_half,   multiplier,      shift,
-            header->has_offset ? offset : nullptr};
+            offset};
   }
 };
 
 /// Whether the kernel gives the right codes just below and at all thresholds, and so for every sum.
 bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, const Arrays& arrays, const Tensor& result,
-              const Q8Limits& limits, const std::vector<std::vector<int64_t>>& all) {
+              const Q8Limits& limits, const Q8Sums& sums_of, const std::vector<std::vector<int64_t>>& all) {
   Q8Finish finish = arrays.finish(result, limits);
   finish.flip = 0;
-  finish.weight_offset = nullptr;
   for (const Q8Panel& panel : channels.panels) {
     int lanes = panel.vectors * kernels.lanes;
     for (int64_t code = limits.low + 1; code <= limits.high; ++code) {
       int32_t sums[2 * 64];
       uint8_t codes[2 * 64];
-      auto at = [&](int lane) {
-        int64_t channel = channels.of_lane[size_t(panel.lane + lane)];
-        return channel < 0 ? 0 : all[size_t(channel)][size_t(code - limits.low - 1)];
-      };
       for (int lane = 0; lane < lanes; ++lane) {
-        sums[lane] = int32_t(std::max(at(lane) - 1, kLeast));
-        sums[lanes + lane] = int32_t(std::min(at(lane), kMost));
+        int64_t channel = channels.of_lane[size_t(panel.lane + lane)];
+        int64_t reach = channel < 0 ? 0 : reach_of(sums_of, channel);
+        int64_t sum = channel < 0 ? 0 : all[size_t(channel)][size_t(code - limits.low - 1)];
+        sums[lane] = int32_t(std::max(sum - 1, -reach));
+        sums[lanes + lane] = int32_t(std::min(sum, reach));
       }
       kernels.finish(2, panel.vectors, sums, finish, panel.lane, nullptr, codes, 64, panel.channels, {nullptr, nullptr, 0});
-      for (int channel = 0; channel < panel.channels; ++channel) {
-        int64_t sum = all[size_t(panel.first + channel) % all.size()][size_t(code - limits.low - 1)];
-        if (sum > kLeast && codes[channel] >= code) return false;
-        if (sum <= kMost && codes[64 + channel] < code) return false;
+      for (int n = 0; n < panel.channels; ++n) {
+        size_t channel = size_t(panel.first + n) % all.size();
+        int64_t sum = all[channel][size_t(code - limits.low - 1)], reach = reach_of(sums_of, int64_t(channel));
+        if (sum > -reach && codes[n] >= code) return false;
+        if (sum <= reach && codes[64 + n] < code) return false;
       }
     }
   }
@@ -248,13 +258,13 @@ bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, const Arrays
 }
 
 /// Fills in scales for cutting off in float32 or float64. False where a channel cannot be done so.
-bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
+bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule, const Q8Sums& sums,
                  const std::vector<std::vector<int64_t>>& all, int64_t low) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = channels.of_lane[size_t(lane)];
     if (channel < 0) continue;
     double step = slope(rule, channel);
-    Half half = half_of(all[size_t(channel)], step, low);
+    Half half = half_of(all[size_t(channel)], step, reach_of(sums, channel), low);
     if (!(half.low < half.high)) return false;
     double chosen = half.low + std::min((half.high - half.low) / 2, 0x1p-22);
     arrays.scale[lane] = float(step);
@@ -267,19 +277,20 @@ bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule&
 }
 
 Q8Finish::Mode chosen_mode(const Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
-                           const Tensor& result, const Q8Limits& limits, int64_t count) {
+                           const Tensor& result, const Q8Limits& limits, const Q8Sums& sums) {
   const Q8Kernels& kernels = q8_kernels_for(builder.settings.isa);
   int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
   std::vector<std::vector<int64_t>> all;
   bool quick = true;
-  for (int64_t channel = 0; quick && channel < count; ++channel) {
-    quick = slope(rule, channel) > 0;
-    if (quick) all.push_back(thresholds(rule, channel, low, high));
+  for (int64_t channel = 0; quick && channel < sums.count(); ++channel) {
+    int64_t reach = reach_of(sums, channel);
+    quick = is_steady(rule, channel, reach);
+    if (quick) all.push_back(thresholds(rule, channel, reach, low, high));
   }
-  if (quick && fill_scales(arrays, channels, rule, all, low)) {
+  if (quick && fill_scales(arrays, channels, rule, sums, all, low)) {
     for (Q8Finish::Mode mode : {Q8Finish::single, Q8Finish::twofold}) {
       arrays.header->mode = mode;
-      if (is_right(kernels, channels, arrays, result, limits, all)) return mode;
+      if (is_right(kernels, channels, arrays, result, limits, sums, all)) return mode;
     }
   }
   for (int64_t lane = 0; lane < channels.lanes(); ++lane)
@@ -299,24 +310,24 @@ void fill_quickly(const Arrays& arrays, const Q8Channels& channels, const Q8Rule
 }  // namespace
 
 const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, const Q8Rule& rule, const Tensor& result,
-                               const Q8Limits& limits, std::vector<int32_t> bias, std::vector<int32_t> offset) {
-  return builder.pack(Arrays::bytes(channels.lanes()), [&, bias, offset](void* memory) {
+                               const Q8Limits& limits, const Q8Sums& sums) {
+  return builder.pack(Arrays::bytes(channels.lanes()), [&](void* memory) {
     Arrays arrays(memory, channels.lanes());
     bool quickly = builder.settings.fast_requantization;
-    for (int64_t channel = 0; channel < int64_t(bias.size()); ++channel) quickly = quickly && slope(rule, channel) > 0;
-    arrays.header->has_offset = !offset.empty();
+    for (int64_t channel = 0; channel < sums.count(); ++channel)
+      quickly = quickly && is_steady(rule, channel, reach_of(sums, channel));
     for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
       int64_t channel = channels.of_lane[size_t(lane)];
       if (channel < 0) continue;
-      arrays.bias[lane] = bias[size_t(channel)];
-      if (!offset.empty()) arrays.offset[lane] = offset[size_t(channel)];
+      arrays.bias[lane] = sums.begin[size_t(channel)];
+      arrays.offset[lane] = sums.offset[size_t(channel)];
       arrays.multiplier[lane] = int32_t(rule.factor(channel).multiplier);
       arrays.shift[lane] = rule.factor(channel).shift;
     }
     if (quickly)
       fill_quickly(arrays, channels, rule);
     else
-      arrays.header->mode = chosen_mode(builder, arrays, channels, rule, result, limits, int64_t(bias.size()));
+      arrays.header->mode = chosen_mode(builder, arrays, channels, rule, result, limits, sums);
   });
 }
 

@@ -75,12 +75,30 @@ struct Q8Rule {
   int64_t operator()(int32_t sum, int64_t channel) const;
 };
 
+/// What is known of the sums of every channel.
+struct Q8Sums {
+  /// The weights of one channel added up, without and with their signs taken off.
+  struct Weights {
+    int64_t sum = 0, size = 0;
+
+    void add(int32_t weight) {
+      sum += weight;
+      size += weight < 0 ? -weight : weight;
+    }
+  };
+
+  std::vector<int32_t> begin, offset;  // what a sum begins with, and what times the sum of all bytes it lacks
+  std::vector<int64_t> reach;          // the largest size of a sum
+
+  int64_t count() const { return int64_t(begin.size()); }
+  void add(const Weights& weights, int64_t bias, int64_t zero, int32_t offset_of_weights);
+};
+
 /// What belongs to every lane, packed: bias, scales and how they are to be used.
 class Q8Parameters {
  public:
-  /// `bias` and `offset` are for every channel: what a sum begins with, and what times the sum of all bytes it lacks.
   static const void* pack(Builder& builder, const Q8Channels& channels, const Q8Rule& rule, const Tensor& result,
-                          const Q8Limits& limits, std::vector<int32_t> bias, std::vector<int32_t> offset);
+                          const Q8Limits& limits, const Q8Sums& sums);
 
   /// As packed, for codes of `result`.
   Q8Parameters(const void* packed, int64_t lanes, const Tensor& result, const Q8Limits& limits);
