@@ -159,6 +159,20 @@ def test_threads_run_on_imports_of_their_own(runtime: Runtime) -> None:
     assert wrong == []
 
 
+def test_networks_on_several_backends_take_imports_too(runtime: Runtime) -> None:
+    network = Network("mixed")
+    x = network.add_input_layer(0, INFO, name="x")
+    positive = network.add_layer(Activation(ActivationFunction.RELU), network.add_layer(Addition(), x, x))
+    network.add_output_layer(0, network.add_layer(Addition(), positive, x), name="y")
+    number = load(runtime, network, "Sums", "Device")
+    y = np.zeros_like(X)
+    inputs, outputs = runtime.import_inputs(number, {0: X - 2}), runtime.import_outputs(number, {0: y})
+    for _ in range(2):
+        y[:] = 0
+        runtime.enqueue_workload(number, imported_inputs=inputs, imported_outputs=outputs)
+        np.testing.assert_array_equal(y, np.maximum(2 * (X - 2), 0) + X - 2)
+
+
 # --- where memory comes from ------------------------------------------------------------------------------------------
 
 

@@ -38,6 +38,8 @@ class Workload(ABC):
     """True where several threads may execute it at the same time, on different tensors; else one after the other."""
     in_place: bool = False
     """True where the output may lie in the memory of an input that the operator names in `Op.in_place`."""
+    only_reads: bool = False
+    """True where it is sure to write to no array of an input; others are given arrays that forbid it, at some cost."""
     strided: bool = False
     """True where tensors may be pieces of others, mapped to arrays with gaps between their rows."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,10 @@ class Binding:
     dtype: np.dtype[Any] | None = None
 
 
+class Fitting(dict[int, Array]):
+    """Inputs that were found to fit already."""
+
+
 class Bindings:
     """The inputs and outputs of one network, by binding id."""
 
@@ -39,9 +43,10 @@ class Bindings:
         self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
         self._only_tensors = all(one.info.is_tensor for one in self.outputs.values())
 
-    def fits_inputs(self, given: object) -> bool:
-        """True for arrays that fit as they are; quick, and False says nothing yet."""
-        return _fits(self.inputs, given)
+    def fitting(self, numbers: Sequence[int], given: Sequence[Any]) -> Fitting | None:
+        """The inputs of these binding ids, where all are arrays that fit as they are; quick; None says nothing yet."""
+        feeds = Fitting(zip(numbers, given, strict=True))
+        return feeds if _fits(self.inputs, feeds) else None
 
     def checked_inputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
         """The arrays for the inputs; those of a list for a sequence are copied.
@@ -49,7 +54,9 @@ class Bindings:
         Raises:
             BindingError: with everything that does not fit.
         """
-        if _fits(self.inputs, given):
+        if type(given) is Fitting:
+            return given
+        if type(given) is dict and _fits(self.inputs, given):
             return dict(given)
         faults = _id_faults("input", self.inputs, given)
         arrays = {key: _stored(one, given[key], faults) for key, one in self.inputs.items() if key in given}
@@ -64,7 +71,11 @@ class Bindings:
         Raises:
             BindingError: with everything that does not fit.
         """
-        if _fits(self.outputs, given) and all(array.flags.writeable for array in given.values()):
+        if (
+            type(given) is dict
+            and _fits(self.outputs, given)
+            and all(array.flags.writeable for array in given.values())
+        ):
             return dict(given)
         faults = _id_faults("output", self.outputs, given)
         arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
@@ -97,9 +108,9 @@ def _binding(layer: Layer) -> Binding:
     return Binding(binding_id(layer), layer.name, info, shape, info.dtype.numpy)
 
 
-def _fits(known: Mapping[int, Binding], given: object) -> bool:
+def _fits(known: Mapping[int, Binding], given: dict[Any, Any]) -> bool:
     """True for arrays that fit as they are; quick, and False says nothing yet."""
-    if type(given) is not dict or len(given) != len(known):
+    if len(given) != len(known):
         return False
     for key, array in given.items():
         one = known.get(key)

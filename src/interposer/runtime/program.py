@@ -58,6 +58,13 @@ class Program:
         """True where the shape of one of a layer's tensors depends on data."""
         return not self.late.isdisjoint((*layer.values, *layer.outputs))
 
+    def only_reads(self, layer: Layer) -> bool:
+        """True for a layer whose workload is sure to write to no array of its inputs."""
+        if isinstance(layer.op, Output):
+            return True
+        step = self._steps.get(layer)
+        return isinstance(step, Step) and step.workload.only_reads
+
     def step(self, layer: Layer) -> Step | LateStep:
         """The step of a layer without control flow."""
         return self._steps[layer]

@@ -49,6 +49,7 @@ class Steps:
         self._regions: dict[Layer, ControlWorkload] = {}
         self._captured: LateHandles = {}
         self._make_handles()
+        self._unguarded = {value for value in self.imported if self._is_safe(value)}
         self._calls = [self._call(layer) for layer in program.running]
 
     @property
@@ -75,6 +76,11 @@ class Steps:
             guests = (value for value in self.program.layout.guests if value in self.handles)
             borrowing = self.imported | {one for one in guests if self.program.layout.root(one) in self.imported}
             self._borrowing = [self.handles[value] for value in borrowing]
+
+    def _is_safe(self, value: Value) -> bool:
+        """True for a tensor that nobody reads who might write to its array by mistake."""
+        plain = value not in self.program.layout.wholes
+        return plain and all(self.program.only_reads(layer) for layer in value.consumers)
 
     def _make_piece(self, value: Value) -> TensorHandle:
         """The handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
@@ -104,10 +110,11 @@ class Steps:
         """The layers' calls with these handles in place of some, and with new ones for their pieces.
 
         They are ready to be called again and again while all memory stays where it is. None where that cannot be: a
-        shape depends on data, a layer has regions, or branches run at the same time.
+        shape depends on data, a layer has regions, tensors move to where others lie, or branches run at the same time.
         """
         program = self.program
-        if program.late or self._regions or (program.flow is not None and self._workers is not None):
+        moves = program.late or self._regions or program.layout.guests
+        if moves or (program.flow is not None and self._workers is not None):
             return None
         own = self.handles
         homes = {value: program.layout.root(value) for value in program.layout.pieces}
@@ -197,7 +204,7 @@ class Steps:
         try:
             if value not in self.imported:
                 handle.copy_in(array)
-            elif not handle.import_memory(guarded_view(array)):
+            elif not handle.import_memory(array if value in self._unguarded else guarded_view(array)):
                 handle.allocate()
                 handle.copy_in(array)
         except Exception as error:

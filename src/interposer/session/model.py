@@ -488,8 +488,8 @@ class _Only:
     def arguments(self, model: Model, inputs: Any, outputs: Any) -> dict[str, Any] | None:
         """What `Runtime.enqueue_workload` is given for a call, where there is nothing to convert; quick."""
         if outputs is None and type(inputs) is list and len(inputs) == len(self._numbers):
-            feeds = dict(zip(self._numbers, inputs, strict=True))
-            return {"inputs": feeds} if self._bindings.fits_inputs(feeds) else None
+            feeds = self._bindings.fitting(self._numbers, inputs)
+            return None if feeds is None else {"inputs": feeds}
         if not (type(inputs) is type(outputs) is ImportedTensors):
             return None
         if not (self._has(model, inputs, "input") and self._has(model, outputs, "output")):

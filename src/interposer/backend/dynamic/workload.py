@@ -32,7 +32,7 @@ class DynamicWorkload(Workload):
     `Executable.run` lets them wait for each other where the plug-in asks for that.
     """
 
-    concurrent = True
+    concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
 
     def __init__(
         self, executable: Executable, inputs: Sequence[tuple[int, TensorInfo]], outputs: Sequence[TensorInfo]
