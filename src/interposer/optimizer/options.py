@@ -85,5 +85,7 @@ def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
 
 
 def _all_absent(device_spec: DeviceSpec) -> str:
+    if device_spec.supported_backends:
+        return f"none was named, and only by name are used {', '.join(device_spec.supported_backends)}"
     found = [one for one in device_spec.registry.records() if not one.available]
     return "; ".join(f"{one.id}: {one.reason}" for one in found) or "no backend is registered"

@@ -41,7 +41,9 @@ __all__ = ["RULES"]
 RULES: Final = Rules()
 Outputs = Sequence[TensorInfo]
 _DOUBLE: Final = DataType.FLOAT64
-_UNSIGNED: Final = frozenset({DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64})
+_WRAPPED: Final = frozenset(
+    {DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64, DataType.INT8, DataType.INT16}
+)
 _IN_FLOAT32: Final = frozenset({ActivationFunction.GELU_TANH, ActivationFunction.SHRINK})
 
 
@@ -91,7 +93,7 @@ def _nothing_to_sum(op: BatchMatMul, inputs: Infos, outputs: Outputs) -> str | N
 @RULES(Cast)
 def _wraps(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
     floats = inputs[0] is not None and inputs[0].dtype.is_float
-    return "ONNX Runtime wraps negative numbers that become unsigned" if floats and op.dtype in _UNSIGNED else None
+    return f"ONNX Runtime wraps floats that do not fit into {op.dtype}" if floats and op.dtype in _WRAPPED else None
 
 
 @RULES(Col2Im)

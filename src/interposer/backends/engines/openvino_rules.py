@@ -21,6 +21,9 @@ from interposer.ops import (
     LstmSequence,
     MaxPoolingWithIndices,
     Multiplication,
+    OutputShapeRounding,
+    Pooling2d,
+    PoolingAlgorithm,
     Subtraction,
 )
 from interposer.schema import Op
@@ -31,6 +34,7 @@ __all__ = ["RULES"]
 RULES: Final = Rules()
 Outputs = Sequence[TensorInfo]
 _SMALL: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16})
+_CEILING: Final = OutputShapeRounding.CEILING
 _WITH_DEFAULTS: Final = frozenset({ActivationFunction.SELU, ActivationFunction.HARD_SIGMOID})
 
 
@@ -67,6 +71,13 @@ def _floats_to_integers(op: Cast, inputs: Infos, outputs: Outputs) -> str | None
 def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     small = not outputs[0].is_quantized and outputs[0].dtype in _SMALL
     return f"OpenVINO clamps results of {outputs[0].dtype} instead of wrapping them" if small else None
+
+
+@RULES(Pooling2d)
+def _padded_means(op: Pooling2d, inputs: Infos, outputs: Outputs) -> str | None:
+    pads = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) or op.output_shape_rounding is _CEILING
+    padded = outputs[0].is_quantized and op.pool_type is PoolingAlgorithm.AVERAGE and pads
+    return "OpenVINO pads quantized images with other numbers than 0 for means" if padded else None
 
 
 @RULES(GridSample)

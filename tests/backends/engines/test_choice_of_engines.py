@@ -1,0 +1,82 @@
+"""Which backends are used where none is named, and what becomes of options that a backend refuses."""
+
+from __future__ import annotations
+
+import sys
+from subprocess import run
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.backend import Backend, BackendRegistry, Capabilities, DeviceSpec, KernelTable
+from interposer.errors import BackendUnavailableError, InvalidArgumentError
+from interposer.ops import Addition
+from interposer.types import DataType
+from tests.backends.engines.adapters import PLACES, engine_class
+
+kernel = KernelTable()
+
+
+@kernel(Addition, dtypes={DataType.FLOAT32})
+def addition(op, a, b, *, out):
+    np.add(a, b, out=out)
+
+
+class Usual(Backend):
+    id = "Usual"
+    kernels = kernel
+
+
+class Named(Usual):
+    """Takes part where it is named, and has no options."""
+
+    id = "Named"
+    capabilities = Capabilities(OnlyByName=True)
+
+    def layer_support(self, options):
+        if options:
+            raise InvalidArgumentError(f"Named has no option {next(iter(options))!r}")
+        return super().layer_support(options)
+
+
+def device(*kinds: type[Backend]) -> DeviceSpec:
+    registry = BackendRegistry()
+    for kind in kinds:
+        registry.register(kind.id, kind)
+    return DeviceSpec(registry)
+
+
+def twice() -> ip.Network:
+    network = ip.Network("twice")
+    x = network.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"))
+    return network
+
+
+def test_a_backend_only_by_name_takes_no_part_where_none_is_named():
+    both = device(Named, Usual)
+    assert (both.supported_backends, both.default_backends) == (("Named", "Usual"), ("Usual",))
+    assert [one.backend for one in ip.optimize(twice(), None, both).placements] == ["Usual"]
+    assert [one.backend for one in ip.optimize(twice(), ["Named"], both).placements] == ["Named"]
+
+
+def test_where_all_backends_are_only_by_name_one_must_be_named():
+    with pytest.raises(BackendUnavailableError, match="none was named, and only by name are used Named"):
+        ip.optimize(twice(), None, device(Named))
+
+
+def test_options_that_a_backend_refuses_are_an_error_and_no_reason_to_use_another_backend():
+    options = ip.OptimizerOptions(model_options={"Named": {"speed": 2}})
+    with pytest.raises(InvalidArgumentError, match="Named has no option 'speed'"):
+        ip.optimize(twice(), ["Named", "Usual"], device(Named, Usual), options)
+
+
+def test_to_know_of_engines_nothing_of_them_is_imported():
+    names = [engine_class(name).packages[0] for name in PLACES]
+    code = (
+        "import sys; from interposer.backend import process_registry; process_registry().records();"
+        f"print([name for name in {names!r} if name.partition('.')[0] in sys.modules])"
+    )
+    found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,65 @@
+"""What is known of engines without a trial, and their options."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import filter as matching
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.backends.engines import onnxruntime_rules, openvino_rules
+from interposer.backends.engines.memory import shareable
+from interposer.backends.engines.options import Option, chosen
+from interposer.errors import InvalidArgumentError
+from interposer.ops import Cast, Floor
+from interposer.testing.conformance import all_cases
+from interposer.types import DataType
+from tests.backends.engines.adapters import PLACES
+
+EXPECTED = Path(__file__).parent / "expected"
+
+
+def layer_of(op, info):
+    network = ip.Network()
+    x = network.add_input_layer(0, info, name="x")
+    return network.add_layer(op, x, name="layer")
+
+
+def test_a_rule_gives_its_reason_where_it_holds_and_nothing_elsewhere():
+    rules = onnxruntime_rules.RULES
+    wrapped = layer_of(Cast(dtype=DataType.UINT8), ip.TensorInfo((2,)))
+    assert rules.reasons(wrapped) == ["ONNX Runtime wraps floats that do not fit into uint8"]
+    assert rules.reasons(layer_of(Cast(dtype=DataType.FLOAT16), ip.TensorInfo((2,)))) == []
+
+
+def test_a_rule_of_no_operator_holds_for_all():
+    [reason] = openvino_rules.RULES.reasons(layer_of(Floor(), ip.TensorInfo((0, 2))))
+    assert reason == "OpenVINO crashes on some tensors of no elements, and is given none"
+
+
+def test_every_expected_failure_is_one_of_a_known_engine_and_case():
+    ids = [case.id for case in all_cases()]
+    for path in EXPECTED.glob("*.json"):
+        assert path.stem in PLACES
+        patterns = json.loads(path.read_text(encoding="utf-8"))
+        assert [one for one in patterns if not matching(ids, one)] == []
+
+
+def test_options_have_defaults_and_are_read():
+    declared = (Option("threads", 0, "threads"), Option("level", "all", "a level", ("all", "none")))
+    assert chosen("Here", declared, {"threads": 2}) == (("threads", 2), ("level", "all"))
+    with pytest.raises(InvalidArgumentError) as caught:
+        chosen("Here", declared, {"level": "al"})
+    text = "the option 'level' of backend Here is 'al'; expected one of all, none; did you mean 'all'?"
+    assert str(caught.value) == text
+
+
+def test_read_only_memory_can_be_shared_and_is_the_same():
+    array = np.arange(4, dtype=np.float32)
+    array.flags.writeable = False
+    seen = shareable(array)
+    assert seen.flags.writeable
+    assert np.shares_memory(seen, array)
