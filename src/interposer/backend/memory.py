@@ -331,7 +331,7 @@ class ArenaMemoryManager(MemoryManager):
 
     def acquire(self) -> None:
         """Get the arena and give every tensor its place."""
-        arena = self._arena = self._allocate(self.plan.size)
+        arena = self._arena = self._allocate(self.plan.size) if self.plan.size else _ordinary(0)
         for handles, offset in zip(self._handles, self.plan.offsets, strict=True):
             for handle in handles:
                 size = _arena_bytes(handle.info)
@@ -342,7 +342,7 @@ class ArenaMemoryManager(MemoryManager):
         for handle in self._numbers:
             handle.bind(None)
         arena, self._arena = self._arena, None
-        if arena is not None and self._free is not None:
+        if arena is not None and arena.size and self._free is not None:
             self._free(arena)
 
 

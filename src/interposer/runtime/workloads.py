@@ -106,7 +106,7 @@ class DeviceCopyWorkload(Workload):
 
     def __init__(self, workload: Workload, counts: TransferCounts) -> None:
         self._workload, self._counts = workload, counts
-        self.concurrent = workload.concurrent
+        self.concurrent, self.strided = workload.concurrent, workload.strided
 
     def post_allocation_configure(self) -> None:
         """Tell the device."""

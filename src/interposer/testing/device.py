@@ -213,7 +213,7 @@ class DeviceHandleFactory(TensorHandleFactory):
 
 
 class _DeviceCopy(Workload):
-    concurrent = True
+    concurrent = strided = True
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -24,6 +24,7 @@ from interposer.backend import (
     SubgraphView,
     Support,
     TensorHandle,
+    TensorHandleFactoryRegistry,
     Workload,
     WorkloadFactory,
     WorkloadInfo,
@@ -64,6 +65,15 @@ class Watched(Backend):
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """The backend's own."""
         return self.inner.optimize_subgraph(view, options)
+
+    @property
+    def handle_factory_preferences(self) -> Sequence[str]:
+        """The backend's own."""
+        return self.inner.handle_factory_preferences
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        """The backend's own."""
+        self.inner.register_tensor_handle_factories(registry, options)
 
     def create_memory_manager(self) -> MemoryManager | None:
         """The backend's own, shown to the observer."""

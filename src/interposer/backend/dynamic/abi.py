@@ -111,6 +111,7 @@ GROUP: Final = 2
 PREFERRED: Final = 3
 
 MEMORY_HOST: Final = 1
+MEMORY_PRIVATE: Final = 0x80000000
 TENSOR_READ_ONLY: Final = 1
 LOG_DEBUG: Final = 10
 LOG_INFO: Final = 20
@@ -123,6 +124,13 @@ BLOB_NEEDS_GRAPH: Final = 1
 
 EXT_CONTEXT: Final = b"ipr.context/1"
 EXT_BLOBS: Final = b"ipr.blobs/1"
+EXT_HANDLES: Final = b"ipr.handles/1"
+EXT_ALLOCATOR: Final = b"ipr.allocator/1"
+
+FACTORY_MAPS: Final = 1
+FACTORY_SUB_TENSORS: Final = 2
+FACTORY_DEVICE_COPIES: Final = 4
+HANDLE_ALONE: Final = 1
 
 
 class Cap(IntFlag):
@@ -397,6 +405,48 @@ class BlobsApi(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Factory(ctypes.Structure):
+    """``ipr_factory``."""
+
+    _fields_ = [("id", String), ("flags", c_uint64), ("import_kinds", c_uint32), ("export_kinds", c_uint32)]
+
+
+class Factories(ctypes.Structure):
+    """``ipr_factories``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("factory_count", c_uint64), ("factory_stride", c_uint64), ("factories", c_void_p),
+        ("preference_count", c_uint64), ("preferences", c_void_p), ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class HandlesApi(ctypes.Structure):
+    """``ipr_handles_api``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("describe", c_void_p), ("create_pool", c_void_p), ("destroy_pool", c_void_p),
+        ("acquire", c_void_p), ("give_back", c_void_p), ("create_tensor", c_void_p), ("create_sub_tensor", c_void_p),
+        ("destroy_tensor", c_void_p), ("manage", c_void_p), ("allocate", c_void_p), ("map", c_void_p),
+        ("unmap", c_void_p), ("copy", c_void_p), ("import_memory", c_void_p), ("forget_memory", c_void_p),
+        ("export_memory", c_void_p),
+    ]  # fmt: skip
+
+
+class Allocator(ctypes.Structure):
+    """``ipr_allocator``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("self", c_void_p), ("memory_kind", c_uint32), ("reserved", c_uint32),
+        ("allocate", c_void_p), ("free", c_void_p),
+    ]  # fmt: skip
+
+
+class AllocatorApi(ctypes.Structure):
+    """``ipr_allocator_api``."""
+
+    _fields_ = [("struct_size", c_uint64), ("accept", c_void_p), ("use", c_void_p)]
+
+
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_string": String, "ipr_error": Error, "ipr_attribute": Attribute, "ipr_options": Options,
     "ipr_tensor_info": TensorInfo, "ipr_constant": Constant, "ipr_layer": Layer, "ipr_graph": Graph,
@@ -405,6 +455,8 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_property": Property, "ipr_info": Info, "ipr_log_slot": LogSlot, "ipr_log_ring": LogRing,
     "ipr_host_extension": HostExtension, "ipr_host": Host, "ipr_backend": Backend, "ipr_network": Network,
     "ipr_context_api": ContextApi, "ipr_blob": Blob, "ipr_text": Text, "ipr_blobs_api": BlobsApi,
+    "ipr_factory": Factory, "ipr_factories": Factories, "ipr_handles_api": HandlesApi, "ipr_allocator": Allocator,
+    "ipr_allocator_api": AllocatorApi,
 }  # fmt: skip
 """The structs of the header by their names there."""
 
@@ -438,5 +490,20 @@ FUNCTIONS: Final[dict[str, Any]] = {
     "save": CFUNCTYPE(c_int32, _P, _P, _P, _P),
     "check": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
     "restore": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P, _P, _P),
+    "describe": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "create_pool": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "of_pool": CFUNCTYPE(c_int32, _P, _P, _P),
+    "create_tensor": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, c_uint64, _P, _P),
+    "create_sub_tensor": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P, _P, _P),
+    "destroy_tensor": CFUNCTYPE(None, _P, _P, c_uint64),
+    "of_tensor": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P),
+    "map": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
+    "copy": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "import_memory": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
+    "export_memory": CFUNCTYPE(c_int32, _P, _P, c_uint64, c_uint32, _P, _P),
+    "accept": CFUNCTYPE(c_int32, _P, c_uint32, _P),
+    "use": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "host_allocate": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P),
+    "host_free": CFUNCTYPE(None, _P, _P),
 }
 """The types of the functions in the tables; calls release the global interpreter lock."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+
+from interposer.backend.allocator import CustomAllocator
 from interposer.backend.base import Backend, BackendContext
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
@@ -9,12 +13,14 @@ from interposer.backend.dynamic.blobs import Blobs
 from interposer.backend.dynamic.context import DynamicContext
 from interposer.backend.dynamic.executable import Executable, compile_part
 from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.handles import Allocators, Handles
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.parts import Optimizer
 from interposer.backend.dynamic.support import DynamicSupport
 from interposer.backend.dynamic.workload import DynamicWorkload
-from interposer.backend.memory import MemoryManager
+from interposer.backend.handles import DEFAULT_FACTORY, TensorHandleFactoryRegistry
+from interposer.backend.memory import MemoryManager, MemorySource
 from interposer.backend.support import LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
@@ -43,6 +49,31 @@ class DynamicBackend(Backend):
         self.api_version = (library.identity.major, library.identity.minor)  # type: ignore[misc]
         self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
 
+    @property
+    def handle_factory_preferences(self) -> Sequence[str]:
+        """What the plug-in says that it takes; arrays in ordinary memory where it has no memory of its own."""
+        handles = self._plain_handles
+        return (DEFAULT_FACTORY,) if handles is None else handles.preferences
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        """Bring the plug-in's kinds of memory."""
+        if self._plain_handles is not None:
+            Handles(self.library, self._plain_handles.functions, self._options(options)).register(registry, self)
+
+    def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
+        """What the plug-in says of it; one without memory of its own works on ordinary memory from anywhere."""
+        allocators = Allocators.of(self.library)
+        if allocators is not None:
+            return allocators.refusal(allocator.memory_source)
+        if self._plain_handles is not None:
+            return "it has memory of its own, and no use for an allocator (the extension ipr.allocator/1)"
+        ordinary = allocator.memory_source == MemorySource.MALLOC
+        return None if ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
+
+    @cached_property
+    def _plain_handles(self) -> Handles | None:
+        return Handles.of(self.library, self._options({}))
+
     def layer_support(self, options: Options) -> LayerSupport:
         """What the plug-in says that it can run."""
         return DynamicSupport(self.library, options, self)
@@ -53,7 +84,8 @@ class DynamicBackend(Backend):
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Makes workloads that run compiled parts, and compiles what is not."""
-        return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self)
+        strided = self._plain_handles is not None
+        return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self, strided=strided)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """The plug-in's context, where it has the extension."""
@@ -72,9 +104,16 @@ class DynamicWorkloadFactory(WorkloadFactory):
     """Makes the workloads of one network for a plug-in."""
 
     def __init__(
-        self, library: Library, memory_manager: MemoryManager | None, options: OptionTable, owner: object = None
+        self,
+        library: Library,
+        memory_manager: MemoryManager | None,
+        options: OptionTable,
+        owner: object = None,
+        *,
+        strided: bool = False,
     ) -> None:
         super().__init__(memory_manager)
+        self._strided = strided
         self.library, self._owner = library, owner
         self.alignment = library.info.alignment
         self._options = options
@@ -92,7 +131,7 @@ class DynamicWorkloadFactory(WorkloadFactory):
         if not isinstance(executable, Executable) or executable.library is not self.library:
             raise BackendContractError(f"layer {layer} was not compiled by {self.library.id}", backend=self.library.id)
         inputs = [(position, one) for position, one in enumerate(info.inputs) if one is not None]
-        return DynamicWorkload(executable, inputs, info.outputs)
+        return DynamicWorkload(executable, inputs, info.outputs, strided=self._strided)
 
     def _compiled(self, layer: Layer, info: WorkloadInfo) -> Workload:
         inputs: dict[int, TensorInfo] = {}
@@ -111,4 +150,4 @@ class DynamicWorkloadFactory(WorkloadFactory):
             alignment=self.library.info.alignment, infos=infos,
         )  # fmt: skip
         executable = compile_part(self.library, flat, self._options, self._owner)
-        return DynamicWorkload(executable, list(inputs.items()), info.outputs)
+        return DynamicWorkload(executable, list(inputs.items()), info.outputs, strided=self._strided)

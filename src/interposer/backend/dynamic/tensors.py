@@ -12,7 +12,7 @@ from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.types import FLOATS, SIGNED_INTEGERS, Array, DataType, TensorInfo
 
-__all__ = ["TensorTable"]
+__all__ = ["TensorTable", "describe"]
 
 _SIZE: Final = ctypes.sizeof(abi.Tensor)
 
@@ -34,7 +34,7 @@ class TensorTable:
         self._copies: dict[int, Array] = {}
         self.address = ctypes.addressof(self._memory)
         for item, info, shape in zip(self._items, self.infos, self._shapes, strict=True):
-            _describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
+            describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
 
     def bind(self, index: int, array: Array) -> None:
         """Let a tensor lie in an array, or in a copy of it where it is not compact or not aligned as is needed."""
@@ -43,6 +43,11 @@ class TensorTable:
             place = self._bind_copy(index, array)
         if place != self._places[index]:
             self._places[index] = self._items[index].data = place
+
+    def bind_private(self, index: int, number: int) -> None:
+        """Let a tensor be the one that the plug-in knows by this number."""
+        item = self._items[index]
+        item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
 
     def takes(self, arrays: Sequence[Array]) -> bool:
         """True where `bind` would copy none of them."""
@@ -78,7 +83,8 @@ class TensorTable:
                 self._items[index].data, self._items[index].size, self._places[index] = None, 0, 0
 
 
-def _describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
+def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
+    """Fill in an ``ipr_tensor`` in memory of the host, but for where it lies."""
     code, bits = dlpack_type(info.dtype)
     item.device_type, item.ndim = 1, info.rank
     item.dtype_code, item.dtype_bits, item.dtype_lanes = code, bits, 1

@@ -15,6 +15,7 @@ from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.backend.dynamic.calls import CallError
 from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.guards import GuardedRun
+from interposer.backend.dynamic.handles import NativeHandle
 from interposer.backend.dynamic.reading import read_integers
 from interposer.backend.dynamic.tensors import TensorTable
 from interposer.backend.memory import ArrayHandle, TensorHandle
@@ -28,16 +29,23 @@ __all__ = ["DynamicWorkload"]
 class DynamicWorkload(Workload):
     """Runs an executable. `inputs` says which operands of the layer it takes, and what they are.
 
-    Tensors in ordinary memory are used in place. Thread safe: runs at the same time have tables of their own, and
+    With `strided`, tensors may be pieces of others: they lie in memory of the plug-in, which knows how. Tensors in
+    ordinary memory are used in place. Thread safe: runs at the same time have tables of their own, and
     `Executable.run` lets them wait for each other where the plug-in asks for that.
     """
 
     concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
 
     def __init__(
-        self, executable: Executable, inputs: Sequence[tuple[int, TensorInfo]], outputs: Sequence[TensorInfo]
+        self,
+        executable: Executable,
+        inputs: Sequence[tuple[int, TensorInfo]],
+        outputs: Sequence[TensorInfo],
+        *,
+        strided: bool = False,
     ) -> None:
         self.executable = executable
+        self.strided = strided
         self._operands = tuple(position for position, _ in inputs)
         self._input_infos = tuple(info for _, info in inputs)
         self._output_infos = tuple(outputs)
@@ -51,10 +59,13 @@ class DynamicWorkload(Workload):
             run = _Run(self.executable, self._input_infos, self._output_infos)
         mapped: list[TensorHandle] = []
         try:
-            read = [_map(inputs[operand], mapped) for operand in self._operands]
-            if run.open:
-                run.execute_open(read, outputs, mapped)
+            handles = [inputs[operand] for operand in self._operands]
+            if run.private(handles, outputs):
+                run.execute_private(handles, outputs, mapped)
+            elif run.open:
+                run.execute_open([_map(handle, mapped) for handle in handles], outputs, mapped)
             else:
+                read = [_map(handle, mapped) for handle in handles]
                 run.execute(read, [_map(handle, mapped) for handle in outputs])
         finally:
             for handle in mapped:
@@ -152,6 +163,27 @@ class _Run:
     def borrow(self, lender: _Run) -> None:
         """Use the workspace of another one, which must not run meanwhile."""
         self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
+
+    def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
+        """True where some of the tensors are in memory of the plug-in's own."""
+        return any(isinstance(one, NativeHandle) for one in (*read, *written))
+
+    def execute_private(
+        self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
+    ) -> None:
+        """Run on handles of which some are the plug-in's own; adds to `mapped` what is to be unmapped."""
+        found: dict[int, Array] = {}
+        for table, handles in ((self._inputs, read), (self._outputs, written)):
+            for index, handle in enumerate(handles):
+                if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
+                    table.bind_private(index, handle.number)
+                    continue
+                array = _map(handle, mapped)
+                table.bind(index, array)
+                if table is self._outputs:
+                    found[index] = array
+        self._executable.run(self._address)
+        self._outputs.finish(found)
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
         """Run on arrays."""

@@ -611,9 +611,106 @@ typedef struct ipr_blobs_api {
                      ipr_executable* out, ipr_error* error);
 } ipr_blobs_api;
 
+/* ---- Extension "ipr.handles/1": tensors in memory of the backend's own -------------------------------------------- */
+
+#define IPR_EXT_HANDLES "ipr.handles/1"
+
+/* ipr_factory.flags: what can be done with the tensors of this kind of memory. */
+#define IPR_FACTORY_MAPS UINT64_C(1)          /* `map` shows them to the host */
+#define IPR_FACTORY_SUB_TENSORS UINT64_C(2)   /* pieces of them can be tensors: `create_sub_tensor` */
+#define IPR_FACTORY_DEVICE_COPIES UINT64_C(4) /* `copy` fills them from memory of the host, and the other way round */
+
+/* One kind of memory. Element of an array. */
+typedef struct ipr_factory {
+  ipr_string id;         /* "Vendor/Backend/Name" */
+  uint64_t flags;        /* IPR_FACTORY_... */
+  uint32_t import_kinds; /* IPR_MEMORY_...: kinds of memory of others in which its tensors can lie; HOST or DMA_BUF */
+  uint32_t export_kinds; /* IPR_MEMORY_...: kinds of memory as which its tensors can be used by others */
+} ipr_factory;
+
+/* Out struct of `describe`. */
+typedef struct ipr_factories {
+  uint64_t struct_size;
+  uint64_t factory_count;
+  uint64_t factory_stride;
+  const ipr_factory* factories;
+  uint64_t preference_count;     /* ids of the kinds of memory that executables take, best first; they may be others' */
+  const ipr_string* preferences; /* own, such as "Interposer/Cpu/Array", the arrays of the host */
+  void* owner;
+  void (*release)(void* owner);
+} ipr_factories;
+
+#define IPR_HANDLE_ALONE UINT64_C(1) /* flags of `create_tensor`: no part of the plan; `allocate` gives it memory, as for */
+                                     /* constants */
+
+/* A pool is the memory of one run of a network at a time; it is used by one thread at a time. Its tensors are numbers of
+ * the backend's own, other than 0. In `execute` they are ipr_tensor.native_handle, where memory_kind is
+ * IPR_MEMORY_PRIVATE and `data` is NULL; tensors of the host's arrays are IPR_MEMORY_HOST there as ever. */
+typedef struct ipr_handles_api {
+  uint64_t struct_size;
+
+  /* The kinds of memory that there are, and those that are preferred; the same as long as the library is open. */
+  int32_t (*describe)(void* self, const ipr_options* options, ipr_factories* out, ipr_error* error);
+
+  int32_t (*create_pool)(void* self, const ipr_options* options, void** out_pool, ipr_error* error);
+  void (*destroy_pool)(void* self, void* pool);
+
+  /* Get the memory that was planned, before the first run; give it back, after the last one. */
+  int32_t (*acquire)(void* self, void* pool, ipr_error* error);
+  int32_t (*give_back)(void* self, void* pool, ipr_error* error);
+
+  /* A tensor of the kind with that index in `describe`. */
+  int32_t (*create_tensor)(void* self, void* pool, uint64_t factory, const ipr_tensor_info* info, uint64_t flags,
+                           uint64_t* out_tensor, ipr_error* error);
+  /* A piece of another tensor, from `origin` on (one number for each axis). IPR_UNSUPPORTED where there can be none. */
+  int32_t (*create_sub_tensor)(void* self, void* pool, uint64_t whole, const int64_t* origin,
+                               const ipr_tensor_info* info, uint64_t* out_tensor, ipr_error* error);
+  void (*destroy_tensor)(void* self, void* pool, uint64_t tensor);
+
+  /* In running order and once each: the tensor begins to live; it was read for the last time. One of IPR_HANDLE_ALONE,
+   * or one whose import was refused, is only allocated, and has memory of its own from then on. */
+  int32_t (*manage)(void* self, void* pool, uint64_t tensor, ipr_error* error);
+  int32_t (*allocate)(void* self, void* pool, uint64_t tensor, ipr_error* error);
+
+  /* Show the tensor to the host, compact and row-major, until `unmap`; the host may have written to it. */
+  int32_t (*map)(void* self, void* pool, uint64_t tensor, void** out_data, ipr_error* error);
+  int32_t (*unmap)(void* self, void* pool, uint64_t tensor, ipr_error* error);
+
+  /* Copy a whole tensor. One of the two is of the pool (IPR_MEMORY_PRIVATE), the other lies in memory of the host. */
+  int32_t (*copy)(void* self, void* pool, const ipr_tensor* source, const ipr_tensor* target, ipr_error* error);
+
+  /* Let the tensor lie in memory of others until `forget_memory`. IPR_UNSUPPORTED: not in this one; it is copied. */
+  int32_t (*import_memory)(void* self, void* pool, uint64_t tensor, const ipr_tensor* memory, ipr_error* error);
+  int32_t (*forget_memory)(void* self, void* pool, uint64_t tensor, ipr_error* error);
+  /* Show the tensor's own memory: for IPR_MEMORY_HOST fill in `data`, for others `native_handle` and `byte_offset`. */
+  int32_t (*export_memory)(void* self, void* pool, uint64_t tensor, uint32_t kind, ipr_tensor* out, ipr_error* error);
+} ipr_handles_api;
+
+/* ---- Extension "ipr.allocator/1": memory from an allocator of the user -------------------------------------------- */
+
+#define IPR_EXT_ALLOCATOR "ipr.allocator/1"
+
+/* The user's allocator. Lives as long as the pool that it was given to. May be called by any thread. */
+typedef struct ipr_allocator {
+  uint64_t struct_size;
+  void* self;
+  uint32_t memory_kind; /* IPR_MEMORY_...: what it gives */
+  uint32_t reserved;
+  int32_t (*allocate)(void* self, uint64_t size, uint64_t alignment, void** out_data); /* IPR_OUT_OF_MEMORY: no more */
+  void (*free)(void* self, void* data);
+} ipr_allocator;
+
+typedef struct ipr_allocator_api {
+  uint64_t struct_size;
+
+  /* Whether memory of this kind can be used for all tensors of the backend; why not, where it fails. */
+  int32_t (*accept)(void* self, uint32_t memory_kind, ipr_error* error);
+
+  /* Take the memory of this pool's tensors from here; called before anything else is done with the pool. */
+  int32_t (*use)(void* self, void* pool, const ipr_allocator* allocator, ipr_error* error);
+} ipr_allocator_api;
+
 /* Names that later extensions will have; nothing is known under them yet. */
-#define IPR_EXT_HANDLES "ipr.handles/1"     /* tensors in memory of its own: factories, map, import, export, copies */
-#define IPR_EXT_ALLOCATOR "ipr.allocator/1" /* memory from an allocator of the user */
 #define IPR_EXT_ASYNC "ipr.async/1"         /* runs that are submitted and complete later */
 #define IPR_EXT_PROFILING "ipr.profiling/1" /* events and counters */
 #define IPR_EXT_DEVICES "ipr.devices/1"     /* several devices behind one backend */
@@ -668,6 +765,11 @@ IPR_LAST(ipr_context_api, after_unload, 48);
 IPR_LAST(ipr_blob, release, 40);
 IPR_LAST(ipr_text, release, 32);
 IPR_LAST(ipr_blobs_api, restore, 32);
+IPR_LAST(ipr_factory, export_kinds, 28);
+IPR_LAST(ipr_factories, release, 56);
+IPR_LAST(ipr_handles_api, export_memory, 128);
+IPR_LAST(ipr_allocator, free, 32);
+IPR_LAST(ipr_allocator_api, use, 16);
 IPR_LAST(ipr_tensor, dtype, 48); /* behind a DLTensor */
 #undef IPR_LAST
 

@@ -135,6 +135,10 @@ pub mod raw {
     pub const LOG_ERROR: i32 = 40;
     pub const HOST_CHECKING: u32 = 1;
     pub const BLOB_NEEDS_GRAPH: u64 = 1;
+    pub const FACTORY_MAPS: u64 = 1;
+    pub const FACTORY_SUB_TENSORS: u64 = 2;
+    pub const FACTORY_DEVICE_COPIES: u64 = 4;
+    pub const HANDLE_ALONE: u64 = 1;
 
     pub type Release = Option<unsafe extern "C" fn(owner: *mut c_void)>;
 
@@ -495,6 +499,71 @@ pub mod raw {
                 *mut ipr_error,
             ) -> i32,
         >,
+    }
+
+    #[repr(C)]
+    pub struct ipr_factory {
+        pub id: ipr_string,
+        pub flags: u64,
+        pub import_kinds: u32,
+        pub export_kinds: u32,
+    }
+
+    #[repr(C)]
+    pub struct ipr_factories {
+        pub struct_size: u64,
+        pub factory_count: u64,
+        pub factory_stride: u64,
+        pub factories: *const ipr_factory,
+        pub preference_count: u64,
+        pub preferences: *const ipr_string,
+        pub owner: Raw,
+        pub release: Release,
+    }
+
+    type OfPool = unsafe extern "C" fn(Raw, Raw, *mut ipr_error) -> i32;
+    type OfTensor = unsafe extern "C" fn(Raw, Raw, u64, *mut ipr_error) -> i32;
+    type Create =
+        unsafe extern "C" fn(Raw, Raw, u64, *const ipr_tensor_info, u64, *mut u64, *mut ipr_error) -> i32;
+    type Cut =
+        unsafe extern "C" fn(Raw, Raw, u64, *const i64, *const ipr_tensor_info, *mut u64, *mut ipr_error) -> i32;
+
+    #[repr(C)]
+    pub struct ipr_handles_api {
+        pub struct_size: u64,
+        pub describe: Option<Failing<*const ipr_options, *mut ipr_factories, *mut ipr_error>>,
+        pub create_pool: Option<Failing<*const ipr_options, *mut Raw, *mut ipr_error>>,
+        pub destroy_pool: Option<unsafe extern "C" fn(Raw, Raw)>,
+        pub acquire: Option<OfPool>,
+        pub give_back: Option<OfPool>,
+        pub create_tensor: Option<Create>,
+        pub create_sub_tensor: Option<Cut>,
+        pub destroy_tensor: Option<unsafe extern "C" fn(Raw, Raw, u64)>,
+        pub manage: Option<OfTensor>,
+        pub allocate: Option<OfTensor>,
+        pub map: Option<unsafe extern "C" fn(Raw, Raw, u64, *mut Raw, *mut ipr_error) -> i32>,
+        pub unmap: Option<OfTensor>,
+        pub copy: Option<unsafe extern "C" fn(Raw, Raw, *const ipr_tensor, *const ipr_tensor, *mut ipr_error) -> i32>,
+        pub import_memory: Option<unsafe extern "C" fn(Raw, Raw, u64, *const ipr_tensor, *mut ipr_error) -> i32>,
+        pub forget_memory: Option<OfTensor>,
+        pub export_memory: Option<unsafe extern "C" fn(Raw, Raw, u64, u32, *mut ipr_tensor, *mut ipr_error) -> i32>,
+    }
+
+    #[repr(C)]
+    pub struct ipr_allocator {
+        pub struct_size: u64,
+        pub self_: Raw,
+        pub memory_kind: u32,
+        pub reserved: u32,
+        pub allocate: Option<unsafe extern "C" fn(Raw, u64, u64, *mut Raw) -> i32>,
+        pub free: Option<unsafe extern "C" fn(Raw, Raw)>,
+    }
+
+    #[repr(C)]
+    pub struct ipr_allocator_api {
+        pub struct_size: u64,
+        pub accept: Option<unsafe extern "C" fn(Raw, u32, *mut ipr_error) -> i32>,
+        pub use_: Option<Failing<Raw, *const ipr_allocator, *mut ipr_error>>,
     }
 }
 
