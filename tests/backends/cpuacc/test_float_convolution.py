@@ -1,0 +1,280 @@
+"""CpuAcc's float32 convolutions and products of matrices are CpuRef's within 1e-5, with every instruction set.
+
+As a program it compares everything with the instruction set that INTERPOSER_CPUACC_ISA names, and lists what differs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    BatchMatMul,
+    Convolution2d,
+    DepthwiseConvolution2d,
+    FullyConnected,
+    TransposeConvolution2d,
+)
+from interposer.types import Array, DataLayout, TensorInfo
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni")
+PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+TWICE = {"stride_x": 2, "stride_y": 2}
+PADDED = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1}
+FIRST = {"data_layout": DataLayout.NCHW}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer with weights that slide over an image, in shapes of NHWC, and what its result goes through."""
+
+    name: str
+    kind: type[Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d]
+    image: tuple[int, int, int, int]
+    weights: tuple[int, int, int, int]
+    options: dict[str, Any] = field(default_factory=dict)
+    behind: str = ""
+
+
+CASES = [
+    Case("one cell", PLAIN, (1, 5, 7, 16), (33, 1, 1, 16)),
+    Case("one cell, odd depth", PLAIN, (2, 9, 9, 23), (50, 1, 1, 23), behind="relu"),
+    Case("one cell, channels first", PLAIN, (1, 9, 11, 40), (80, 1, 1, 40), FIRST, behind="sum relu6"),
+    Case("one cell, strided", PLAIN, (1, 7, 9, 18), (20, 1, 1, 18), TWICE),
+    Case("one cell, padded", PLAIN, (1, 4, 5, 18), (20, 1, 1, 18), PADDED),
+    Case("stem", PLAIN, (1, 15, 17, 3), (24, 3, 3, 3), TWICE | PADDED, behind="hard_swish"),
+    Case("stem, channels first", PLAIN, (2, 17, 19, 3), (16, 7, 7, 3), TWICE | {"pad_left": 3, "pad_top": 2} | FIRST),
+    Case("winograd 4", PLAIN, (1, 21, 18, 32), (48, 3, 3, 32), PADDED, behind="sum relu"),
+    Case("winograd 4, channels first", PLAIN, (2, 20, 20, 40), (36, 3, 3, 40), PADDED | FIRST, behind="swish sum"),
+    Case("winograd 2", PLAIN, (1, 7, 7, 288), (288, 3, 3, 288), PADDED, behind="relu"),
+    Case("winograd, unpadded", PLAIN, (1, 13, 14, 17), (33, 3, 3, 17), {"pad_left": 2, "pad_bottom": 1}),
+    Case("strided", PLAIN, (1, 15, 12, 20), (65, 3, 3, 20), TWICE | PADDED, behind="sigmoid"),
+    Case("wide window", PLAIN, (1, 9, 14, 16), (16, 1, 7, 16), {"pad_left": 3, "pad_right": 3}),
+    Case("thrice", PLAIN, (1, 14, 14, 12), (8, 5, 2, 12), {"stride_x": 3, "stride_y": 3, "dilation_y": 2}),
+    Case("dilated", PLAIN, (1, 11, 12, 9), (6, 3, 2, 9), {"dilation_x": 2, "dilation_y": 3, "pad_left": 2}),
+    Case("grouped", PLAIN, (1, 6, 6, 12), (9, 3, 3, 4), {"groups": 3, **PADDED}),
+    Case("grouped blocks", PLAIN, (2, 6, 7, 32), (64, 3, 3, 16), {"groups": 2, **PADDED}, behind="sum relu"),
+    Case("many groups", PLAIN, (2, 5, 5, 24), (48, 2, 2, 3), {"groups": 8} | FIRST),
+    Case("as many groups as channels", PLAIN, (1, 5, 5, 10), (10, 3, 3, 1), {"groups": 10}),
+    Case("one place", PLAIN, (1, 4, 4, 16), (10, 4, 4, 16)),
+    Case("more pads than image", PLAIN, (1, 2, 2, 16), (16, 3, 3, 16), {"pad_left": 7, "pad_top": 5, "pad_bottom": 6}),
+    Case("gelu behind", PLAIN, (1, 6, 5, 24), (40, 1, 1, 24), behind="gelu"),
+    Case("depthwise", DEPTHWISE, (1, 9, 7, 21), (1, 3, 3, 21), PADDED, behind="relu6"),
+    Case("depthwise, 5 x 5", DEPTHWISE, (2, 15, 16, 40), (1, 5, 5, 40), TWICE | {"pad_left": 2, "pad_top": 1}),
+    Case("depthwise, channels first", DEPTHWISE, (1, 19, 30, 33), (1, 3, 3, 33), PADDED | FIRST, behind="sum"),
+    Case("depthwise, strided", DEPTHWISE, (1, 9, 12, 10), (1, 3, 3, 10), TWICE | PADDED, behind="swish"),
+    Case("depthwise, large", DEPTHWISE, (1, 12, 11, 3), (1, 7, 4, 3), {"pad_left": 3, "pad_bottom": 4}),
+    Case("depthwise, dilated", DEPTHWISE, (1, 12, 11, 9), (1, 3, 3, 9), {"dilation_x": 2, "dilation_y": 3}),
+    Case("multiplied", DEPTHWISE, (1, 6, 8, 3), (1, 3, 3, 12), PADDED),
+    Case("multiplied, many", DEPTHWISE, (2, 5, 5, 20), (1, 2, 2, 40), FIRST),
+    Case("transposed", TRANSPOSED, (1, 5, 4, 18), (7, 3, 3, 18), TWICE | PADDED),
+    Case("transposed, side by side", TRANSPOSED, (2, 6, 7, 32), (16, 2, 2, 32), TWICE | FIRST, behind="relu"),
+    Case("transposed, gaps", TRANSPOSED, (2, 3, 4, 5), (4, 2, 2, 5), {"stride_x": 3, "stride_y": 3}),
+    Case("transposed, dilated", TRANSPOSED, (1, 4, 4, 8), (6, 3, 2, 8), {"stride_x": 2, "dilation_y": 2}),
+    Case("transposed, grouped", TRANSPOSED, (1, 4, 5, 6), (3, 2, 2, 6), {"groups": 2, "stride_y": 2}),
+]  # fmt: skip
+
+FUNCTIONS = {
+    "relu": Activation(function=ActivationFunction.RELU),
+    "relu6": Activation(function=ActivationFunction.BOUNDED_RELU, a=6.0),
+    "sigmoid": Activation(function=ActivationFunction.SIGMOID),
+    "hard_swish": Activation(function=ActivationFunction.HARD_SWISH),
+    "swish": Activation(function=ActivationFunction.SWISH, a=1.0),
+    "gelu": Activation(function=ActivationFunction.GELU),
+}
+
+
+def _values(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def _behind(network: ip.Network, what: str, value: Layer, info: TensorInfo) -> Layer:
+    for kind in what.split():
+        if kind == "sum":
+            value = network.add_layer(Addition(), value, network.add_input_layer(1, info))
+        else:
+            value = network.add_layer(FUNCTIONS[kind], value)
+    return value
+
+
+def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (shape[0], shape[3], shape[1], shape[2])
+
+
+def _convolved(
+    network: ip.Network, case: Case, x: Layer, info: TensorInfo, rng: np.random.Generator
+) -> tuple[Layer, TensorInfo]:
+    """The case's layer behind `x`, with random weights and bias."""
+    op = case.kind(**{"data_layout": DataLayout.NHWC, **case.options})
+    depthwise = case.kind is DEPTHWISE
+    shape = _first(case.weights) if op.data_layout is DataLayout.NCHW and not depthwise else case.weights
+    channels = case.weights[3 if depthwise else 0] * (case.options.get("groups", 1) if case.kind is TRANSPOSED else 1)
+    scale = (np.prod(case.weights) / case.weights[3 if depthwise else 0]) ** -0.5
+    weights = network.add_constant_layer(_values(rng, shape) * np.float32(scale))
+    layer = network.add_layer(op, x, weights, network.add_constant_layer(_values(rng, (channels,))))
+    return layer, op.infer(info, TensorInfo(shape, "float32"), None)
+
+
+def network_of(case: Case, rng: np.random.Generator) -> ip.Network:
+    network = ip.Network(case.name)
+    first = case.options.get("data_layout") is DataLayout.NCHW
+    info = TensorInfo(_first(case.image) if first else case.image, "float32")
+    layer, result = _convolved(network, case, network.add_input_layer(0, info), info, rng)
+    network.add_output_layer(0, _behind(network, case.behind, layer, result))
+    return network
+
+
+def bottleneck(
+    size: int, channels: int, expanded: int, stride: int, window: int, rng: np.random.Generator
+) -> ip.Network:
+    """An inverted residual: expanded, convolved depthwise, projected, and added to what it began with."""
+    network = ip.Network("bottleneck")
+    info = TensorInfo((1, size, size + 2, channels), "float32")
+    x = value = network.add_input_layer(0, info)
+    pads = dict.fromkeys(PADDED, window // 2)
+    for case in (
+        Case("expand", PLAIN, (), (expanded, 1, 1, channels), {}),
+        Case(
+            "depthwise", DEPTHWISE, (), (1, window, window, expanded), {"stride_x": stride, "stride_y": stride, **pads}
+        ),
+        Case("project", PLAIN, (), (channels, 1, 1, expanded), {}),
+    ):
+        value, info = _convolved(network, case, value, info, rng)
+        if case.name != "project":
+            value = network.add_layer(FUNCTIONS["relu6" if window == 3 else "hard_swish"], value)
+    if stride == 1:
+        value = network.add_layer(Addition(), value, x)
+    network.add_output_layer(0, value)
+    return network
+
+
+def product(rows: int, depth: int, outputs: int, transposed: bool, rng: np.random.Generator) -> ip.Network:
+    """A fully connected layer, to which a tensor is added, and whose result goes through a function."""
+    network = ip.Network("product")
+    x = network.add_input_layer(0, TensorInfo((rows, depth), "float32"))
+    weights = _values(rng, (outputs, depth) if transposed else (depth, outputs))
+    bias = network.add_constant_layer(_values(rng, (outputs,)))
+    layer = network.add_layer(
+        FullyConnected(transpose_weight_matrix=transposed), x, network.add_constant_layer(weights), bias
+    )
+    network.add_output_layer(0, _behind(network, "sum gelu", layer, TensorInfo((rows, outputs), "float32")))
+    return network
+
+
+def batched(
+    a: tuple[int, ...], b: tuple[int, ...], options: dict[str, bool], constant: bool, rng: np.random.Generator
+) -> ip.Network:
+    network = ip.Network("batched")
+    x = network.add_input_layer(0, TensorInfo(a, "float32"))
+    y = (
+        network.add_constant_layer(_values(rng, b))
+        if constant
+        else network.add_input_layer(1, TensorInfo(b, "float32"))
+    )
+    network.add_output_layer(0, network.add_layer(BatchMatMul(**options), x, y))
+    return network
+
+
+def error(network: ip.Network, rng: np.random.Generator) -> float:
+    """The largest difference from CpuRef's result, for random inputs, by the largest number."""
+    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
+        inputs = [_values(rng, tuple(map(int, info.shape))) for info in model.inputs.values()]
+        found, wanted = model.run(inputs)[0], reference.run(inputs)[0]
+    return float(np.abs(found - wanted).max() / max(np.abs(wanted).max(), 1e-30))
+
+
+BOTTLENECKS = [(14, 16, 96, 1, 3), (9, 24, 144, 2, 3), (7, 20, 40, 1, 5), (21, 8, 40, 2, 5)]
+PRODUCTS = [(1, 640, 128, True), (1, 7, 3, False), (5, 33, 70, True), (1, 128, 1001, False), (30, 64, 96, False)]
+BATCHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, bool]]] = [
+    ((3, 17, 24), (3, 24, 19), {}),
+    ((2, 4, 16, 8), (2, 4, 16, 8), {"transpose_y": True}),
+    ((5, 8, 20), (20, 33), {}),
+    ((2, 9, 5), (1, 9, 32), {"transpose_x": True}),
+    ((7,), (7, 40), {}),
+    ((3, 6, 7), (7,), {}),
+    ((4, 1, 3, 5), (2, 5, 6), {}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_convolution_is_the_reference_within_a_hundred_thousandth(case: Case) -> None:
+    rng = np.random.default_rng(7)
+    assert error(network_of(case, rng), rng) <= 1e-5
+
+
+@pytest.mark.parametrize("shape", BOTTLENECKS, ids=str)
+def test_an_inverted_residual_is_the_reference(shape: tuple[int, int, int, int, int]) -> None:
+    rng = np.random.default_rng(5)
+    assert error(bottleneck(*shape, rng), rng) <= 1e-5
+
+
+@pytest.mark.parametrize("shape", PRODUCTS, ids=str)
+def test_a_fully_connected_layer_is_the_reference(shape: tuple[int, int, int, bool]) -> None:
+    rng = np.random.default_rng(5)
+    assert error(product(*shape, rng), rng) <= 1e-5
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(("a", "b", "options"), BATCHED)
+def test_products_of_matrices_are_the_reference(
+    a: tuple[int, ...], b: tuple[int, ...], options: dict[str, bool], constant: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    assert error(batched(a, b, options, constant, rng), rng) <= 1e-5
+
+
+def test_a_channel_that_is_not_a_number_stays_by_itself() -> None:
+    """Channels that fill up a block, and clamps, neither hide nor spread what is not finite."""
+    rng = np.random.default_rng(1)
+    case = Case("depthwise", DEPTHWISE, (1, 5, 5, 3), (1, 3, 3, 3), PADDED, behind="relu6")
+    network = network_of(case, rng)
+    x = _values(rng, case.image)
+    x[..., 1] = np.nan
+    with ip.load(network, backends=["CpuAcc"]) as model:
+        found = np.asarray(model.run([x])[0])
+    assert np.isnan(found[..., 1]).all()
+    assert np.isfinite(found[..., [0, 2]]).all()
+
+
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
+    environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def _networks() -> Iterator[tuple[str, Callable[[np.random.Generator], ip.Network]]]:
+    for case in CASES:
+        yield case.name, lambda rng, case=case: network_of(case, rng)
+    for shape in BOTTLENECKS:
+        yield f"bottleneck {shape}", lambda rng, shape=shape: bottleneck(*shape, rng)
+    for wide in PRODUCTS:
+        yield f"product {wide}", lambda rng, wide=wide: product(*wide, rng)
+    for batch in BATCHED:
+        yield f"batched {batch}", lambda rng, batch=batch: batched(*batch, False, rng)
+
+
+def _differing() -> Iterator[str]:
+    for name, make in _networks():
+        rng = np.random.default_rng(3)
+        found = error(make(rng), rng)
+        if not found <= 1e-5:
+            yield f"{name}: {found:.1e}"
+
+
+if __name__ == "__main__":
+    print("".join(f"{name}\n" for name in _differing()), end="")
