@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
+from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.axes import normal_axis
 from interposer.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.writers.tflite.draft import Draft
@@ -184,6 +184,18 @@ def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
     turned = draft.transpose(x, order)
     info = draft.result.with_shape([draft.result.shape[i] for i in order])
     return draft.transpose(draft.node(kind, turned, giving=info, **options), [order.index(i) for i in range(rank)])
+
+
+@writer(Hardmax)
+def hardmax(draft: Draft, op: Hardmax) -> Tensor:
+    """One where the first of the largest is, and zeros elsewhere."""
+    x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
+    extent = draft.known(x.shape[axis], "extent of the axis")
+    shape = [dim for number, dim in enumerate(x.shape) if number != axis]
+    info = TensorInfo(shape, DataType.INT32)
+    place = draft.node("ARG_MAX", x, draft.ints(axis, "axis"), giving=info, output_type=DataType.INT32)
+    depth, on, off = draft.ints(extent, "depth"), draft.like(1, x), draft.like(0, x)
+    return draft.node("ONE_HOT", place, depth, on, off, giving=x.info, axis=axis)
 
 
 @writer(Softmax, quantized=True)

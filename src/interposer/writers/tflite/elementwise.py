@@ -26,6 +26,7 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
+from interposer.ops.fused import Fused
 from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
@@ -169,6 +170,8 @@ def _erf(draft: Draft, x: Tensor) -> Tensor:
 @writer(Floor)
 def floor(draft: Draft, op: Floor) -> Tensor:
     """The same operator; integers are what they are."""
+    if draft.result.dtype.is_integer:
+        return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("FLOOR", draft.operand(0))
 
 
@@ -185,6 +188,15 @@ def logical(draft: Draft, op: LogicalBinary) -> Tensor:
     if op.operation is LogicalBinaryOperation.LOGICAL_XOR:
         return draft.final("NOT_EQUAL", a, b)
     return draft.final(op.operation.name, a, b)
+
+
+@writer(Fused)
+def fused(draft: Draft, op: Fused) -> list[Tensor]:
+    """One after the other."""
+    a, b, multiplier, addend = draft.tensors()
+    total = draft.node("ADD", a, b, giving=draft.result)
+    last = draft.node("ADD", draft.node("MUL", total, multiplier, giving=draft.result), addend, giving=draft.result)
+    return [total, last][-op.num_outputs :]
 
 
 @writer(Where, moves=True)

@@ -3,7 +3,9 @@
 from interposer.writers.tflite import (  # noqa: F401
     activation,
     blocks,
+    control_flow,
     convolution,
+    dynamic,
     elementwise,
     gather,
     matmul,

@@ -33,7 +33,7 @@ def _rows(draft: Draft, x: Tensor, size: int) -> tuple[int, int]:
     return rows, size
 
 
-@writer(BatchMatMul)
+@writer(BatchMatMul, quantized=True)
 def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     """Vectors are matrices of one row or column."""
     if op.adjoint_x or op.adjoint_y:
@@ -49,5 +49,6 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
         shape.append(1)
     if left is not a:
         shape.insert(len(shape) - 1, 1)
-    made = draft.node("BATCH_MATMUL", left, right, giving=TensorInfo(shape, draft.result.dtype), **flags)
+    info = TensorInfo(shape, draft.result.dtype, draft.result.quantization)
+    made = draft.node("BATCH_MATMUL", left, right, giving=info, **flags)
     return draft.reshape_to(made, draft.result)

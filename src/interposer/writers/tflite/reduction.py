@@ -62,9 +62,22 @@ def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
     if op.operation in (R.L2, R.SUM_SQUARE):
         total = reduced(draft, "SUM", draft.node("SQUARE", x, giving=x.info), op)
         return draft.final("SQRT", total) if op.operation is R.L2 else total
+    if op.operation is R.LOG_SUM_EXP:
+        return _log_sum_exp(draft, op, x)
     if op.operation is R.LOG_SUM:
         return draft.final("LOG", reduced(draft, "SUM", x, op))
     return refuse(f"TFLite has no operator for {op.operation.name}")
+
+
+def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
+    """With the greatest taken out first, so that nothing overflows."""
+    gone = reduced_axes(op.axis, draft.rank)
+    axes = draft.ints(gone, "axes")
+    kept = TensorInfo([1 if axis in gone else extent for axis, extent in enumerate(x.shape)], x.dtype)
+    greatest = draft.node("REDUCE_MAX", x, axes, giving=kept, keep_dims=True)
+    below = draft.node("EXP", draft.node("SUB", x, greatest, giving=x.info), giving=x.info)
+    logs = draft.node("LOG", reduced(draft, "SUM", below, op), giving=draft.result)
+    return draft.final("ADD", logs, greatest if op.keep_dims else draft.reshape_to(greatest, draft.result))
 
 
 @writer(ArgMinMax)

@@ -8,7 +8,7 @@ from interposer.ops.selection import NonZero, Unique
 from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.registry import refuse, writer
-from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.sheet import Tensor, turned
 
 __all__: list[str] = []
 
@@ -37,9 +37,12 @@ def unique(draft: Draft, op: Unique) -> list[Tensor]:
 @writer(TopK, moves=True)
 def top_k(draft: Draft, op: TopK) -> list[Tensor]:
     """Of the last axis, best first; places have 32 bits."""
-    if not op.largest or normal_axis(op.axis, draft.rank) != draft.rank - 1:
-        refuse("TOPK_V2 finds the largest along the last axis")
-    values, places = draft.results
+    x, axis, rank = draft.operand(0), normal_axis(op.axis, draft.rank), draft.rank
+    if not op.largest:
+        refuse("TOPK_V2 finds the largest")
+    order = [*(i for i in range(rank) if i != axis), axis]
+    values, places = (turned(info, tuple(order)) for info in draft.results)
     narrow = TensorInfo(places.shape, DataType.INT32)
-    found = draft.nodes("TOPK_V2", draft.operand(0), draft.ints(op.k, "k"), giving=[values, narrow])
-    return [found[0], draft.cast(found[1], op.index_dtype)]
+    found = draft.nodes("TOPK_V2", draft.transpose(x, order), draft.ints(op.k, "k"), giving=[values, narrow])
+    best, where = (draft.transpose(one, [order.index(i) for i in range(rank)]) for one in found)
+    return [best, draft.cast(where, op.index_dtype)]

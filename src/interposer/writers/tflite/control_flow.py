@@ -1,0 +1,51 @@
+"""Layers with regions: subgraphs of the file, which see nothing of what is around them."""
+
+from __future__ import annotations
+
+from interposer.ir.graph import Graph
+from interposer.ops.control_flow import If, While
+from interposer.writers.borders import Border
+from interposer.writers.tflite.cleaning import clean
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
+from interposer.writers.tflite.registry import refuse, writer
+from interposer.writers.tflite.sheet import Sheet, Tensor
+
+__all__: list[str] = []
+
+
+def _region(region: Graph, passed_on: int = 0) -> Sheet:
+    """The sheet of a region, which passes its last inputs on as its last outputs."""
+    inputs = [(layer.name, layer.output) for layer in region.inputs]
+    outputs = [(layer.name, layer.values[0]) for layer in region.outputs]
+    border, sheet = Border(region.name, region.topological(), inputs, outputs), Sheet(region.name or "region")
+    for name, (kind, reason) in dict([*bind_inputs(border, sheet), *write_layers(border, sheet)]).items():
+        refuse(f"in its region {region.name!r}, layer {name!r} ({kind}): {reason}")
+    name_outputs(border, sheet)
+    sheet.outputs += sheet.inputs[len(sheet.inputs) - passed_on :]
+    clean(sheet)
+    return sheet
+
+
+@writer(If, quantized=True, typed=True)
+def if_(draft: Draft, op: If) -> list[Tensor]:
+    """Two subgraphs that take the same."""
+    then, other = (_region(region) for region in draft.layer.regions)
+    return draft.finals("IF", *draft.tensors(), then_subgraph_index=then, else_subgraph_index=other)
+
+
+@writer(While, quantized=True, typed=True)
+def while_(draft: Draft, op: While) -> list[Tensor]:
+    """All values are carried, those that stay the same too."""
+    tensors = draft.tensors()
+    captured = tensors[op.num_carried :]
+    condition, body = draft.layer.regions
+    infos = [*draft.results, *(one.info for one in captured)]
+    found = draft.nodes(
+        "WHILE",
+        *tensors,
+        giving=infos,
+        cond_subgraph_index=_region(condition),
+        body_subgraph_index=_region(body, len(captured)),
+    )
+    return found[: op.num_carried]
