@@ -1,8 +1,12 @@
 // CpuAcc as the host sees it.
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
+
+#include "cpuacc/blob.hpp"
 
 #include "cpuacc/program.hpp"
 
@@ -72,7 +76,38 @@ class CpuAcc : public ipr::Backend {
 
   std::unique_ptr<ipr::Executable> compile(const ipr::Graph& offered, const ipr::Options& options) override {
     Settings wanted = settings(options);
-    return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
+    auto made = std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
+    made->signature = signature_of(offered);
+    return made;
+  }
+
+  bool has_blobs() const override { return true; }
+
+  /// Everything that changes what is packed, and the bytes of this library.
+  std::string fingerprint(const ipr::Options& options) override {
+    Settings wanted = settings(options);
+    return "CpuAcc " + std::to_string(library()) + " " + native::isa_name(wanted.isa) + " threads " +
+           std::to_string(wanted.threads) + " fast math " + std::to_string(wanted.fast_math) + " fast requantization " +
+           std::to_string(wanted.fast_requantization) + " tuning " + std::to_string(wanted.autotune) + " cache " +
+           std::to_string(native::l2_bytes());
+  }
+
+  ipr::Blob save(const ipr::Executable& executable) override {
+    return {blob_of(static_cast<const Program&>(executable)), IPR_BLOB_NEEDS_GRAPH};
+  }
+
+  void check(const void* data, uint64_t size, const ipr::Options&) override { content_of(data, size); }
+
+  std::unique_ptr<ipr::Executable> restore(const void* data, uint64_t size, const ipr::Graph* offered,
+                                           const ipr::Options& options) override {
+    if (!offered) throw ipr::Error("a compiled part needs its network", IPR_INVALID_ARGUMENT);
+    BlobContent content = content_of(data, size);
+    if (content.signature != signature_of(*offered))
+      throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
+    Settings wanted = settings(options);
+    auto made = std::make_unique<Program>(prepared(*offered, wanted), wanted, pool(wanted.threads), &content.restored);
+    made->signature = content.signature;
+    return made;
   }
 
  private:
@@ -85,6 +120,17 @@ class CpuAcc : public ipr::Backend {
     found.fast_requantization = options.flag("FastRequantization", found.fast_requantization);
     found.autotune = int(options.integer("TuningLevel", found.autotune));
     return found;
+  }
+
+  /// A number for the bytes of this library.
+  uint64_t library() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (library_ == 0) {
+      std::ifstream file{std::string(host.library_path()), std::ios::binary};
+      std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      library_ = checksum(bytes.data(), bytes.size()) | 1;
+    }
+    return library_;
   }
 
   static Graph prepared(const ipr::Graph& offered, const Settings& settings) {
@@ -105,6 +151,7 @@ class CpuAcc : public ipr::Backend {
 
   Settings defaults_;
   std::mutex mutex_;
+  uint64_t library_ = 0;
   std::map<int, std::unique_ptr<native::Pool>> pools_;
 };
 
