@@ -14,6 +14,7 @@ Family depthwise_f32_family();
 Family depthwise_q8_family();
 Family elementwise_family();
 Family fully_connected_q8_family();
+Family matmul_q8_family();
 Family fusion_family();
 Family layouts_family();
 Family lstm_family();
@@ -41,6 +42,7 @@ const Make kFamilies[] = {
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,
+    matmul_q8_family,
     softmax_q8_family,
     depthwise_f32_family,
     winograd_f32_family,

@@ -108,36 +108,18 @@ std::vector<Q8Window> windows_of(const Graph& graph, const Node& node) {
   return windows;
 }
 
-/// A step that copies an image between the two orders of axes; `from` has the given shape.
-void add_turn(Builder& builder, const Node& node, Buffer from, Buffer to, const Shape& shape, const std::vector<size_t>& order) {
-  Shape steps = steps_of(shape), turned;
-  for (size_t axis : order) turned.push_back(shape[axis]);
-  Axes axes = axes_of(turned);
-  for (size_t n = 0; n < order.size(); ++n) axes[n].from = steps[order[n]];
-  builder.add(copy_step(builder, "Transpose " + node.name, from, to, axes, 1));
-}
-
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &input = *graph.in(node, 0), &weights = *graph.in(node, 1), &output = graph.out(node);
   Q8Posts posts = q8_posts(graph, node);
   Q8Rule rule = Q8Rule::of(input, weights, graph[posts.result], Q8Rule::fixed_point, !is_signed(weights));
-  Buffer in = builder.buffer(node.inputs[0]), out = builder.buffer(node.outputs[0]), result = out;
+  if (output.elements() == 0) return;
   Buffer other = posts.other < 0 ? Buffer() : builder.buffer(posts.other);
-  bool turns = !channels_last(node) && output.elements() > 0;
-  if (turns) {
-    Buffer turned = builder.temporary(uint64_t(input.elements()));
-    add_turn(builder, node, in, turned, input.shape, {0, 2, 3, 1});
-    in = turned;
-    result = builder.temporary(uint64_t(output.elements()));
-  }
+  Q8Images images(builder, node, !channels_last(node));
   for (const Q8Window& window : windows_of(graph, node))
-    add_product(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node),
-                output, in, result, other);
-  if (turns) {
-    const Shape& s = output.shape;
-    add_turn(builder, node, result, out, {s[0], s[2], s[3], s[1]}, {0, 3, 1, 2});
-  }
+    add_product(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node), output, images.in,
+                images.out, other);
+  images.finish();
 }
 
 }  // namespace

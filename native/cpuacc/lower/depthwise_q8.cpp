@@ -193,7 +193,6 @@ bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   Refusal why = q8_sums(graph, node);
   if (why) return why;
-  if (!channels_last(node)) return refused("takes images with channels last", IPR_REASON_ATTRIBUTE);
   if (q8_posts(graph, node).other >= 0) return refused("adds nothing", IPR_REASON_NEIGHBOURS);
   return taken();
 }
@@ -205,8 +204,9 @@ void lower(const Node& node, Builder& builder) {
   auto state = std::make_shared<Depthwise>();
   Depthwise& d = *state;
   d.kernels = &q8_kernels_for(builder.settings.isa);
-  d.batch = in.shape[0], d.in_h = in.shape[1], d.in_w = in.shape[2], d.in_c = in.shape[3];
-  d.out_h = out.shape[1], d.out_w = out.shape[2], d.channels = out.shape[3];
+  size_t h = channels_last(node) ? 1 : 2, w = h + 1, c = channels_last(node) ? 3 : 1;
+  d.batch = in.shape[0], d.in_h = in.shape[h], d.in_w = in.shape[w], d.in_c = in.shape[c];
+  d.out_h = out.shape[h], d.out_w = out.shape[w], d.channels = out.shape[c];
   d.times = d.channels / d.in_c;
   d.stride_y = node.integer("stride_y"), d.stride_x = node.integer("stride_x");
   d.top = node.integer("pad_top"), d.left = node.integer("pad_left");
@@ -248,12 +248,14 @@ void lower(const Node& node, Builder& builder) {
   double vectors = double(out.elements()) / (4 * width);
   step.max_parts = int(std::min<int64_t>(
       parts_for(builder.settings, vectors * (4 + double(groups.size() * d.weights.rows) * 3)), d.batch * d.out_h));
-  step.in = {builder.buffer(node.inputs[0])};
-  step.out = {builder.buffer(node.outputs[0])};
+  Q8Images images(builder, node, !channels_last(node));
+  step.in = {images.in};
+  step.out = {images.out};
   step.scratch_per_part = taps_bytes(d) + uint64_t(((d.chunk - 1) * d.stride_y + d.height) * d.row() + kSlack) +
                           uint64_t(d.out_w * d.channels);
   step.state = state;
   builder.add(std::move(step));
+  images.finish();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "cpuacc/box.hpp"
+
 namespace cpuacc {
 namespace {
 
@@ -335,6 +337,37 @@ Q8Parameters::Q8Parameters(const void* packed, int64_t lanes, const Tensor& resu
   Arrays arrays(const_cast<void*>(packed), lanes);
   bias = arrays.bias;
   finish = arrays.finish(result, limits);
+}
+
+// ---- Images with channels first ------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A step that copies an image with its axes in another order.
+void add_turn(Builder& builder, const Node& node, Buffer from, Buffer to, const Shape& shape, const std::vector<size_t>& order) {
+  Shape steps = steps_of(shape), turned;
+  for (size_t axis : order) turned.push_back(shape[axis]);
+  Axes axes = axes_of(turned);
+  for (size_t n = 0; n < order.size(); ++n) axes[n].from = steps[order[n]];
+  builder.add(copy_step(builder, "Transpose " + node.name, from, to, axes, 1));
+}
+
+}  // namespace
+
+Q8Images::Q8Images(Builder& builder, const Node& node, bool turns)
+    : in(builder.buffer(node.inputs[0])), out(builder.buffer(node.outputs[0])), builder_(builder), node_(node), turns_(turns) {
+  if (!turns) return;
+  const Tensor& input = *builder.graph.in(node, 0);
+  Buffer turned = builder.temporary(uint64_t(input.elements()));
+  add_turn(builder, node, in, turned, input.shape, {0, 2, 3, 1});
+  in = turned;
+  out = builder.temporary(uint64_t(builder.graph.out(node).elements()));
+}
+
+void Q8Images::finish() {
+  if (!turns_) return;
+  const Shape& s = builder_.graph.out(node_).shape;
+  add_turn(builder_, node_, out, builder_.buffer(node_.outputs[0]), {s[0], s[2], s[3], s[1]}, {0, 3, 1, 2});
 }
 
 // ---- Sums of two tensors -----------------------------------------------------------------------------------------------

@@ -113,6 +113,21 @@ bool has_one_scale(const Tensor& tensor);
 /// Limits of the codes of a tensor after RELU or BOUNDED_RELU.
 Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor);
 
+/// Images with channels first as ones with channels last, and back, for kernels that know only these. A temporary copy
+/// is made where `turns`; else buffers are those of the tensors.
+class Q8Images {
+ public:
+  Q8Images(Builder& builder, const Node& node, bool turns);
+  void finish();
+
+  Buffer in, out;
+
+ private:
+  Builder& builder_;
+  const Node& node_;
+  bool turns_;
+};
+
 /// The addition of codes of `a` and `b`.
 Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits);
 

@@ -21,6 +21,7 @@ from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
+    BatchMatMul,
     Convolution2d,
     DepthwiseConvolution2d,
     FullyConnected,
@@ -87,6 +88,7 @@ SIGNED = [
     Case("depthwise, sparse", DEPTHWISE, (1, 10, 10, 4), (1, 2, 1, 4), {"stride_x": 3, "stride_y": 4}),
     Case("multiplied", DEPTHWISE, (1, 6, 8, 3), (1, 3, 3, 12), PADDED, per_channel=True),
     Case("one channel", DEPTHWISE, (1, 12, 10, 1), (1, 5, 4, 8), TWICE),
+    Case("depthwise, turned", DEPTHWISE, (1, 9, 6, 7), (1, 3, 3, 9), {"data_layout": DataLayout.NCHW, **PADDED}),
     Case("transposed", TRANSPOSED, (1, 5, 4, 6), (7, 3, 3, 6), TWICE | PADDED, per_channel=True),
     Case("transposed, gaps", TRANSPOSED, (2, 3, 4, 5), (4, 2, 2, 5), {"stride_x": 3, "stride_y": 3}),
     Case("transposed, dilated", TRANSPOSED, (1, 4, 4, 8), (6, 3, 2, 8), {"stride_x": 2, "dilation_y": 2}),
@@ -171,6 +173,19 @@ def products(rng: np.random.Generator, rows: int, depth: int, outputs: int, dtyp
     return network
 
 
+def matrices(
+    rng: np.random.Generator, a: tuple[int, ...], b: tuple[int, ...], dtype: str, **turned: bool
+) -> ip.Network:
+    """A product of two inputs."""
+    network, op = ip.Network("matrices"), BatchMatMul(**turned)
+    infos = [TensorInfo(shape, dtype, Quantization(0.02, _zero_point(rng, dtype))) for shape in (a, b)]
+    shape = op.infer(*infos).shape
+    result = TensorInfo(shape, dtype, Quantization(0.02 * 0.02 * 2000, _zero_point(rng, dtype)))
+    operands = [network.add_input_layer(n, info) for n, info in enumerate(infos)]
+    network.add_output_layer(0, network.add_layer(op, *operands, outputs=[result]))
+    return network
+
+
 def probabilities(shape: tuple[int, ...], dtype: str, axis: int) -> ip.Network:
     """A softmax whose result has the quantization that TFLite prescribes."""
     network = ip.Network("probabilities")
@@ -190,6 +205,15 @@ def test_a_layer_of_codes_is_the_reference_bit_for_bit(case: Case) -> None:
 def test_fully_connected_codes_are_the_reference_bit_for_bit(dtype: str, rows: int, depth: int, outputs: int) -> None:
     rng = np.random.default_rng(depth)
     assert differences(products(rng, rows, depth, outputs, dtype), rng) == 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("a_turned", [False, True])
+@pytest.mark.parametrize("b_turned", [False, True])
+def test_products_of_codes_are_the_reference_bit_for_bit(dtype: str, a_turned: bool, b_turned: bool) -> None:
+    rng = np.random.default_rng(11)
+    a, b = ((2, 1, 13, 9) if a_turned else (2, 1, 9, 13)), ((3, 21, 13) if b_turned else (3, 13, 21))
+    assert differences(matrices(rng, a, b, dtype, transpose_x=a_turned, transpose_y=b_turned), rng) == 0
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
@@ -214,6 +238,8 @@ def _differing() -> Iterator[str]:
         rng = np.random.default_rng(3)
         if differences(products(rng, 3, 50, 100, dtype), rng):
             yield f"products of {dtype}"
+        if differences(matrices(rng, (2, 5, 30), (30, 70), dtype), rng):
+            yield f"matrices of {dtype}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,192 @@
+// BatchMatMul of codes: the second operand is packed in every run.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/lower/q8.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kMost = 1 << 26;  // bytes of one matrix
+
+/// One operand: where its matrices begin, and its steps in elements.
+struct Operand {
+  std::vector<int64_t> places;
+  int64_t by_outer, by_depth;  // by_outer: rows of the first operand, columns of the second
+  uint32_t flip;
+};
+
+struct State {
+  const Q8Kernels* kernels;
+  Q8Channels channels;
+  Q8Finish finish;
+  const int32_t* begin;  // of all sums
+  Operand a, b;
+  int64_t rows, depth, columns, words;
+  int32_t zero_a, zero_b;  // of the bytes of a, of the signed codes of b
+
+  int64_t packed_bytes() const { return channels.lanes() * words * 4; }
+  int64_t row_bytes() const { return words * 4; }
+};
+
+/// The memory of one part.
+struct Scratch {
+  int8_t* weights;
+  int32_t *begin, *byte_sums;
+  uint8_t* rows;
+
+  static uint64_t aligned(int64_t bytes) { return (uint64_t(bytes) + 63) / 64 * 64; }
+  static uint64_t bytes(const State& s) {
+    return aligned(s.packed_bytes()) + aligned(s.channels.lanes() * 4) + aligned(s.rows * 4) + aligned(s.rows * s.row_bytes());
+  }
+  Scratch(const State& s, char* memory)
+      : weights(reinterpret_cast<int8_t*>(memory)),
+        begin(reinterpret_cast<int32_t*>(memory + aligned(s.packed_bytes()))),
+        byte_sums(reinterpret_cast<int32_t*>(reinterpret_cast<char*>(begin) + aligned(s.channels.lanes() * 4))),
+        rows(reinterpret_cast<uint8_t*>(byte_sums) + aligned(s.rows * 4)) {}
+};
+
+/// Signed codes of the second operand in panels, and what the sums of its columns begin with.
+void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
+  const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned codes become signed ones
+  int8_t* out = to.weights;
+  memcpy(to.begin, s.begin, size_t(s.channels.lanes()) * 4);
+  memset(out, 0, size_t(s.packed_bytes()));
+  for (const Q8Panel& panel : s.channels.panels) {
+    int64_t lanes = panel.vectors * s.kernels->lanes;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      int64_t channel = s.channels.of_lane[size_t(panel.lane + lane)];
+      if (channel < 0) continue;
+      const uint8_t* from = b + channel * s.b.by_outer;
+      int64_t sum = 0;
+      for (int64_t k = 0; k < s.depth; ++k) {
+        int8_t code = int8_t(from[k * s.b.by_depth] ^ flip);
+        out[(k / 4 * lanes + lane) * 4 + k % 4] = code;
+        sum += code;
+      }
+      int64_t constant = s.depth * int64_t(s.zero_a) * s.zero_b - s.zero_a * sum;
+      to.begin[panel.lane + lane] = int32_t(uint32_t(constant));
+    }
+    out += lanes * s.words * 4;
+  }
+}
+
+/// Unsigned codes of the first operand, row by row in whole words, and the sums of its rows.
+void copy_rows(const State& s, const uint8_t* a, const Scratch& to) {
+  const uint8_t flip = uint8_t(s.a.flip);
+  for (int64_t row = 0; row < s.rows; ++row) {
+    const uint8_t* from = a + row * s.a.by_outer;
+    uint8_t* out = to.rows + row * s.row_bytes();
+    int32_t sum = 0;
+    for (int64_t k = 0; k < s.depth; ++k) {
+      out[k] = uint8_t(from[k * s.a.by_depth] ^ flip);
+      sum += out[k];
+    }
+    memset(out + s.depth, 0, size_t(s.row_bytes() - s.depth));
+    to.byte_sums[row] = sum;
+  }
+}
+
+void multiply(const State& s, const Scratch& scratch, uint8_t* out) {
+  alignas(64) int32_t sums[28 * 16];
+  const uint8_t* segments[1] = {scratch.rows};
+  const int8_t* weights = scratch.weights;
+  for (const Q8Panel& panel : s.channels.panels) {
+    int64_t most = s.kernels->most_rows[panel.vectors];
+    for (int64_t row = 0; row < s.rows; row += most) {
+      int count = int(std::min(most, s.rows - row));
+      Q8Rows from{segments, 1, s.words, row * s.row_bytes(), s.row_bytes(), 0};
+      s.kernels->tile(count, panel.vectors, from, weights, scratch.begin + panel.lane, sums);
+      s.kernels->finish(count, panel.vectors, sums, s.finish, panel.lane, s.zero_b ? scratch.byte_sums + row : nullptr,
+                        out + row * s.columns + panel.first, s.columns, panel.channels, {nullptr, nullptr, 0});
+    }
+    weights += panel.vectors * s.kernels->lanes * s.words * 4;
+  }
+}
+
+void run_products(const Step& step, const Run& run, int part, int parts) {
+  const State& s = step.as<State>();
+  Scratch scratch(s, run.part_scratch<char>(part));
+  Range range = split(int64_t(s.a.places.size()), part, parts);
+  int64_t packed = -1;
+  for (int64_t n = range.first; n < range.last; ++n) {
+    int64_t place = s.b.places[size_t(n)];
+    if (place != packed) pack_columns(s, run.at<uint8_t>(step.in[1]) + place, scratch);
+    packed = place;
+    copy_rows(s, run.at<uint8_t>(step.in[0]) + s.a.places[size_t(n)], scratch);
+    multiply(s, scratch, run.at<uint8_t>(step.out[0]) + n * s.rows * s.columns);
+  }
+}
+
+Refusal supports(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  if (!has_one_scale(a) || !has_one_scale(b) || !has_one_scale(out) || a.dtype != out.dtype || !node.posts.empty())
+    return refused("takes codes of 8 bits with one scale each", IPR_REASON_DATA_TYPE);
+  if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
+  if (a.rank() < 2 || b.rank() < 2) return refused("takes matrices", IPR_REASON_SHAPE);
+  double depth = double(a.extent(node.flag("transpose_x") ? -2 : -1)) + 4;
+  if (depth * double(std::max(out.extent(-1), out.extent(-2)) + 64) > kMost)
+    return refused("matrices of this size", IPR_REASON_RESOURCE);
+  return taken();
+}
+
+/// Where the matrices of an operand begin, for every matrix of the result.
+std::vector<int64_t> places_of(const Shape& shape, const Shape& result) {
+  std::vector<int64_t> found{0};
+  size_t batch = result.size() - 2, own = shape.size() - 2;
+  std::vector<int64_t> steps(batch, 0);
+  int64_t size = shape[own] * shape[own + 1];
+  for (size_t n = own; n-- > 0; size *= shape[n])
+    if (shape[n] != 1) steps[batch - own + n] = size;
+  for (size_t axis = 0; axis < batch; ++axis) {
+    std::vector<int64_t> next;
+    for (int64_t place : found)
+      for (int64_t n = 0; n < result[axis]; ++n) next.push_back(place + n * steps[axis]);
+    found = std::move(next);
+  }
+  return found;
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Tensor &a = *builder.graph.in(node, 0), &b = *builder.graph.in(node, 1), &out = builder.graph.out(node);
+  if (out.elements() == 0) return;
+  auto state = std::make_shared<State>();
+  State& s = *state;
+  bool turn_a = node.flag("transpose_x"), turn_b = node.flag("transpose_y");
+  s.kernels = &q8_kernels_for(builder.settings.isa);
+  s.rows = out.extent(-2), s.columns = out.extent(-1), s.depth = a.extent(turn_a ? -2 : -1);
+  s.words = (s.depth + 3) / 4;
+  s.a = {places_of(a.shape, out.shape), turn_a ? 1 : s.depth, turn_a ? s.rows : 1, flip_of(a)};
+  s.b = {places_of(b.shape, out.shape), turn_b ? s.depth : 1, turn_b ? 1 : s.columns, flip_of(b)};
+  s.zero_a = unsigned_zero(a);
+  s.zero_b = unsigned_zero(b) - 128;
+  s.channels.add(0, s.columns, s.kernels->lanes);
+  Q8Sums sums;
+  for (int64_t n = 0; n < s.columns; ++n) sums.add({0, 255 * s.depth}, 0, 0, -s.zero_b);
+  Q8Rule rule = Q8Rule::of(a, b, out, Q8Rule::fixed_point, true);
+  Q8Limits limits;
+  Q8Parameters parameters(Q8Parameters::pack(builder, s.channels, rule, out, limits, sums), s.channels.lanes(), out, limits);
+  s.finish = parameters.finish;
+  s.begin = parameters.bias;
+  Step step;
+  step.name = "BatchMatMul " + node.name;
+  step.fn = run_products;
+  double each = double(s.rows * s.columns) * double(s.depth) / 100 + double((s.rows + s.columns) * s.depth);
+  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, each * double(s.a.places.size())), int64_t(s.a.places.size())));
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = Scratch::bytes(s);
+  step.state = state;
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family matmul_q8_family() {
+  Family family;
+  family.lowerings = {{"BatchMatMul", "codes", supports, lower, nullptr}};
+  return family;
+}
+
+}  // namespace cpuacc
