@@ -123,7 +123,9 @@ def _interpolated(op: ElementwiseUnary, inputs: Infos, outputs: Outputs) -> str 
 @RULES(GridSample)
 def _grid(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
     rank = outputs[0].rank
-    if rank not in (4, 5) or outputs[0].num_elements == 0 or (rank == 5 and op.mode is GridSampleMode.CUBIC):
+    if any(info is not None and info.num_elements == 0 for info in inputs):
+        return "ONNX Runtime samples no images without pixels"
+    if rank not in (4, 5) or (rank == 5 and op.mode is GridSampleMode.CUBIC):
         return "ONNX Runtime samples images of two or three dimensions, and by cubes those of two"
     if op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS:
         return "ONNX Runtime pads otherwise where it samples by cubes"

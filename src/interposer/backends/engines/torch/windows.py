@@ -49,13 +49,26 @@ def convolution(op: Convolution2d, layer: Layer) -> Function:
     """Weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
     h, w, _ = op.data_layout.axes()
     rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
-    turn = None if op.data_layout is DataLayout.NCHW else _FIRST
+    turned = _Turned(layer, _FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
     convolve = _convolve(rows, columns, op.groups)
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
 
-    def compute(x: Any, weights: Any, bias: Any) -> Any:
-        return convolve(x, weights if turn is None else weights.permute(turn), bias)
 
-    return _with_channels_first(op.data_layout, compute)
+class _Turned:
+    """Weights with their axes in torch's order, one after the other in memory; constant ones are kept so."""
+
+    def __init__(self, layer: Layer, order: tuple[int, ...]) -> None:
+        self.order, self.constant = order, layer.values[1].is_constant
+        self._kept: tuple[Any, Any] = (None, None)
+
+    def __call__(self, weights: Any) -> Any:
+        given, made = self._kept
+        if given is weights:
+            return made
+        made = weights.permute(self.order).contiguous(memory_format=torch.channels_last)
+        if self.constant:
+            self._kept = weights, made
+        return made
 
 
 def _convolve(rows: Any, columns: Any, groups: int) -> Function:
@@ -78,7 +91,8 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
     rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
     channels = layer.values[0].known.shape[op.data_layout.axes()[2]]
     convolve = _convolve(rows, columns, int(channels))
-    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, weights.permute(3, 0, 1, 2), bias))
+    turned = _Turned(layer, (3, 0, 1, 2))
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
 
 
 @makes(TransposeConvolution2d)
@@ -86,7 +100,7 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
     """What falls beyond the result is cut off, and what the products do not reach is zero."""
     h, w, _ = op.data_layout.axes()
     out = [int(layer.output_infos[0].shape[axis]) for axis in (h, w)]
-    last = op.data_layout is not DataLayout.NCHW
+    turned = _Turned(layer, (1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
     how = {
         "stride": (op.stride_y, op.stride_x),
         "dilation": (op.dilation_y, op.dilation_x),
@@ -94,18 +108,12 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
     }
 
     def compute(x: Any, weights: Any, bias: Any) -> Any:
-        kernel = _grouped(weights.permute(_FIRST) if last else weights, op.groups)
-        full = functional.conv_transpose2d(x, kernel, **how)
+        full = functional.conv_transpose2d(x, turned(weights), **how)
         full = full[:, :, op.pad_top :, op.pad_left :][:, :, : out[0], : out[1]]
         full = functional.pad(full, [0, out[1] - full.shape[3], 0, out[0] - full.shape[2]])
         return full if bias is None else full + bias.view(1, -1, 1, 1)
 
     return _with_channels_first(op.data_layout, compute)
-
-
-def _grouped(weights: Any, groups: int) -> Any:
-    """From (O / groups, I, H, W) to torch's (I, O / groups, H, W)."""
-    return weights.transpose(0, 1)
 
 
 @makes(Pooling2d)
