@@ -1,0 +1,191 @@
+"""CpuAcc on several layers at once: what is fused, joined, shared and blocked computes what CpuRef does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.backend.dynamic.blobs import Blob
+from interposer.backend.dynamic.calls import CallError
+from interposer.ir.graph import Layer
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    BatchMatMul,
+    Concat,
+    Convolution2d,
+    Division,
+    ElementwiseUnary,
+    LstmSequence,
+    Multiplication,
+    PreCompiled,
+    RecurrentDirection,
+    Reshape,
+    Slice,
+    Splitter,
+    Transpose,
+    UnaryOperation,
+)
+from interposer.types import Array, DataLayout, TensorInfo
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+Build = Callable[[ip.Network, list[Any]], list[Any]]
+RNG = np.random.default_rng(5)
+SIGMOID = Activation(function=ActivationFunction.SIGMOID)
+NCHW = {"data_layout": DataLayout.NCHW}
+
+
+def weights(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32) / np.float32(math.sqrt(math.prod(shape[1:]) or 1))
+
+
+def network_of(build: Build, *shapes: tuple[int, ...]) -> ip.Network:
+    """A network of inputs of these shapes, and an output for everything that `build` gives."""
+    network = ip.Network("whole")
+    inputs = [network.add_input_layer(n, TensorInfo(shape), name=f"x{n}") for n, shape in enumerate(shapes)]
+    for n, value in enumerate(build(network, inputs)):
+        network.add_output_layer(n, value)
+    return network
+
+
+def outputs_of(network: ip.Network, backend: str) -> list[Array]:
+    runtime = ip.Runtime()
+    optimized = ip.optimize(network, [backend], runtime.device_spec)
+    return run(runtime, optimized)
+
+
+def run(runtime: ip.Runtime, optimized: Any) -> list[Array]:
+    network_id = runtime.load_network(optimized)
+    shapes = {layer.op.binding_id: tuple(layer.outputs[0].info.shape) for layer in optimized.graph if is_input(layer)}
+    values = {n: np.random.default_rng(n).standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    found = runtime.enqueue_workload(network_id, values)
+    return [np.array(found[n]) for n in sorted(found)]
+
+
+def is_input(layer: Layer) -> bool:
+    return layer.kind == "Input"
+
+
+def conv(network: ip.Network, x: Any, inputs: int, outputs: int) -> Any:
+    return network.add_layer(
+        Convolution2d(stride_x=1, stride_y=1, pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, **NCHW),
+        x, network.add_constant_layer(weights(outputs, inputs, 3, 3)),
+    )  # fmt: skip
+
+
+def swish(network: ip.Network, inputs: list[Any]) -> list[Any]:
+    y = conv(network, inputs[0], 3, 20)
+    return [network.add_layer(Multiplication(), y, network.add_layer(SIGMOID, y))]
+
+
+def gelu(network: ip.Network, inputs: list[Any]) -> list[Any]:
+    [x] = inputs
+    number = lambda value: network.add_constant_layer(np.float32([value]))  # noqa: E731
+    y = network.add_layer(BatchMatMul(), x, network.add_constant_layer(weights(3, 24)))
+    y = network.add_layer(Addition(), y, network.add_constant_layer(weights(24)))
+    inner = network.add_layer(Division(), y, number(math.sqrt(2)))
+    gate = network.add_layer(Addition(), network.add_layer(ElementwiseUnary(operation=UnaryOperation.ERF), inner),
+                             number(1))  # fmt: skip
+    return [network.add_layer(Multiplication(), network.add_layer(Multiplication(), y, gate), number(0.5))]
+
+
+def joined(network: ip.Network, inputs: list[Any]) -> list[Any]:
+    """One branch of whole blocks of channels and one that is not, a gate for every channel, and a second output."""
+    a, b = conv(network, inputs[0], 3, 32), conv(network, inputs[0], 3, 20)
+    both = network.add_layer(Concat(axis=1), a, b)
+    gate = network.add_layer(SIGMOID, network.add_constant_layer(weights(1, 52, 1, 1)))
+    return [network.add_layer(Multiplication(), both, gate), a]
+
+
+def moved(network: ip.Network, inputs: list[Any]) -> list[Any]:
+    """Operands that lie within results, results within operands, and one tensor that is joined with itself."""
+    [x] = inputs
+    flat = network.add_layer(Reshape(target_shape=(-1,)), x)
+    first = network.add_layer(Slice(begin=(0,), size=(64,)), flat)
+    twice = network.add_layer(Concat(axis=0), first, first)
+    total = network.add_layer(Addition(), network.add_layer(Reshape(target_shape=(128,)), twice),
+                              network.add_layer(Slice(begin=(16,), size=(128,)), flat))  # fmt: skip
+    parts = network.add_layer(Splitter(axis=0, sizes=(32, 96)), total)
+    turned = network.add_layer(Transpose(permutation=(0, 2, 3, 1)), x)
+    return [network.add_layer(Concat(axis=0), parts.outputs[1], parts.outputs[0]), turned, flat]
+
+
+def long_memory(direction: RecurrentDirection) -> Build:
+    def build(network: ip.Network, inputs: list[Any]) -> list[Any]:
+        count = 2 if direction is RecurrentDirection.BIDIRECTIONAL else 1
+        constants = [weights(count, 80, 7), weights(count, 80, 20), weights(count, 160)]
+        found = network.add_layer(LstmSequence(direction=direction), inputs[0],
+                                  *map(network.add_constant_layer, constants))  # fmt: skip
+        return list(found.outputs)
+
+    return build
+
+
+CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
+    "swish behind a convolution": (swish, (2, 3, 9, 7)),
+    "the gelu of exported networks behind a product and its bias": (gelu, (2, 5, 3)),
+    "channels that are joined and gated": (joined, (2, 3, 6, 5)),
+    "tensors that share memory": (moved, (2, 5, 5, 6)),
+    "LSTM forwards": (long_memory(RecurrentDirection.FORWARD), (4, 2, 7)),
+    "LSTM backwards": (long_memory(RecurrentDirection.REVERSE), (4, 1, 7)),
+    "LSTM both ways": (long_memory(RecurrentDirection.BIDIRECTIONAL), (5, 3, 7)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_whole_part_gives_what_the_reference_gives(name: str) -> None:
+    build, shape = CASES[name]
+    network = network_of(build, shape)
+    for found, wanted in zip(outputs_of(network, "CpuAcc"), outputs_of(network, "CpuRef"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * max(1.0, float(np.abs(wanted).max())))
+
+
+# --- compiled parts ---------------------------------------------------------------------------------------------------
+
+
+def compiled() -> tuple[ip.Runtime, Any, Any, Any]:
+    """A runtime, the optimized network, its one compiled part, and the backend."""
+    runtime = ip.Runtime()
+    optimized = ip.optimize(network_of(swish, (1, 3, 8, 8)), ["CpuAcc"], runtime.device_spec)
+    [layer] = [layer for layer in optimized.graph if isinstance(layer.op, PreCompiled)]
+    return runtime, optimized, layer, runtime.registry.get("CpuAcc")
+
+
+def view_of(network: ip.Network) -> SubgraphView:
+    network.validate()
+    return SubgraphView(
+        network.graph, [one for one in network.graph if one.kind not in ("Input", "Output", "Constant")]
+    )
+
+
+def test_a_part_that_was_saved_is_restored_without_packing_anew() -> None:
+    runtime, optimized, layer, backend = compiled()
+    view = view_of(network_of(swish, (1, 3, 8, 8)))
+    [substitution] = backend.optimize_subgraph(view, {}).substitutions
+    executable = substitution.replacement.object
+    blob = backend.blobs.save(executable)
+    assert blob.needs_graph
+    again = backend.blobs.save(backend.blobs.restore(blob, view))
+    assert again.data == blob.data
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: b"", lambda data: data[:80] + b"x" + data[81:]]
+)
+def test_bytes_that_are_damaged_are_refused(damage: Callable[[bytes], bytes]) -> None:
+    *_, backend = compiled()
+    view = view_of(network_of(swish, (1, 3, 8, 8)))
+    [substitution] = backend.optimize_subgraph(view, {}).substitutions
+    blob = backend.blobs.save(substitution.replacement.object)
+    found = Blob(damage(bytes(blob.data)), needs_graph=True)
+    assert "damaged" in (backend.blobs.fault(found) or "")
+    with pytest.raises(CallError, match="damaged"):
+        backend.blobs.restore(found, view)
