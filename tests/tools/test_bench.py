@@ -46,7 +46,7 @@ def test_candidates_are_loaded_compared_and_timed(runtime, network):
     assert [one.name for one in report.candidates] == ["Sums", "Sums,Device", "CpuRef"]
     assert first.layers == {"Sums": 1, "CpuRef": 1}
     assert mix.layers == {"Sums": 1, "Device": 1}
-    assert (first.copies, mix.copies, reference.copies) == (1, 1, 0)
+    assert (mix.copies, reference.copies) == (1, 0)
     assert (first.deviation, mix.deviation, reference.deviation) == (0.0, 0.0, None)
     assert all(len(one.timing.turns) == 2 and one.load_ms > 0 for one in report.candidates)
     assert report.quickest in report.candidates
