@@ -422,7 +422,7 @@ def test_nothing_stays_behind_when_networks_are_loaded_run_and_unloaded(runtime:
         device.heaps.clear()  # what it keeps for tests to look at
         device.notes.log.clear()
 
-    for _ in range(100):
+    for _ in range(max(100, cycles // 10)):
         cycle()
     gc.collect()
     before = resident(), len(os.listdir("/proc/self/fd")), threading.active_count()
