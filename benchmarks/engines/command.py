@@ -72,9 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=_numbers, default=[1, 2], help="as 1,2, the default")
     parser.add_argument("--batches", type=_numbers, default=[1, BATCH],
                         help=f"as 1,{BATCH}, the default; batches of more than 1: {', '.join(BATCHED)}")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each engine (7)")
+    parser.add_argument("--rounds", type=_positive, default=7, help="turns of each engine (7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a turn (0.3)")
-    parser.add_argument("--loads", type=int, default=1, help="processes to take the least time of loading from (1)")
+    parser.add_argument(
+        "--loads", type=_positive, default=1, help="processes to take the least time of loading from (1)"
+    )
     parser.add_argument("--quick", action="store_true", help="few networks unless some are named, short turns")
     parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
     parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are kept")
@@ -82,8 +84,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _positive(said: str) -> int:
+    if not said.isdecimal() or int(said) == 0:
+        raise argparse.ArgumentTypeError(f"expected a positive number, not {said!r}")
+    return int(said)
+
+
 def _numbers(said: str) -> list[int]:
-    return [int(one) for one in said.split(",")]
+    return [_positive(one) for one in said.split(",")]
 
 
 def _engines(said: str) -> list[str]:
