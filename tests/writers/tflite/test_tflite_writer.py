@@ -22,6 +22,7 @@ from interposer.ops import (
     Concat,
     Convolution2d,
     ElementwiseBinary,
+    ElementwiseUnary,
     FullyConnected,
     Gather,
     Mean,
@@ -33,6 +34,7 @@ from interposer.ops import (
     Splitter,
     StandIn,
     Transpose,
+    UnaryOperation,
 )
 from interposer.testing.oracle import reference_outputs
 from interposer.types import DataLayout, DataType
@@ -323,6 +325,21 @@ def test_versions_say_what_old_runtimes_lack():
     info = TensorInfo((1, 1), DataType.INT8, Quantization(1.0))
     [operator] = operators(finished(network, network.add_layer(op, x, weights, outputs=[info])))
     assert operator.version == 4
+
+
+@pytest.mark.parametrize("half_first", [True, False])
+def test_a_gelu_of_several_layers_is_one_operator(half_first):
+    network, x = image((2, 3))
+    half, one, root = (network.add_constant_layer(np.float32(number)) for number in (0.5, 1, np.sqrt(2)))
+    scaled = network.add_division_layer(x, root)
+    raised = network.add_addition_layer(one, network.add_layer(ElementwiseUnary(UnaryOperation.ERF), scaled))
+    if half_first:
+        product = network.add_multiplication_layer(network.add_multiplication_layer(x, half), raised)
+    else:
+        product = network.add_multiplication_layer(network.add_multiplication_layer(raised, x), half)
+    content = finished(network, product)
+    assert kinds(content) == ["GELU"]
+    same_after_a_round_trip(network, content, drawn(2, 3))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.ir.graph import Layer
+from interposer.ir.graph import Layer, Value
 from interposer.types import Array, DataType, Dim, Quantization, TensorInfo
 from interposer.writers.tflite.registry import refuse
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
@@ -60,6 +60,11 @@ class Draft:
         found = self.optional(index)
         assert found is not None, "violations() comes first"
         return found
+
+    def elsewhere(self, value: Value | None) -> Tensor | None:
+        """The tensor of another value of the graph, if it was written before and is as it is there."""
+        found = None if value is None else self.sheet.values.get(value)
+        return found if found is not None and found.info.dtype is self.result.dtype else None
 
     def tensors(self) -> list[Tensor]:
         """All operands, which must be there."""

@@ -29,6 +29,7 @@ from interposer.ops.elementwise import (
 from interposer.ops.fused import Fused
 from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.patterns import gelu_input
 from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
 
@@ -84,6 +85,9 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
     """Under the operation's own name where TFLite has it."""
     kind = _BINARY.get(op.operation)
     a, b = draft.tensors()
+    source = draft.elsewhere(gelu_input(draft.layer)) if kind == "MUL" and a.dtype.is_float else None
+    if source is not None:
+        return draft.final("GELU", source, approximate=False)
     if kind is None:
         return _made_binary(draft, op.operation, a, b)
     if kind == "POW" and a.dtype is not b.dtype:

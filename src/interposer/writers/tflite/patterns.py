@@ -1,0 +1,69 @@
+"""Several layers that are one operator of TFLite, as exporters write functions that their format did not have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation
+
+__all__ = ["gelu_input"]
+
+_NEAR: Final = 1e-6
+B = BinaryOperation
+
+
+def gelu_input(layer: Layer) -> Value | None:
+    """The x of ``x * (1 + erf(x / sqrt(2))) / 2`` where a product is that, in any order of its factors; else None."""
+    factors = list(_factors(layer, deep=True))
+    halves = [value for value in factors if _is_number(value, 0.5)]
+    sources = [(value, _raised_error(value)) for value in factors]
+    for raised, source in sources:
+        others = [value for value in factors if value is not raised and value not in halves]
+        if source is not None and len(factors) == 3 and len(halves) == 1 and others == [source]:
+            return source if source.known.shape == layer.output.known.shape else None
+    return None
+
+
+def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
+    """The operands of a product, and of one that is an operand of it."""
+    for value in layer.values:
+        if deep and _is(value, B.MUL):
+            yield from _factors(value.producer)
+        else:
+            yield value
+
+
+def _raised_error(value: Value) -> Value | None:
+    """The x of ``1 + erf(x / sqrt(2))``."""
+    erf = next((one for one in _addends(value) if _is_erf(one)), None)
+    if erf is None or not any(_is_number(one, 1) for one in _addends(value)):
+        return None
+    scaled = erf.producer.values[0]
+    if _is(scaled, B.DIV) and _is_number(scaled.producer.values[1], math.sqrt(2)):
+        return scaled.producer.values[0]
+    numbers = [one for one in scaled.producer.values if _is(scaled, B.MUL) and _is_number(one, math.sqrt(0.5))]
+    return next((one for one in scaled.producer.values if one not in numbers), None) if numbers else None
+
+
+def _addends(value: Value) -> tuple[Value, ...]:
+    return value.producer.values if _is(value, B.ADD) else ()
+
+
+def _is(value: Value, operation: BinaryOperation) -> bool:
+    op = value.producer.op
+    return isinstance(op, ElementwiseBinary) and op.operation is operation and not value.known.is_quantized
+
+
+def _is_erf(value: Value) -> bool:
+    op = value.producer.op
+    return isinstance(op, ElementwiseUnary) and op.operation is UnaryOperation.ERF
+
+
+def _is_number(value: Value, number: float) -> bool:
+    array = value.constant
+    return array is not None and array.size == 1 and bool(np.abs(array.astype(np.float64) - number).max() < _NEAR)
