@@ -52,12 +52,15 @@ struct Team {
   struct alignas(64) Worker {
     Team* team = nullptr;
     int number = 0;
-    std::atomic<int> cpu{-1};  // that it is pinned to
+    std::atomic<int> cpu{-1};          // that it is pinned to
+    std::atomic<uint32_t> claimed{0};  // the newest job whose part of this number somebody does
     pthread_t thread{};
+
+    bool claim(uint32_t job);
   };
 
   alignas(64) std::atomic<uint32_t> ticket{0};  // counts jobs and calls to wake up
-  alignas(64) std::atomic<int> pending{0};      // workers that have not finished the job
+  alignas(64) std::atomic<int> pending{0};      // parts of the job that are not done
   alignas(64) std::atomic<bool> held{false};
   std::atomic<int> sleeping{0};
   std::atomic<bool> stopping{false};
@@ -77,6 +80,13 @@ struct Team {
   void pin(Worker& worker, int cpu);
   void keep_clear_of_caller();
 };
+
+/// True for the one who is to do the part of this number; the caller does what a worker that sleeps has not begun.
+/// A job stays until all of its parts are done, so that who claims one may read what is to be done.
+bool Team::Worker::claim(uint32_t job) {
+  uint32_t last = claimed.load(std::memory_order_relaxed);
+  return int32_t(last - job) < 0 && claimed.compare_exchange_strong(last, job, std::memory_order_acq_rel);
+}
 
 Team::Team(int threads) : fork_count(forks.load(std::memory_order_relaxed)), workers(size_t(threads - 1)) {
   cpu_set_t allowed;
@@ -157,6 +167,7 @@ void Team::work(Worker& self) {
     seen = current;
     if (stopping.load(std::memory_order_relaxed)) return;
     if (job.load(std::memory_order_relaxed) != seen) continue;  // only woken up
+    if (!self.claim(seen)) continue;
     int count = parts.load(std::memory_order_relaxed);
     if (self.number < count) function(context, self.number, count);
     pending.fetch_sub(1, std::memory_order_release);
@@ -205,7 +216,7 @@ void Pool::Lease::run(Function function, void* context, int parts) {
   int helpers = 0;
   if (team_ != nullptr)
     for (Team::Worker& worker : team_->workers) helpers += worker.number > 0;
-  if (helpers + 1 < parts) {
+  if (team_ == nullptr || helpers + 1 < parts) {
     for (int part = 0; part < parts; ++part) function(context, part, parts);
     return;
   }
@@ -214,9 +225,15 @@ void Pool::Lease::run(Function function, void* context, int parts) {
   team.context = context;
   team.parts.store(parts, std::memory_order_relaxed);
   team.pending.store(helpers, std::memory_order_relaxed);
-  team.job.store(team.ticket.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  uint32_t job = team.ticket.load(std::memory_order_relaxed) + 1;
+  team.job.store(job, std::memory_order_relaxed);
   team.call();
   function(context, 0, parts);
+  for (Team::Worker& worker : team.workers) {
+    if (worker.number == 0 || !worker.claim(job)) continue;
+    if (worker.number < parts) function(context, worker.number, parts);
+    team.pending.fetch_sub(1, std::memory_order_relaxed);
+  }
   for (int spins = 0; team.pending.load(std::memory_order_acquire) != 0; ++spins) {
     relax();
     if (spins > kSpinsOfCaller) sched_yield();
