@@ -380,6 +380,17 @@ def test_reasons_tell_it_of_one_layer(op, infos, reason):
     assert reasons(layer) == ([] if reason is None else [reason])
 
 
+def test_far_ends_of_slices_are_cut_and_constant_texts_refused():
+    network, x = image((4,))
+    cut = network.add_strided_slice_layer(x, begin=(1,), end=(2**40,), stride=(1,), name="cut")
+    same_after_a_round_trip(network, finished(network, cut), drawn(4))
+    network = Network("texts")
+    texts = network.add_constant_layer(np.array(["a", "b"], object), name="texts")
+    network.add_output_layer(0, network.add_reshape_layer(texts, target_shape=(1, 2), name="shaped"))
+    with pytest.raises(UnwritableError, match=r"layer 'shaped' \(Reshape\): it takes constant texts, which are not"):
+        write(network)
+
+
 def test_a_network_without_outputs_or_with_faults_is_refused():
     network, x = image((2, 3))
     with pytest.raises(InvalidNetworkError, match="it has no output layer"):

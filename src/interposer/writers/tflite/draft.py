@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.ir.graph import Layer, Value
-from interposer.types import Array, DataType, Dim, Quantization, TensorInfo
+from interposer.types import Array, DataType, Dim, Quantization, TensorInfo, integer_range
 from interposer.writers.tflite.registry import refuse
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
 from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
@@ -112,8 +112,9 @@ class Draft:
         return self.sheet.constant(array, q, f"{self.layer.name}/{name}")
 
     def ints(self, values: Any, name: str = "constant") -> Tensor:
-        """A constant of 32-bit integers: a list, a matrix, or one number."""
-        return self.constant(np.asarray(values, np.int64), _INT32, name)
+        """A constant of 32-bit integers: a list, a matrix, or one number; what is farther than these reach is cut."""
+        low, high = integer_range(_INT32)
+        return self.constant(np.clip(np.asarray(values, np.int64), low, high), _INT32, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
         """A constant number of the type of a tensor."""
@@ -138,6 +139,8 @@ class Draft:
 
         Operands of a type that the operator does not take are converted to a wider one, and results back.
         """
+        if any(one is not None and one.array is not None and one.dtype is DataType.STRING for one in inputs):
+            refuse("it takes constant texts, which are not written")
         if kind != "RESHAPE" and any(one is not None and _is_empty_constant(one) for one in inputs):
             refuse(f"{kind} would take a constant without elements, of which TFLite has none")
         data = set(data_operands(kind, len(inputs)))
