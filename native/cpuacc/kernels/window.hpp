@@ -40,18 +40,31 @@ struct Inside {
   int first, last;
 };
 
+/// Floats that lie `step` apart; the usual steps are known when this is compiled.
+inline void copy_every(const float* from, int64_t step, int count, float* to) {
+  if (step == 1) {
+    for (int n = 0; n < count; ++n) to[n] = from[n];
+  } else if (step == 2) {
+    for (int n = 0; n < count; ++n) to[n] = from[n * 2];
+  } else if (step == 6) {
+    for (int n = 0; n < count; ++n) to[n] = from[n * 6];
+  } else {
+    for (int n = 0; n < count; ++n) to[n] = from[n * step];
+  }
+}
+
 /// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it.
 template <int kStep>
 CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, float* to) {
   Inside inside(phase, c.stride_x, c.pad_left, c.width, from ? columns : 0);
   memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(inside.first));
   const float* x = from + (inside.first * c.stride_x + phase - c.pad_left) * pixel;
-  for (int column = inside.first; column < inside.last; ++column, x += c.stride_x * pixel)
-    if (kStep == 1) {
-      to[column] = *x;
-    } else {
+  if (kStep == 1) {
+    copy_every(x, c.stride_x * pixel, inside.last - inside.first, to + inside.first);
+  } else {
+    for (int column = inside.first; column < inside.last; ++column, x += c.stride_x * pixel)
       for (int v = 0; v < kStep; v += kLanes) store(to + column * kStep + v, load(x + v));
-    }
+  }
   memset(to + inside.last * kStep, 0, sizeof(float) * kStep * static_cast<size_t>(columns - inside.last));
 }
 
