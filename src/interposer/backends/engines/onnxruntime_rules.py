@@ -32,6 +32,7 @@ from interposer.ops import (
     ScatterFunction,
     ScatterNd,
     Softmax,
+    TfIdfVectorizer,
     UnaryOperation,
 )
 from interposer.types import DataType, TensorInfo
@@ -164,3 +165,8 @@ def _sums_of_halves(op: ScatterElements | ScatterNd, inputs: Infos, outputs: Out
 def _tables(op: Softmax, inputs: Infos, outputs: Outputs) -> str | None:
     wide = outputs[0].is_quantized and outputs[0].dtype is DataType.INT16
     return "ONNX Runtime does not take exponentials from tables, as TFLite does" if wide else None
+
+
+@RULES(TfIdfVectorizer)
+def _endless(op: TfIdfVectorizer, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime does not come back from counting some sequences"

@@ -38,7 +38,7 @@ from interposer.ops import (
     UnaryOperation,
     Where,
 )
-from interposer.types import DataType
+from interposer.types import DataType, TensorInfo
 
 __all__: list[str] = []
 
@@ -162,8 +162,14 @@ def binary(op: ElementwiseBinary, layer: Layer) -> Function:
 def unary(op: ElementwiseUnary, layer: Layer) -> Function:
     """One function of the table."""
     dtype = kind_of(layer.values[0])
+    if op.operation in (_U.EXP, _U.LOG) and _is_wide(layer.output_infos[0]):
+        raise RefusedError("torch does not interpolate in tables, as TFLite does")
     known = _UNARY if dtype in FLOATS else {name: _UNARY[name] for name in _UNARY_OF_INTEGERS}
     return _found(known, op.operation, dtype)
+
+
+def _is_wide(info: TensorInfo) -> bool:
+    return info.is_quantized and info.dtype is DataType.INT16
 
 
 def _found(known: dict[Any, Any], operation: Any, dtype: DataType) -> Function:

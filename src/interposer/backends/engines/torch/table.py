@@ -60,6 +60,8 @@ def refusals(layer: Layer) -> list[str]:
     kind = None if first is None else first.known.dtype if entry.moves and not in_reals else kind_of(first)
     if first is not None and kind not in entry.types:
         return [f"{first.name!r} is {kind}; takes {', '.join(sorted(map(str, entry.types)))}"]
+    if in_reals and entry.moves and not layer.output_infos[0].is_quantized:
+        return ["quantized tensors are moved to one that is not quantized"]
     return list(_wide_codes(layer)) if in_reals else []
 
 
