@@ -7,6 +7,7 @@ namespace {
 
 constexpr int64_t kMostExtent = 1 << 20;
 constexpr int64_t kMostKernel = 64;
+constexpr int64_t kMostCells = 1 << 24;  // of rows under a window
 
 struct State {
   const ConvKernels* kernels;
@@ -60,6 +61,10 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& weights = *graph.in(node, 1);
   if (weights.extent(1) > kMostKernel || weights.extent(2) > kMostExtent)
     return refused("a window of more than 64 rows", IPR_REASON_RESOURCE);
+  double rows = double(weights.extent(1)) * double(node.integer("dilation_y", 1));
+  double width = double(Image(*graph.in(node, 0), channels_last(node)).w) + double(node.integer("pad_left")) +
+                 double(weights.extent(2)) * double(node.integer("dilation_x", 1)) + double(node.integer("pad_right"));
+  if (rows * width > kMostCells) return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
   Finishing finishing;
   return find_finishing(graph, node, &finishing);
 }
