@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from interposer.cache import cache_folder, read_cached, write_cached
+from interposer.cache import cache_folder, cached_files, forget_cached, read_cached, trim_cached, write_cached
 
 
 @pytest.fixture
@@ -84,3 +85,19 @@ def test_a_full_disk_is_survived_and_leaves_nothing(folder):
 def test_a_folder_that_cannot_be_written_is_survived(monkeypatch):
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", "/proc/interposer")
     assert not write_cached("name", b"content")
+
+
+def test_the_oldest_files_go_first(folder):
+    for number, name in enumerate("abc"):
+        write_cached(f"some/{name}", bytes(100))
+        os.utime(folder / "some" / name, (number, number))
+    trim_cached("some", 250)
+    assert [(file.name, file.size) for file in cached_files("some")] == [("some/b", 100), ("some/c", 100)]
+    trim_cached("some", 0)
+    assert cached_files() == []
+
+
+def test_what_is_not_there_cannot_be_deleted(folder, monkeypatch):
+    assert not forget_cached("some/name")
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
+    assert (forget_cached("some/name"), cached_files()) == (False, [])

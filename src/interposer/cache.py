@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from interposer.config import CACHE_DIR
 
-__all__ = ["LARGEST", "cache_folder", "read_cached", "write_cached"]
+__all__ = [
+    "LARGEST",
+    "CachedFile",
+    "cache_folder",
+    "cached_files",
+    "forget_cached",
+    "read_cached",
+    "trim_cached",
+    "write_cached",
+]
 
 LARGEST: Final = 1 << 28
 """Files of more bytes are not read."""
@@ -60,6 +71,52 @@ def write_cached(name: str, content: bytes) -> bool:
         _log.info("%s cannot be kept in the cache folder %s: %s", name, folder, error)
         return False
     return True
+
+
+class CachedFile(NamedTuple):
+    """A file in the cache folder: its relative path, its bytes, and when it was written (seconds since 1970)."""
+
+    name: str
+    size: int
+    time: float
+
+
+def cached_files(below: str = "") -> list[CachedFile]:
+    """The files in the folder, or in one of its folders, by their names."""
+    folder = cache_folder()
+    if folder is None:
+        return []
+    found = []
+    for path in sorted(folder.joinpath(below).rglob("*")):
+        with suppress(OSError):
+            facts = path.stat(follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode):
+                found.append(CachedFile(path.relative_to(folder).as_posix(), facts.st_size, facts.st_mtime))
+    return found
+
+
+def forget_cached(name: str) -> bool:
+    """Delete a file of the folder; False where that cannot be done."""
+    folder = cache_folder()
+    if folder is None:
+        return False
+    try:
+        (folder / name).unlink()
+    except OSError as error:
+        _log.info("%s cannot be deleted from the cache folder %s: %s", name, folder, error)
+        return False
+    return True
+
+
+def trim_cached(below: str, most: int) -> None:
+    """Delete the oldest files of a folder until the others have no more than so many bytes together."""
+    files = sorted(cached_files(below), key=lambda file: file.time)
+    over = sum(file.size for file in files) - most
+    for file in files:
+        if over <= 0:
+            return
+        over -= file.size
+        forget_cached(file.name)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "bench": "measure a network on all backends, side by side",
     "convert": "write a network as an ONNX model",
     "backends": "list the backends, and why some are absent",
+    "cache": "list what is kept between processes, say what is stale and why, or delete it",
     "ops": "list the operators, or those that a backend has kernels for",
     "check-backend": "check that a backend does what the plug-in interface asks for",
     "new-backend": "begin a backend: write a small project that builds and conforms",

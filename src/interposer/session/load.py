@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from interposer.frontends.template import Values
+from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
+from interposer.session.kept import Keeper
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.shapes import Shapes
-from interposer.session.source import Source, read_source
+from interposer.session.source import Source, read_network, read_source
+from interposer.session.variants import KnownBlueprint
 
 __all__ = ["default_runtime", "load"]
 
@@ -63,5 +66,19 @@ def load(
         LimitExceededError: the network needs more than the limits allow.
         InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
     """
-    network = read_source(source, format, shapes, values)
-    return Model(network, default_runtime() if runtime is None else runtime, backends, options, limits, fallback)
+    runtime = default_runtime() if runtime is None else runtime
+    backends = tuple(backends) if isinstance(backends, Iterator) else backends
+    keeper = None
+    if shapes is None and values is None and limits is None:
+        keeper = Keeper.of(source, format, backends, options, runtime.registry)
+    if keeper is None:
+        network = read_source(source, format, shapes, values)
+        return Model(network, runtime, backends, options, limits, fallback)
+
+    def read() -> Network:
+        return read_network(source, format)
+
+    optimized = keeper.kept(read, runtime.registry)
+    if optimized is not None:
+        return Model(KnownBlueprint(optimized, read), runtime, backends, options, None, fallback)
+    return keeper.keeping(lambda: Model(read_source(source, format), runtime, backends, options, None, fallback))

@@ -37,7 +37,7 @@ from interposer.runtime.bindings import Bindings
 from interposer.session.fallback import Choice
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
-from interposer.session.variants import Blueprint, Key
+from interposer.session.variants import Blueprint, Key, KnownBlueprint
 from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["Model"]
@@ -64,7 +64,7 @@ class Model:
 
     def __init__(
         self,
-        network: Network | Template,
+        network: Network | Template | KnownBlueprint,
         runtime: Runtime,
         backends: Iterable[str] | None = None,
         options: OptimizerOptions | None = None,
@@ -73,7 +73,7 @@ class Model:
     ) -> None:
         self.runtime = runtime
         self._limits = Limits() if limits is None else limits
-        expect(network, Network | Template, "a model is made of a Network")
+        expect(network, Network | Template | KnownBlueprint, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(self._limits, Limits, "the limits must be Limits(...)")
         expect(fallback, bool, "fallback must be True or False")
@@ -84,12 +84,15 @@ class Model:
         self._closed = False
         self._only: _Only | None = None
         weakref.finalize(self, _forget, runtime, self._variants).atexit = False
-        self._blueprint = Blueprint(network)
+        self._blueprint = network if isinstance(network, KnownBlueprint) else Blueprint(network)
         self.name = self._blueprint.name
         self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
         self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
-        if self._blueprint.settled is not None:
-            self._make(self._blueprint.settled, self.network)
+        key = self._blueprint.settled
+        if key is not None and isinstance(network, KnownBlueprint):
+            self._variants[key] = runtime.load_network(network.optimized), network.optimized
+        elif key is not None:
+            self._make(key, self.network)
 
     @property
     def network(self) -> Network:
@@ -180,6 +183,11 @@ class Model:
                     f"{lacking} are not known yet; run the model once, or give load(..., {arguments})"
                 )
             return next(reversed(self._variants.values()))[1]
+
+    @property
+    def settled(self) -> OptimizedNetwork | None:
+        """The optimized network, where there can only be one, whatever the inputs are."""
+        return None if self._blueprint.settled is None else self.optimized
 
     def _check_open(self) -> None:
         if self._closed:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from interposer.errors import UnboundInputError
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
+from interposer.ir.optimized import OptimizedNetwork
 from interposer.session.shapes import specialised
 from interposer.types import Array, TensorShape
 
-__all__ = ["Blueprint", "Key"]
+__all__ = ["Blueprint", "Key", "KnownBlueprint"]
 
 _SMALL = 1024
 
@@ -105,6 +107,23 @@ class Blueprint:
                 if set(error.inputs) <= set(self.needed):
                     raise
                 self._learn(error)
+
+
+class KnownBlueprint(Blueprint):
+    """What is known of a network that is divided already: it is read when somebody asks for its layers."""
+
+    def __init__(self, optimized: OptimizedNetwork, read: Callable[[], Network]) -> None:
+        self.needed = ()
+        self._template, self._shapes = None, {}
+        self.optimized, self._read = optimized, read
+        self.name = optimized.name
+        self.inputs = {one.name: one.output.known for one in optimized.inputs}
+        self.outputs = {one.name: one.values[0].known for one in optimized.outputs}
+
+    @cached_property
+    def network(self) -> Network:  # type: ignore[override] # Blueprint sets it
+        """The network, read now."""
+        return self._read()
 
 
 def _fingerprint(array: Array) -> Hashable:

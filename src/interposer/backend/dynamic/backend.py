@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -11,9 +12,10 @@ from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.blobs import Blobs
 from interposer.backend.dynamic.context import DynamicContext
-from interposer.backend.dynamic.executable import Executable, compile_part
+from interposer.backend.dynamic.executable import Executable, compile_image, compile_part
 from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.handles import Allocators, Handles
+from interposer.backend.dynamic.images import Image, ImageGraph
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.parts import Optimizer
@@ -90,6 +92,21 @@ class DynamicBackend(Backend):
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """The plug-in's context, where it has the extension."""
         return DynamicContext.of(self.library, options, self)
+
+    @property
+    def identity(self) -> str:
+        """A text that is different after the library was changed."""
+        found = os.stat(self.library.path)
+        return f"{self.id} {self.version} {found.st_size} {found.st_mtime_ns}"
+
+    def compiled_image(self, image: Image, options: Options) -> Executable:
+        """Compile a part that was kept as an image, for a network with these options.
+
+        Raises:
+            CallError: the plug-in cannot.
+            InvalidArgumentError: the image is damaged, or the options cannot be meant.
+        """
+        return compile_image(self.library, ImageGraph(image), self._options(options), self)
 
     @property
     def blobs(self) -> Blobs | None:

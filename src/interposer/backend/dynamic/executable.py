@@ -13,13 +13,14 @@ import numpy as np
 
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.images import ImageGraph, recorded
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.located import located
 from interposer.backend.dynamic.options import OptionTable
 from interposer.errors import BackendContractError
 from interposer.types import Array
 
-__all__ = ["Executable", "compile_part"]
+__all__ = ["Executable", "compile_image", "compile_part"]
 
 MOST_WORKSPACE: Final = 1 << 40
 MOST_ALIGNMENT: Final = 1 << 21
@@ -31,7 +32,9 @@ class Executable:
     `seconds` for one run and `memory` in bytes are the plug-in's estimates, 0 where there are none.
     """
 
-    def __init__(self, library: Library, out: abi.Executable, flat: FlatGraph | None, owner: object = None) -> None:
+    def __init__(
+        self, library: Library, out: abi.Executable, flat: FlatGraph | ImageGraph | None, owner: object = None
+    ) -> None:
         self.library, self._owner = library, owner
         self.handle = out.handle
         flags = abi.ExecutableFlag(out.flags & sum(abi.ExecutableFlag))
@@ -84,7 +87,22 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     function, arguments = library.functions["compile"], (library.self, flat.address, options.address)
     with library.serialized(), located(flat):
         library.call("compile", function, *arguments, ctypes.addressof(out))
-        return Executable(library, out, flat, owner)
+        made = Executable(library, out, flat, owner)
+    recorded(made, flat.struct, flat.constants)
+    return made
+
+
+def compile_image(library: Library, graph: ImageGraph, options: OptionTable, owner: object = None) -> Executable:
+    """The same for a part that was kept as an image.
+
+    Raises:
+        CallError: it cannot.
+    """
+    out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+    function, arguments = library.functions["compile"], (library.self, graph.address, options.address)
+    with library.serialized():
+        library.call("compile", function, *arguments, ctypes.addressof(out))
+        return Executable(library, out, graph, owner)
 
 
 def _workspace(out: abi.Executable, backend: str) -> tuple[int, int]:

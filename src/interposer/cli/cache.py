@@ -1,0 +1,120 @@
+"""``interposer cache``: what is kept between processes, what of it is of no use any more and why, and deleting it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, read_cached
+from interposer.cli.tables import Table, say, show, write_json
+from interposer.errors import InvalidArgumentError
+from interposer.session import default_runtime
+from interposer.session.kept import FOLDER, MOST_BYTES, read_entry
+
+__all__ = ["configure", "execute"]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """One file: what it is about, and why it is of no use, unless `reason` is empty."""
+
+    kind: str
+    what: str
+    bytes: int
+    written: str
+    name: str
+    reason: str = ""
+    sha256: str = ""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("action", choices=["list", "why", "clear"], help="what to do")
+    parser.add_argument("model", nargs="?", help="why: the file of a network; without it, all that is stale")
+    parser.add_argument("--stale", action="store_true", help="clear: only what is of no use any more")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON")
+
+
+def execute(args: argparse.Namespace) -> None:
+    """List, explain or delete."""
+    if args.model is not None and args.action != "why":
+        raise InvalidArgumentError(f"'cache {args.action}' takes no file; only 'cache why' does")
+    kept = list(_all_kept())
+    if args.action == "clear":
+        _clear([one for one in kept if one.reason or not args.stale])
+        return
+    if args.action == "why":
+        kept = _asked(args.model, kept) if args.model is not None else [one for one in kept if one.reason]
+    if args.json:
+        write_json([asdict(one) for one in kept])
+    elif args.action == "why":
+        _explain(args.model, kept)
+    else:
+        _list(kept)
+
+
+def _list(kept: list[_Kept]) -> None:
+    if kept:
+        rows = [(one.kind, one.what, f"{one.bytes:,}", one.written, one.reason or "of use") for one in kept]
+        show(Table(("kind", "of", "bytes", "written", "state"), rows))
+    where = cache_folder() or "no folder: there is to be none"
+    say(f"{len(kept)} files, {sum(one.bytes for one in kept):,} bytes in {where}")
+
+
+def _explain(model: str | None, kept: list[_Kept]) -> None:
+    if model is None and not kept:
+        say("nothing is stale")
+    elif not kept:
+        say(
+            f"{model} is not kept: it was not loaded yet, or no plug-in takes all of it, or it has more than "
+            f"{MOST_BYTES:,} bytes"
+        )
+    for one in kept:
+        say(f"{one.what} ({one.kind}): {one.reason or 'it is of use'}")
+
+
+def _clear(kept: list[_Kept]) -> None:
+    gone = [one for one in kept if forget_cached(one.name)]
+    say(f"{len(gone)} files with {sum(one.bytes for one in gone):,} bytes are deleted")
+
+
+def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
+    try:
+        with open(model, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidArgumentError(f"{model} cannot be read: {error.strerror}") from error
+    return [one for one in kept if one.sha256 == digest]
+
+
+def _all_kept() -> Iterator[_Kept]:
+    for file in cached_files():
+        folder = file.name.split("/")[0]
+        written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
+        if folder == FOLDER:
+            yield _network(file, written)
+        elif folder == "probed":
+            yield _Kept("trial of a shared object", _probed(file), file.size, written, file.name)
+        else:
+            yield _Kept("file of a backend", file.name.removeprefix("backends/"), file.size, written, file.name)
+
+
+def _network(file: CachedFile, written: str) -> _Kept:
+    try:
+        entry = read_entry(read_cached(file.name) or b"")
+        reason = entry.fault(default_runtime().registry) or ""
+        what = f"{entry.made['source'] or entry.network['name']} on {', '.join(entry.made['backends'])}"
+        return _Kept("divided network", what, file.size, written, file.name, reason, entry.made["sha256"])
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        return _Kept("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
+
+
+def _probed(file: CachedFile) -> str:
+    try:
+        return str(json.loads(read_cached(file.name) or b"")["id"])
+    except (ValueError, KeyError, TypeError):
+        return file.name

@@ -1,0 +1,281 @@
+"""Networks that were divided before: kept in the cache folder, so that a second `load` need not read and divide them.
+
+Kept are networks that one plug-in takes as a whole, as the tables that it is shown (`backend.dynamic.images`); it
+compiles them each time. The file that a network came from is read only when somebody asks for its layers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from interposer._version import __version__
+from interposer.backend import DEFAULT_FACTORY
+from interposer.backend.registry import BackendRegistry
+from interposer.cache import read_cached, trim_cached, write_cached
+from interposer.errors import InterposerError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.inference import infer_layer
+from interposer.ir.network import Network
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.ir.report import Placement
+from interposer.ops.control import Constant, Input, Output, PreCompiled
+from interposer.optimizer import OptimizerOptions
+from interposer.schema import Op
+from interposer.session.model import Model
+from interposer.types import Quantization, TensorInfo
+
+__all__ = ["FOLDER", "Entry", "Keeper", "read_entry"]
+
+FOLDER: Final = "networks"
+"""The folder in the cache folder."""
+MAGIC: Final = b"interposer network 1\n"
+MOST_BYTES: Final = 1 << 26
+"""Larger files are not kept: dividing them takes no time compared with reading them."""
+MOST_KEPT: Final = 1 << 29
+"""All of them together have no more bytes; the oldest go first."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A network that is kept: `made` says by what and for what, `parts` are the images of its compiled parts."""
+
+    made: Mapping[str, Any]
+    network: Mapping[str, Any]
+    parts: tuple[tuple[memoryview, memoryview], ...]
+
+    def fault(self, registry: BackendRegistry) -> str | None:
+        """Why it is of no use here any more, or None where it is."""
+        name = self.made["backends"][0]
+        absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
+        if absent is not None:
+            return f"backend {name!r} is not available: {absent}"
+        if self.made["interposer"] != __version__:
+            return f"it was made by version {self.made['interposer']} of interposer; this is {__version__}"
+        if self.made["code"] != _code():
+            return "the package was changed since"
+        if self.made["backend"] != getattr(registry.get(name), "identity", ""):
+            return f"backend {name!r} was changed since"
+        return None
+
+    def to_bytes(self) -> bytes:
+        """What a file holds: a digest of all the rest, the facts as JSON, the parts."""
+        sizes = [list(map(len, part)) for part in self.parts]
+        facts = json.dumps({"made": self.made, "network": self.network, "sizes": sizes}).encode()
+        content = b"".join([len(facts).to_bytes(8, "little"), facts, *(piece for part in self.parts for piece in part)])
+        return MAGIC + hashlib.sha256(content).digest() + content
+
+
+def read_entry(content: bytes) -> Entry:
+    """The entry that a file holds; ValueError where it is damaged or none."""
+    start = len(MAGIC) + 32
+    view = memoryview(content)[start:]
+    if content[: len(MAGIC)] != MAGIC or hashlib.sha256(view).digest() != content[len(MAGIC) : start]:
+        raise ValueError("its content is damaged")
+    end = 8 + int.from_bytes(view[:8], "little")
+    facts = json.loads(bytes(view[8:end]))
+    parts = []
+    for size, count in facts["sizes"]:
+        parts.append((view[end : end + size], view[end + size : end + size + count]))
+        end += size + count
+    return Entry(facts["made"], facts["network"], tuple(parts))
+
+
+class Keeper:
+    """Keeps what becomes of one file with certain options, and gives it back."""
+
+    @classmethod
+    def of(
+        cls,
+        source: object,
+        format: str | None,
+        backends: Iterable[str] | None,
+        options: OptimizerOptions | None,
+        registry: BackendRegistry,
+    ) -> Keeper | None:
+        """The keeper of a file, or None where nothing is kept of such."""
+        content = _content(source)
+        if content is None or registry.isolates_any or (options is not None and options.debug):
+            return None
+        ids = registry.available() if backends is None else tuple(backends)
+        backend = registry.get(ids[0]) if ids and registry.reason_absent(ids[0]) is None else None
+        identity = getattr(backend, "identity", None)
+        if identity is None or any(registry.reason_absent(name) is not None for name in ids):
+            return None
+        made = {
+            "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
+            "sha256": hashlib.sha256(content).hexdigest(), "format": format, "options": repr(options),
+            "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
+        }  # fmt: skip
+        return cls(content, made, backend, options or OptimizerOptions())
+
+    def __init__(self, content: bytes, made: Mapping[str, Any], backend: Any, options: OptimizerOptions) -> None:
+        self.content = content
+        self._made, self._backend, self._options = made, backend, options
+        lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
+        self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
+
+    def kept(self, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork | None:
+        """The divided network, compiled; None where it is not kept, or no good any more.
+
+        `network` reads the network itself, for those who ask what other backends say of it.
+        """
+        content = read_cached(self.name)
+        if content is None:
+            return None
+        try:
+            entry = read_entry(content)
+            if entry.fault(registry) is not None:
+                return None
+            return self._restored(entry, network, registry)
+        except (ValueError, KeyError, TypeError, IndexError, InterposerError):
+            return None
+
+    def _restored(self, entry: Entry, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork:
+        facts = entry.network
+        graph = Graph(facts["name"])
+        values: list[Any] = []
+        for one in facts["layers"]:
+            layer = graph.add(
+                self._op(one, entry), [values[at] for at in one["inputs"]], name=one["name"],
+                outputs=list(map(_info, one["outputs"])),
+            )  # fmt: skip
+            if infer_layer(layer):
+                raise ValueError("its layers do not fit")
+            layer.backend, layer.replaced = one["backend"], tuple(one["replaced"])
+            for value in layer.outputs:
+                value.factory = DEFAULT_FACTORY
+            values += layer.outputs
+        placements = tuple(Placement(**one | {"replaced": tuple(one["replaced"])}) for one in facts["placements"])
+        ids = tuple(self._made["backends"])
+        return OptimizedNetwork(
+            graph=graph, preferences=ids, placements=placements, refusals=(), messages=(), crossings=(), absent=(),
+            backends={name: registry.get(name) for name in ids}, model_options=dict(self._options.model_options),
+            ask=_asker(network, ids, registry, self._options),
+        )  # fmt: skip
+
+    def _op(self, fact: Mapping[str, Any], entry: Entry) -> Op:
+        from interposer.backend.dynamic.images import Image  # noqa: PLC0415 - only where there are plug-ins
+
+        if fact["kind"] != "PreCompiled":
+            return Input(fact["binding"]) if fact["kind"] == "Input" else Output(fact["binding"])
+        options = self._options.model_options.get(self._backend.id, {})
+        made = self._backend.compiled_image(Image(*entry.parts[fact["part"]]), options)
+        return PreCompiled(num_outputs=len(fact["outputs"]), object=made)
+
+    def keeping(self, make: Callable[[], Model]) -> Model:
+        """The model that `make` makes; what it is divided into is kept, if it is such as is kept."""
+        from interposer.backend.dynamic.images import recording  # noqa: PLC0415 - only where there are plug-ins
+
+        with recording() as images:
+            model = make()
+        optimized = model.settled
+        entry = None if optimized is None else self._entry(optimized, images)
+        if entry is not None:
+            content = entry.to_bytes()
+            trim_cached(FOLDER, MOST_KEPT - len(content))
+            write_cached(self.name, content)
+        return model
+
+    def _entry(self, optimized: OptimizedNetwork, images: list[tuple[Any, Any]]) -> Entry | None:
+        if optimized.refusals or optimized.messages or optimized.crossings:
+            return None
+        parts: list[Any] = []
+        layers = []
+        index: dict[Any, int] = {}
+        for layer in optimized.graph.topological():
+            if isinstance(layer.op, Constant):  # of compiled parts, or else what uses it is not kept
+                continue
+            fact = self._layer(layer, index, images, parts)
+            if fact is None:
+                return None
+            layers.append(fact)
+            for value in layer.outputs:
+                index[value] = len(index)
+        placements = [asdict(one) for one in optimized.placements]
+        network = {"name": optimized.name, "layers": layers, "placements": placements}
+        return Entry({**self._made, "time": time.time()}, network, tuple(parts))
+
+    def _layer(
+        self, layer: Layer, index: Mapping[Any, int], images: list[tuple[Any, Any]], parts: list[Any]
+    ) -> dict[str, Any] | None:
+        plain = all(value.known.is_tensor and value.known.is_concrete for value in layer.outputs)
+        if (
+            not plain
+            or any(value not in index for value in layer.values)
+            or any(value.factory not in (None, DEFAULT_FACTORY) for value in layer.outputs)
+        ):
+            return None
+        fact = {
+            "kind": layer.kind, "name": layer.name, "backend": layer.backend, "replaced": layer.replaced,
+            "inputs": [index[value] for value in layer.values],
+            "outputs": [_plain(value.known) for value in layer.outputs],
+        }  # fmt: skip
+        if isinstance(layer.op, Input | Output):
+            return fact | {"binding": layer.op.binding_id}
+        image = next((one for made, one in images if made is getattr(layer.op, "object", None)), None)
+        if not isinstance(layer.op, PreCompiled) or image is None:
+            return None
+        parts.append((image.data, image.places))
+        return fact | {"part": len(parts) - 1}
+
+
+def _content(source: object) -> bytes | None:
+    try:
+        if isinstance(source, str | os.PathLike):
+            with open(source, "rb") as file:
+                content = file.read(MOST_BYTES + 1)
+        else:
+            content = bytes(source) if isinstance(source, bytes | bytearray) else b""
+    except OSError:
+        return None
+    by_itself = content[4:8] == b"TFL3" or b"location" not in content  # an ONNX file may have its weights elsewhere
+    return content if content and len(content) <= MOST_BYTES and by_itself else None
+
+
+def _plain(info: TensorInfo) -> list[Any]:
+    one = info.quantization
+    scales = None if one is None else [one.scales, one.zero_points, one.axis]
+    return [str(info.dtype), list(info.shape), scales]
+
+
+def _info(plain: list[Any]) -> TensorInfo:
+    dtype, shape, scales = plain
+    return TensorInfo(tuple(shape), dtype, None if scales is None else Quantization(*scales))
+
+
+def _asker(
+    network: Callable[[], Network], ids: tuple[str, ...], registry: BackendRegistry, options: OptimizerOptions
+) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
+    """What `OptimizedNetwork.ask` is: it divides the network after all, once."""
+
+    @cache
+    def divided() -> OptimizedNetwork:
+        from interposer.backend.registry import DeviceSpec  # noqa: PLC0415
+        from interposer.optimizer import optimize  # noqa: PLC0415
+
+        return optimize(network(), ids, DeviceSpec(registry), options)
+
+    return lambda backend: divided().ask(backend)
+
+
+@cache
+def _code() -> str:
+    """What is different when the package was changed without another version, as in a checkout."""
+    root = Path(__file__).parents[1]
+    if {"site-packages", "dist-packages"} & set(root.parts):
+        return ""
+    digest = hashlib.sha256()
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        for name in sorted(files):
+            found = os.stat(os.path.join(folder, name))
+            digest.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,47 @@
+"""Builds native backends with CMake, as the package's build does, but with other options."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.native import compiler_for
+
+SOURCES = Path(__file__).parents[3] / "native"
+
+
+def built(folder: Path, *, sanitize: str = "") -> Path:
+    """The shared object of CpuAcc, alone in a folder; it is built in `folder`, and anew only what has changed."""
+    compiler = compiler_for("c++")
+    if shutil.which("cmake") is None:
+        pytest.skip("there is no CMake")
+    options = [f"-DNATIVE_SANITIZE={sanitize}", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_COMPILER={compiler}"]
+    _run("cmake", "-S", SOURCES, "-B", folder / "build", *options)
+    _run("cmake", "--build", folder / "build", "--parallel", str(os.cpu_count() or 1))
+    _run("cmake", "--install", folder / "build", "--prefix", folder / "installed")
+    [library] = (folder / "installed").rglob("Interposer_CpuAcc_backend.so")
+    return library
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """What a process needs that loads a shared object built with sanitizers."""
+    compiler = compiler_for("c++")
+    words = [[compiler, f"-print-file-name={name}"] for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
+    paths = [_run(*one).strip() for one in words]
+    if not all(map(os.path.isabs, paths)):
+        pytest.skip(f"{compiler} has no sanitizers")
+    return {
+        "LD_PRELOAD": ":".join(map(os.path.realpath, paths)),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself leaves memory behind when it ends
+        "PYTHONMALLOC": "malloc",
+    }
+
+
+def _run(*words: str | Path) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

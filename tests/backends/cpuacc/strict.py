@@ -1,0 +1,25 @@
+"""Run in a process of its own: the conformance kit on CpuAcc, as exact as docs/cpuacc.md promises.
+
+Arguments: a pattern of cases, and every how many samples one is tried. Prints the report.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from interposer.schema import registered_ops
+from interposer.testing import Settings, Tolerance, Tolerances, check_backend, samples_of
+from interposer.types import DataType
+
+EXACT = Tolerances({DataType.FLOAT32: Tolerance(0.0, 1e-5)}, steps=0)
+
+
+def main(only: str, every: str) -> int:
+    samples = [one for op in registered_ops().values() for one in samples_of(op)][:: int(every)]
+    report = check_backend("CpuAcc", only=only, samples=samples, settings=Settings(tolerances=EXACT, examples=10))
+    print(report)
+    return 0 if report.ok and report.counts["pass"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

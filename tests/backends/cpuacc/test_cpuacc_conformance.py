@@ -1,0 +1,51 @@
+"""CpuAcc and the conformance kit: for each instruction set on a part of the samples, and slowly as a whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.backends.cpuacc.building import built, sanitizer_environment
+
+ROOT = Path(__file__).parents[3]
+STRICT = "tests.backends.cpuacc.strict"
+INSTRUCTION_SETS = ["baseline", "avx2", "avx512", "avx512vnni"]  # one that the processor lacks means its best one
+
+
+def checked(only, every, **environment):
+    """What a process of its own says of CpuAcc."""
+    words = [sys.executable, "-m", STRICT, only, str(every)]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **environment}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT)
+
+
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_every_instruction_set_is_exact_on_some_samples(cpuacc, isa):
+    done = checked("results/*", 17, INTERPOSER_CPUACC_ISA=isa)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_conforms_on_some_networks(cpuacc):
+    done = checked("[cdt]*/*", 97)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_it_passes_the_whole_kit_on_every_instruction_set(cpuacc, isa):
+    done = checked("*", 1, INTERPOSER_CPUACC_ISA=isa, INTERPOSER_CHECK_BACKENDS="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_sanitizers_find_nothing_in_the_whole_kit(natives):
+    library = built(natives.folder / "cpuacc-sanitized", sanitize="address,undefined")
+    environment = sanitizer_environment() | {
+        "INTERPOSER_BACKEND_PATH": str(library.parent), "INTERPOSER_PROBE_SECONDS": "0",
+    }  # fmt: skip
+    done = checked("[!l]*/*", 1, **environment)  # leaks: the allocator of the sanitizer keeps what is freed
+    assert done.returncode == 0, done.stdout + done.stderr

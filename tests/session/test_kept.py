@@ -1,0 +1,141 @@
+"""Networks that are kept between processes: found again, and made anew where they are of no use any more."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.cache import cached_files, read_cached, write_cached
+from interposer.cli.main import main
+from interposer.session.kept import Entry, read_entry
+from interposer.session.variants import KnownBlueprint
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+X = np.random.default_rng(3).standard_normal((1, 1, 8, 8), np.float32)
+
+pytestmark = pytest.mark.usefixtures("cpuacc", "folder")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def load():
+    with ip.Runtime() as runtime:
+        yield lambda source=DIGITS, **how: ip.load(source, runtime=runtime, **how)
+
+
+def was_kept(model):
+    return isinstance(model._blueprint, KnownBlueprint)
+
+
+def kept_name():
+    [file] = cached_files("networks")
+    return file.name
+
+
+def changed(**facts):
+    """Change what the entry says of how it was made."""
+    entry = read_entry(read_cached(kept_name()))
+    write_cached(kept_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).to_bytes())
+
+
+def test_a_network_that_was_divided_before_is_not_divided_again(load):
+    first, second = load(), load()
+    assert (was_kept(first), was_kept(second)) == (False, True)
+    assert (second.inputs, second.outputs, second.name) == (first.inputs, first.outputs, first.name)
+    np.testing.assert_array_equal(second.run([X]), first.run([X]))
+
+
+def test_what_was_kept_explains_itself_as_before(load):
+    first, second = load(), load()
+    assert str(second.explain()) == str(first.explain())
+    assert second.explain().to_dict() == first.explain().to_dict()
+    assert str(second.network) == str(first.network)
+
+
+def test_it_is_kept_for_one_file_and_one_setting(load, tmp_path):
+    load()
+    assert not was_kept(load(backends=["CpuAcc"]))
+    assert not was_kept(load(options=ip.OptimizerOptions(rewrite=False)))
+    other = tmp_path / "other.onnx"
+    shutil.copyfile(DIGITS, other)
+    assert not was_kept(load(other))
+    assert was_kept(load(other))
+    assert not was_kept(load(DIGITS.read_bytes()))
+
+
+def test_what_others_run_is_not_kept(load):
+    load(backends=["CpuRef"])
+    load(backends=["CpuRef", "CpuAcc"])
+    assert cached_files("networks") == []
+
+
+STALE = [
+    ({"interposer": "0.0.9"}, "it was made by version 0.0.9 of interposer; this is"),
+    ({"code": "another"}, "the package was changed since"),
+    ({"backend": "CpuAcc 0.1"}, "backend 'CpuAcc' was changed since"),
+]
+
+
+@pytest.mark.parametrize(("facts", "reason"), STALE, ids=["version", "package", "backend"])
+def test_what_is_stale_is_made_anew_and_says_why(load, capsys, facts, reason):
+    load()
+    changed(**facts)
+    assert main(["cache", "why"]) == 0
+    assert reason in capsys.readouterr().out
+    assert not was_kept(load())
+    assert was_kept(load())
+    assert main(["cache", "why"]) == 0
+    assert capsys.readouterr().out == "nothing is stale\n"
+
+
+@pytest.mark.parametrize("damage", [lambda old: old[:-1], lambda old: b"", lambda old: old[:200] + b"\0" + old[201:]])
+def test_what_is_damaged_is_made_anew(load, damage):
+    load()
+    write_cached(kept_name(), damage(read_cached(kept_name())))
+    assert not was_kept(load())
+    assert was_kept(load())
+
+
+def test_a_folder_that_cannot_be_written_to_disturbs_nobody(load, folder):
+    folder.write_text("a file in the place of the folder")
+    assert not was_kept(load())
+    np.testing.assert_array_equal(load().run([X]), load().run([X]))
+
+
+def test_without_a_cache_folder_nothing_is_kept(load, monkeypatch, capsys):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
+    load()
+    assert not was_kept(load())
+    assert main(["cache", "list"]) == 0
+    assert capsys.readouterr().out == "0 files, 0 bytes in no folder: there is to be none\n"
+
+
+def test_the_command_lists_explains_and_deletes(load, capsys, folder):
+    load()
+    assert main(["cache", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "digits.onnx on CpuAcc, CpuRef" in listed
+    assert "of use" in listed
+    assert main(["cache", "why", str(DIGITS)]) == 0
+    assert capsys.readouterr().out == "digits.onnx on CpuAcc, CpuRef (divided network): it is of use\n"
+    assert main(["cache", "clear", "--stale"]) == 0
+    assert capsys.readouterr().out == "0 files with 0 bytes are deleted\n"
+    assert main(["cache", "clear"]) == 0
+    assert cached_files() == []
+    capsys.readouterr()
+    assert main(["cache", "why", str(DIGITS)]) == 0
+    assert "is not kept: it was not loaded yet" in capsys.readouterr().out
+
+
+def test_only_why_takes_a_file(capsys):
+    assert main(["cache", "list", "x"]) == 1
+    assert capsys.readouterr().err == "interposer: 'cache list' takes no file; only 'cache why' does\n"

@@ -1,0 +1,92 @@
+"""The package's own build: where native backends cannot be built, there is a wheel without them that says why."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("scikit_build_core", reason="scikit-build-core is not installed")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def build():
+    spec = importlib.util.spec_from_file_location("build_backend", ROOT / "tools" / "build_backend.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A copy of what the build needs, with little in the package."""
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    package = tmp_path / "src" / "interposer"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "_version.py"):
+        shutil.copy(ROOT / "src" / "interposer" / name, package)
+    return tmp_path
+
+
+def wheel_of(source, **environment):
+    """Build a wheel in a process of its own: its name, its files, and what the build said."""
+    code = "import os, sys; sys.path[:0] = ['tools']; import build_backend; print(build_backend.build_wheel('wheels'))"
+    (source / "wheels").mkdir()
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=source, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [wheel] = (source / "wheels").iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        return wheel.name, {name: archive.read(name) for name in archive.namelist()}, done.stderr
+
+
+def test_without_a_compiler_there_is_no_need_of_cmake(build, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert build.get_requires_for_build_wheel() == []
+    if sys.platform.startswith("linux") and platform.machine() in build.PROCESSORS:
+        assert build._obstacle({}) == "no C++ compiler was found (c++, g++, clang++, or $CXX)"
+
+
+def test_an_unknown_processor_is_no_reason_to_fail(build, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "vax")
+    if sys.platform.startswith("linux"):
+        assert build._obstacle({}).startswith("it is for 64-bit processors of x86 and Arm; this is vax")
+
+
+def test_only_one_word_can_be_said_of_native_backends(build):
+    assert build._split({"native": "required", "a": "b"}) == ({"a": "b"}, True)
+    with pytest.raises(SystemExit, match="the setting native is 'yes'; it can only be 'required'"):
+        build._split({"native": "yes"})
+
+
+def test_what_is_required_and_cannot_be_built_is_an_error(build, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(SystemExit, match="the native backends are required, but cannot be built: "):
+        build.build_wheel(str(tmp_path), {"native": "required"})
+
+
+def test_a_wheel_without_native_backends_is_pure_and_says_why(source):
+    name, files, said = wheel_of(source, PATH=str(source))
+    assert name.endswith("-py3-none-any.whl")
+    assert files["interposer/native/not_built.txt"].decode().strip() in said
+    assert not (source / "src" / "interposer" / "native" / "not_built.txt").exists()
+
+
+def test_a_build_that_fails_gives_a_wheel_all_the_same(source):
+    (source / "native").mkdir()
+    (source / "native" / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nmessage(FATAL_ERROR no)\n")
+    name, files, _ = wheel_of(source)
+    assert name.endswith("-py3-none-any.whl")
+    assert "interposer/native/not_built.txt" in files
