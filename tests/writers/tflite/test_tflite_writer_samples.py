@@ -10,7 +10,7 @@ from interposer.testing import samples_of
 from tools.tflite_writer import main, operators, outcome
 
 OPERATORS = operators()
-FEW = 8
+FEW = 4
 
 needs_litert = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
 
