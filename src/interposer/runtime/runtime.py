@@ -242,9 +242,15 @@ class Runtime:
         return run_watched(loaded, {} if inputs is None else inputs, outputs, control)
 
     def submit(
-        self, network_id: NetworkId, inputs: Mapping[int, Any], outputs: Mapping[int, Array] | None = None
+        self,
+        network_id: NetworkId,
+        inputs: Mapping[int, Any] | None = None,
+        outputs: Mapping[int, Any] | None = None,
+        *,
+        imported_inputs: Sequence[int] = (),
+        imported_outputs: Sequence[int] = (),
     ) -> PendingRun:
-        """Run a network once in a thread of the runtime; gives a future of what `enqueue_workload` gives.
+        """Run a network once in a thread of the runtime; takes, and gives a future of, what `enqueue_workload` does.
 
         As many runs go on at a time as `CreationOptions.num_threads` says; others wait.
 
@@ -252,7 +258,10 @@ class Runtime:
             UnknownNetworkError: it is not loaded. Everything else is raised by the future.
         """
         loaded = self._loaded(network_id)
-        return self.workers.submit(lambda control: run(loaded, inputs, outputs, None, control))
+        numbers = imported_inputs, imported_outputs
+        if imported_inputs or imported_outputs:
+            return self.workers.submit(lambda control: run_imported(loaded, numbers, inputs, outputs, None, control))
+        return self.workers.submit(lambda control: run(loaded, inputs or {}, outputs, None, control))
 
     def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:
         """Memory for one run at a time, for a thread that wants to have its own: see `execute`.
