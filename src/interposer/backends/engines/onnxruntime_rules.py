@@ -33,7 +33,9 @@ from interposer.ops import (
     ScatterNd,
     Softmax,
     TfIdfVectorizer,
+    TransposeConvolution2d,
     UnaryOperation,
+    UnidirectionalSequenceLstm,
 )
 from interposer.types import DataType, TensorInfo
 
@@ -170,3 +172,22 @@ def _tables(op: Softmax, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(TfIdfVectorizer)
 def _endless(op: TfIdfVectorizer, inputs: Infos, outputs: Outputs) -> str | None:
     return "ONNX Runtime does not come back from counting some sequences"
+
+
+@RULES(TransposeConvolution2d)
+def _beyond(op: TransposeConvolution2d, inputs: Infos, outputs: Outputs) -> str | None:
+    image, weights = inputs[0], inputs[1]
+    assert image is not None
+    assert weights is not None
+    h, w, _ = op.data_layout.axes()
+    windows = zip(op.windows(int(weights.shape[h]), int(weights.shape[w])), (h, w), strict=True)
+    for window, axis in windows:
+        reached = (int(image.shape[axis]) - 1) * window.stride + (window.size - 1) * window.dilation + 1
+        if int(outputs[0].shape[axis]) - (reached - window.pad_before - window.pad_after) >= window.stride > 0:
+            return "ONNX Runtime gives no results that are larger than its window reaches"
+    return None
+
+
+@RULES(UnidirectionalSequenceLstm)
+def _integer_gates(op: UnidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime computes with real numbers what TFLite does with integers" if outputs[0].is_quantized else None

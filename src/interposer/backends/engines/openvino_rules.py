@@ -24,7 +24,10 @@ from interposer.ops import (
     OutputShapeRounding,
     Pooling2d,
     PoolingAlgorithm,
+    Quantize,
+    RoiAlign,
     Subtraction,
+    UnidirectionalSequenceLstm,
 )
 from interposer.schema import Op
 from interposer.types import DataType, TensorInfo
@@ -50,7 +53,7 @@ def _wrong(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     return f"OpenVINO crashes on some layers {op.op_name()}, or gives other indices"
 
 
-@RULES(Dft, LstmSequence)
+@RULES(Dft, LstmSequence, RoiAlign)
 def _otherwise(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     return f"OpenVINO computes some layers {op.op_name()} otherwise"
 
@@ -84,3 +87,14 @@ def _padded_means(op: Pooling2d, inputs: Infos, outputs: Outputs) -> str | None:
 def _cubic(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
     otherwise = op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS
     return "OpenVINO pads otherwise where it samples by cubes" if otherwise else None
+
+
+@RULES(Quantize)
+def _codes_to_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None:
+    codes = inputs[0] is not None and inputs[0].is_quantized
+    return "OpenVINO drops a change of scale between some types" if codes else None
+
+
+@RULES(UnidirectionalSequenceLstm)
+def _integer_gates(op: UnidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
+    return "OpenVINO computes with real numbers what TFLite does with integers" if outputs[0].is_quantized else None
