@@ -16,6 +16,7 @@ Family elementwise_family();
 Family fully_connected_q8_family();
 Family matmul_q8_family();
 Family fusion_family();
+Family gather_family();
 Family layouts_family();
 Family lstm_family();
 Family matmul_f32_family();
@@ -23,6 +24,7 @@ Family moves_family();
 Family normalize_family();
 Family patterns_family();
 Family pool_family();
+Family quantize_family();
 Family reduce_family();
 Family reorder_family();
 Family resize_family();
@@ -51,6 +53,8 @@ const Make kFamilies[] = {
     reorder_family,
     moves_family,
     elementwise_family,
+    gather_family,
+    quantize_family,
     pool_family,
     resize_family,
     reduce_family,

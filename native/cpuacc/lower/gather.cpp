@@ -1,0 +1,202 @@
+// Gather, Pad and the places of the least and greatest elements.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cpuacc/box.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+std::string label(const Node& node) { return node.type + " " + node.name; }
+
+Refusal no_posts(const Graph&, const Node& node, const Settings&) {
+  return node.posts.empty() ? taken() : refused("takes no posts");
+}
+
+// ---- Gather -----------------------------------------------------------------------------------------------------------
+
+struct Gather {
+  int64_t batches, outer, extent, indices, bytes;  // `bytes` of what lies behind the axis
+  bool wide;                                       // indices of int64
+
+  int64_t index(const Step& step, const Run& run, int64_t at) const {
+    int64_t found = wide ? run.at<int64_t>(step.in[1])[at] : run.at<int32_t>(step.in[1])[at];
+    if (found < -extent || found >= extent) {
+      run.fail("an index is outside of the axis");
+      return 0;
+    }
+    return found < 0 ? found + extent : found;
+  }
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Gather& self = step.as<Gather>();
+    Range range = split(self.batches * self.outer * self.indices, part, parts);
+    const char* in = run.at<char>(step.in[0]);
+    char* out = run.at<char>(step.out[0]);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      int64_t row = n / self.indices, batch = row / self.outer;
+      int64_t index = self.index(step, run, batch * self.indices + n % self.indices);
+      std::memcpy(out + n * self.bytes, in + (row * self.extent + index) * self.bytes, size_t(self.bytes));
+    }
+  }
+};
+
+void lower_gather(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &indices = *builder.graph.in(node, 1), &out = builder.graph.out(node);
+  int axis = axis_of(node.integer("axis"), in.rank());
+  size_t batch = size_t(node.integer("batch_dims"));
+  auto state = std::make_shared<Gather>();
+  Around at = around(in.shape, axis);
+  state->batches = 1;
+  for (size_t n = 0; n < batch; ++n) state->batches *= in.shape[n];
+  state->outer = state->batches ? at.outer / state->batches : 0;
+  state->extent = at.extent;
+  state->indices = state->batches ? indices.elements() / state->batches : 0;
+  state->bytes = at.inner * int64_t(ipr::item_size(in.dtype));
+  state->wide = indices.dtype == IPR_DTYPE_INT64;
+  Step step;
+  step.name = label(node);
+  step.fn = &Gather::run;
+  step.max_parts = parts_for(builder.settings, double(out.bytes()) * 0.2);
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+Refusal gather_support(const Graph& graph, const Node& node, const Settings& settings) {
+  int32_t dtype = graph.in(node, 1)->dtype;
+  if (dtype != IPR_DTYPE_INT32 && dtype != IPR_DTYPE_INT64) return refused("indices are of another type", IPR_REASON_DATA_TYPE);
+  return no_posts(graph, node, settings);
+}
+
+// ---- Pad --------------------------------------------------------------------------------------------------------------
+
+/// A real number as an element of a tensor; false where it has a type that is not known here.
+bool encoded(double value, const Tensor& tensor, char* to) {
+  if (tensor.is_quantized()) {
+    double code = std::copysign(std::floor(std::fabs(value / double(float(tensor.scale()))) + 0.5), value) +
+                  double(tensor.zero_point());
+    if (tensor.dtype == IPR_DTYPE_INT8) *to = char(int8_t(std::clamp(code, -128.0, 127.0)));
+    else if (tensor.dtype == IPR_DTYPE_UINT8) *to = char(uint8_t(std::clamp(code, 0.0, 255.0)));
+    else return false;
+    return true;
+  }
+  float number = float(value);
+  if (is_f32(tensor)) std::memcpy(to, &number, sizeof number);
+  else if (value == 0 && tensor.dtype <= IPR_DTYPE_BFLOAT16) std::memset(to, 0, 8);
+  else return false;
+  return true;
+}
+
+Refusal pad_support(const Graph& graph, const Node& node, const Settings& settings) {
+  char element[8];
+  const Tensor& out = graph.out(node);
+  if (node.text("padding_mode") != "CONSTANT")
+    return refused(std::string(node.text("padding_mode")) + " is not done here", IPR_REASON_ATTRIBUTE);
+  if (out.has_axis() || !encoded(node.number("pad_value"), out, element))
+    return refused("a border of " + described(out) + " is not done here", IPR_REASON_DATA_TYPE);
+  return no_posts(graph, node, settings);
+}
+
+void lower_pad(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  char element[8];
+  encoded(node.number("pad_value"), out, element);
+  uint64_t item = ipr::item_size(out.dtype);
+  Buffer to = builder.buffer(node.outputs[0]);
+  builder.add(fill_step(builder, "border of " + node.name, to, element, item, out.elements()));
+  if (in.elements() == 0) return;
+  Shape steps = steps_of(in.shape), result = steps_of(out.shape);
+  const std::vector<int64_t>& pads = node.integers("pad_list");
+  Axes axes;
+  int64_t offset = 0;
+  for (size_t n = 0; n < in.shape.size(); ++n) {
+    axes.push_back({in.shape[n], steps[n], result[n]});
+    offset += pads[2 * n] * result[n];
+  }
+  builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), to, axes, item, 0, offset));
+}
+
+// ---- ArgMinMax --------------------------------------------------------------------------------------------------------
+
+struct Search {
+  bool least, last, wide;
+  int32_t dtype;
+  Around at;
+
+  template <class T>
+  int64_t find(const T* in) const {
+    int64_t found = 0;
+    for (int64_t n = 1; n < at.extent; ++n) {
+      T a = in[n * at.inner], b = in[found * at.inner];
+      bool better = least ? a < b : a > b;
+      if (b != b) better = last && a != a;  // what is not a number wins, the first one or the last
+      else if (a != a) better = true;
+      else if (last && a == b) better = true;
+      if (better) found = n;
+    }
+    return found;
+  }
+
+  template <class T>
+  void search(const Step& step, const Run& run, Range range) const {
+    for (int64_t n = range.first; n < range.last; ++n) {
+      int64_t begin = n / at.inner * at.extent * at.inner + n % at.inner;
+      int64_t found = find(run.at<T>(step.in[0]) + begin);
+      if (wide) run.at<int64_t>(step.out[0])[n] = found;
+      else run.at<int32_t>(step.out[0])[n] = int32_t(found);
+    }
+  }
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Search& self = step.as<Search>();
+    Range range = split(self.at.outer * self.at.inner, part, parts);
+    switch (self.dtype) {
+      case IPR_DTYPE_FLOAT32: return self.search<float>(step, run, range);
+      case IPR_DTYPE_INT8: return self.search<int8_t>(step, run, range);
+      case IPR_DTYPE_UINT8: return self.search<uint8_t>(step, run, range);
+      case IPR_DTYPE_INT32: return self.search<int32_t>(step, run, range);
+      default: return self.search<int64_t>(step, run, range);
+    }
+  }
+};
+
+Refusal search_support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  for (int32_t known : {IPR_DTYPE_FLOAT32, IPR_DTYPE_INT8, IPR_DTYPE_UINT8, IPR_DTYPE_INT32, IPR_DTYPE_INT64})
+    if (in.dtype == known) return no_posts(graph, node, settings);
+  return refused(described(in) + " is not searched here", IPR_REASON_DATA_TYPE);
+}
+
+void lower_search(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  auto state = std::make_shared<Search>();
+  state->least = node.text("function") == "MIN";
+  state->last = node.flag("select_last_index");
+  state->wide = builder.graph.out(node).dtype == IPR_DTYPE_INT64;
+  state->dtype = in.dtype;
+  state->at = around(in.shape, axis_of(node.integer("axis"), in.rank()));
+  Step step;
+  step.name = label(node);
+  step.fn = &Search::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()));
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family gather_family() {
+  return {{{"Gather", "plain", gather_support, lower_gather, nullptr},
+           {"Pad", "plain", pad_support, lower_pad, nullptr},
+           {"ArgMinMax", "plain", search_support, lower_search, nullptr}},
+          {}};
+}
+
+}  // namespace cpuacc
