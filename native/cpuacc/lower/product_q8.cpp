@@ -230,37 +230,47 @@ Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
     Q8Sums::Weights weights;
     int32_t least = 0, most = 0;
-    for (size_t tap = 0; tap < w.taps.size(); ++tap)
+    for (size_t tap = 0; tap < w.taps.size(); ++tap) {
+      int64_t place = w.weight.place(channel, tap);
       for (int64_t input = 0; input < inputs; ++input) {
-        int32_t weight = w.weight(channel, tap, input);
+        int32_t weight = w.weight[place + input * w.weight.by_input];
         weights.add(weight);
         least = std::min(least, weight);
         most = std::max(most, weight);
       }
+    }
     int32_t offset = least < -128 ? least + 128 : most > 127 ? most - 127 : 0;
     found.add(weights, bias ? bias->values<int32_t>()[channel] : 0, zero, offset);
   }
   return found;
 }
 
+/// The weights of one lane of a panel for one segment, whose words lie `step` bytes apart.
+void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t segment, int64_t channel,
+               int32_t offset, int64_t step, int8_t* to) {
+  int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups;
+  auto at = [&](int64_t byte) -> int8_t& { return to[byte / 4 * step + byte % 4]; };
+  if (slices.groups > 1)  // what belongs to other groups counts nothing
+    for (int64_t byte = 0; byte < slices.inputs; ++byte) at(byte) = int8_t(-offset);
+  for (int64_t n = 0; n < length; ++n) {
+    int64_t place = w.weight.place(channel, size_t(segment * length + n));
+    int64_t first = length > 1 ? n * w.depth : channel / outputs % slices.groups * inputs;
+    for (int64_t input = 0; input < inputs; ++input)
+      at(first + input) = int8_t(w.weight[place + input * w.weight.by_input] - offset);
+  }
+}
+
 void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
                   int8_t* to) {
-  int lanes = p.kernels->lanes;
-  int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups, bytes = length > 1 ? length * w.depth : slices.inputs;
-  for (const Q8Panel& panel : p.channels.panels)
-    for (int64_t segment = 0; segment < p.segment_count; ++segment)
-      for (int64_t word = 0; word < p.words; ++word)
-        for (int64_t lane = 0; lane < panel.vectors * lanes; ++lane, to += 4) {
-          int64_t channel = p.channels.of_lane[size_t(panel.lane + lane)];
-          if (channel < 0) continue;
-          int64_t group_first = channel / outputs % slices.groups * inputs;
-          for (int64_t byte = word * 4; byte < std::min(word * 4 + 4, bytes); ++byte) {
-            int64_t tap = segment * length + (length > 1 ? byte / w.depth : 0);
-            int64_t input = (length > 1 ? byte % w.depth : byte) - group_first;
-            bool own = input >= 0 && input < inputs;  // else of another group, which counts nothing
-            to[byte - word * 4] = int8_t((own ? w.weight(channel, size_t(tap), input) : 0) - sums.offset[size_t(channel)]);
-          }
-        }
+  for (const Q8Panel& panel : p.channels.panels) {
+    int64_t step = panel.vectors * p.kernels->lanes * 4;
+    for (int64_t lane = 0; lane < step / 4; ++lane) {
+      int64_t channel = p.channels.of_lane[size_t(panel.lane + lane)];
+      for (int64_t segment = 0; channel >= 0 && segment < p.segment_count; ++segment)
+        pack_lane(w, slices, length, segment, channel, sums.offset[size_t(channel)], step,
+                  to + panel.offset + segment * p.words * step + lane * 4);
+    }
+  }
 }
 
 int8_t* pack_ones(const Product& p, int64_t bytes, int8_t* to) {

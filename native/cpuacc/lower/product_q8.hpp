@@ -34,10 +34,12 @@ struct Q8Weights {
   explicit Q8Weights(const Tensor& tensor)
       : data(tensor.data), is_signed(tensor.dtype == IPR_DTYPE_INT8), zero(int32_t(tensor.zero_point())) {}
 
-  int32_t operator()(int64_t channel, size_t tap, int64_t input) const {
-    int64_t at = channel % outputs * by_output + channel / outputs * by_group + taps[tap] + input * by_input;
-    int32_t code = is_signed ? static_cast<const int8_t*>(data)[at] : static_cast<const uint8_t*>(data)[at];
-    return code - zero;
+  /// Where the weights of a channel and a tap begin; those of inputs follow in steps of `by_input`.
+  int64_t place(int64_t channel, size_t tap) const {
+    return channel % outputs * by_output + channel / outputs * by_group + taps[tap];
+  }
+  int32_t operator[](int64_t at) const {
+    return (is_signed ? int32_t(static_cast<const int8_t*>(data)[at]) : int32_t(static_cast<const uint8_t*>(data)[at])) - zero;
   }
 };
 
