@@ -5,6 +5,7 @@
     python tools/engines.py                        # all engines that are installed; sections of others stay as they are
     python tools/engines.py --check                # change nothing, and fail where a section is stale
     python tools/engines.py OpenVino               # only this engine
+    python tools/engines.py OpenVino networks      # the checks of the engine as a whole; takes long
     python tools/engines.py OpenVino Compress Pad  # only these operators, with every failure; nothing is written
 
 Every operator is tried in a process of its own, as engines crash at times; a crash is a failure of all its cases.
@@ -41,8 +42,7 @@ HEAD: Final = """# What engines run
 
 What the [conformance kit](../conformance.md) finds of each engine that is a [backend](../engines.md). A sample is
 claimed where the backend says that it runs it; all its checks pass then, but for those that are listed as expected
-failures. Operators that an engine takes no sample of are named at the end of its section. The row *networks* counts the
-checks of the engine as a whole: networks of several layers, threads, leaks and what it says of itself.
+failures. Operators that an engine takes no sample of are named at the end of its section.
 """
 WHOLE: Final = "networks"
 """Stands for the checks of an engine as a whole, on networks of several layers."""
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
     wrong = 0
     for engine in engines:
         rows = []
-        for name in (*operators(), WHOLE):
+        for name in operators():
             rows.append(tried(engine, name))
             wrong += _told(engine, rows[-1])
         new[engine] = section(engine, rows, process_registry().get(engine))

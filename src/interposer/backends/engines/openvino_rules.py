@@ -27,6 +27,7 @@ from interposer.ops import (
     Quantize,
     RoiAlign,
     Subtraction,
+    Svdf,
     UnidirectionalSequenceLstm,
 )
 from interposer.schema import Op
@@ -53,7 +54,7 @@ def _wrong(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     return f"OpenVINO crashes on some layers {op.op_name()}, or gives other indices"
 
 
-@RULES(Dft, LstmSequence, RoiAlign)
+@RULES(Dft, LstmSequence, RoiAlign, Svdf)
 def _otherwise(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     return f"OpenVINO computes some layers {op.op_name()} otherwise"
 

@@ -139,6 +139,8 @@ def activation(op: Activation, layer: Layer) -> Function:
 @makes(Softmax)
 def softmax(op: Softmax, layer: Layer) -> Function:
     """With a factor on the scores where there is one."""
+    if _is_wide(layer.output_infos[0]):
+        raise RefusedError("torch does not take exponentials from tables, as TFLite does")
     return lambda x: torch.softmax(x if op.beta == 1 else x * op.beta, op.axis)
 
 
