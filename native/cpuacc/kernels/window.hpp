@@ -56,7 +56,11 @@ inline void copy_every(const float* from, int64_t step, int count, float* to) {
 /// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it.
 template <int kStep>
 CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, float* to) {
-  Inside inside(phase, c.stride_x, c.pad_left, c.width, from ? columns : 0);
+  Inside inside(phase, c.stride_x, c.pad_left, c.width, columns);
+  if (!from || inside.first == inside.last) {
+    memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(columns));
+    return;
+  }
   memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(inside.first));
   const float* x = from + (inside.first * c.stride_x + phase - c.pad_left) * pixel;
   if (kStep == 1) {

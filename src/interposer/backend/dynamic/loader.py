@@ -22,7 +22,7 @@ from interposer.backend.dynamic.elf import elf_fault
 from interposer.backend.dynamic.libraries import FileIdentity, backend_of_file, opened_file, sha256_of, shared_backend
 from interposer.backend.dynamic.library import SYMBOLS
 from interposer.backend.dynamic.names import looks_like_a_backend, name_fault
-from interposer.backend.dynamic.paths import PACKAGE_FOLDER, Folder, own_files
+from interposer.backend.dynamic.paths import OWN_BACKENDS, PACKAGE_FOLDER, Folder, own_files
 from interposer.backend.dynamic.probe import Verdict, keep_verdict, kept_verdict, probe
 from interposer.backend.dynamic.records import DynamicBackendRecord, State, Step, StepError
 from interposer.backend.registry import BackendRegistry
@@ -117,7 +117,7 @@ class _Search:
         self.registered: list[str] = []
         self.opened: list[weakref.ref[Backend]] = []
         self.seen: dict[tuple[int, int], str] = {}
-        self.vacant: set[str] = set()
+        self.vacant = set(OWN_BACKENDS) & set(options.disabled)
         """Ids of the package's own backends that are disabled: others may take their places."""
 
     def own(self, files: Mapping[str, str]) -> None:
