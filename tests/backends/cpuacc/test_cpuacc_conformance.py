@@ -29,6 +29,7 @@ def test_every_instruction_set_is_exact_on_some_samples(cpuacc, isa):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_it_conforms_on_some_networks(cpuacc):
     done = checked("[cdt]*/*", 97)
     assert done.returncode == 0, done.stdout + done.stderr
