@@ -24,7 +24,7 @@ from interposer.optimizer.precision import reduce_precision
 from interposer.optimizer.substitute import let_backends_optimize
 from interposer.types import DataType
 
-__all__ = ["optimize"]
+__all__ = ["optimize", "simplified"]
 
 
 def optimize(
@@ -85,6 +85,26 @@ def optimize(
         model_options=dict(options.model_options),
         ask=assigner.verdicts(snapshot),
     )
+
+
+def simplified(
+    network: Network,
+    backends: Iterable[str] | None = None,
+    device_spec: DeviceSpec | None = None,
+    options: OptimizerOptions | None = None,
+) -> Network:
+    """The network as backends are asked about it: with all infos, after the rewrites that do not depend on backends.
+
+    Takes what `optimize` takes. Hints stay with the layers that they were given for.
+
+    Raises:
+        InvalidNetworkError: the network has faults; lists all of them.
+        InterposerError: what `optimize` raises of its arguments.
+    """
+    options = OptimizerOptions() if options is None else options
+    chosen, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
+    graph, _ = _prepared(network, options, chosen)
+    return Network(network.name, graph)
 
 
 def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions) -> list[Crossing]:

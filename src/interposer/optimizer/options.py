@@ -26,6 +26,9 @@ class OptimizerOptions:
             them; what is stored may differ by one step from computing with real numbers. Only with `rewrite`.
         hints: for layers by name, the backend to ask first.
         model_options: for backends by id, options that they understand.
+        placement: "order" gives each layer to the first backend that takes it; "measured" lets `load` time parts of the
+            network on all backends, and take the fastest plan.
+        budget_seconds: how long a measured placement may take.
     """
 
     reduce_fp32_to_fp16: bool = False
@@ -35,10 +38,15 @@ class OptimizerOptions:
     compute_in_integers: bool = True
     hints: Mapping[str, str] = field(default_factory=dict)
     model_options: Mapping[str, Options] = field(default_factory=dict)
+    placement: str = "order"
+    budget_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
             raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
+        if self.placement not in ("order", "measured"):
+            raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
+        expect(self.budget_seconds, int | float, "budget_seconds must be a number")
         expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
         for backend, given in self.model_options.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from interposer.backend import BackendEvent
 from interposer.backend.isolated import PLACED_ANEW
@@ -13,9 +14,12 @@ from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.runtime import Runtime
+from interposer.session.placement.plan import Plan
 
-__all__ = ["Choice", "culprit"]
+__all__ = ["AUTO", "Choice", "asks_to_measure", "culprit"]
 
+AUTO: Final = "auto"
+"""What stands for the fastest mix of all backends."""
 _log = logging.getLogger("interposer.session")
 
 
@@ -31,16 +35,35 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
+def _is_auto(backends: Iterable[str] | None) -> bool:
+    return backends == AUTO or (isinstance(backends, list | tuple) and list(backends) == [AUTO])
+
+
+def asks_to_measure(backends: Iterable[str] | None, options: OptimizerOptions | None) -> bool:
+    """Whether the placement is to be found by measuring."""
+    return _is_auto(backends) or (options is not None and options.placement == "measured")
+
+
 class Choice:
     """The backends of a model in order of preference, without those that failed it; None prefers all, CpuRef last.
 
-    Where `fallback` is not allowed, none is ever put aside. Not safe to change from several threads.
+    "auto" measures which mix is the fastest, and `plan` is such a mix. Where `fallback` is not allowed, none is ever
+    put aside. Not safe to change from several threads.
     """
 
     def __init__(
-        self, runtime: Runtime, backends: Iterable[str] | None, options: OptimizerOptions | None, fallback: bool
+        self,
+        runtime: Runtime,
+        backends: Iterable[str] | None,
+        options: OptimizerOptions | None,
+        fallback: bool,
+        plan: Plan | None = None,
     ) -> None:
-        self.runtime, self.fallback = runtime, fallback
+        self.runtime, self.fallback, self.plan = runtime, fallback, plan
+        self.used_plan = plan
+        if asks_to_measure(backends, options):
+            options = replace(options or OptimizerOptions(), placement="measured")
+            backends = None if _is_auto(backends) else backends
         self.events: list[BackendEvent] = []
         self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
         self._options = options
@@ -48,13 +71,29 @@ class Choice:
 
     def optimized(self, network: Network) -> OptimizedNetwork:
         """The network, divided among the backends that are left."""
+        options = OptimizerOptions() if self._options is None else self._options
+        if not self._aside and self._is_measured(options):
+            return self._measured(network, options)
         if not self._aside:
             return optimize(network, self._backends, self.runtime.device_spec, self._options)
-        options = OptimizerOptions() if self._options is None else self._options
         hints = {layer: backend for layer, backend in options.hints.items() if backend not in self._aside}
         return optimize(network, self._left(), self.runtime.device_spec, replace(options, hints=hints))
 
+    def _is_measured(self, options: OptimizerOptions) -> bool:
+        return self.plan is not None or options.placement == "measured"
+
+    def _measured(self, network: Network, options: OptimizerOptions) -> OptimizedNetwork:
+        from interposer.session.placement.measured import Search, place, planned  # noqa: PLC0415 - seldom needed
+
+        plan = self.plan
+        if plan is None:
+            plan = place(network, self.runtime, self._backends, options, Search(options.budget_seconds))
+        self.used_plan = plan
+        return planned(network, plan, self.runtime, options)
+
     def _left(self) -> list[str]:
+        if self._backends is None and self.used_plan is not None:
+            return [backend for backend in self.used_plan.backends if backend not in self._aside]
         preferred = self.runtime.device_spec.default_backends if self._backends is None else self._backends
         ids = [preferred] if isinstance(preferred, str) else list(preferred)
         return [backend for backend in ids if backend not in self._aside]

@@ -10,9 +10,11 @@ from interposer.frontends.template import Values
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
+from interposer.session.fallback import asks_to_measure
 from interposer.session.kept import Keeper
 from interposer.session.limits import Limits
 from interposer.session.model import Model
+from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
 from interposer.session.source import Source, read_network, read_source
 from interposer.session.variants import KnownBlueprint
@@ -44,13 +46,16 @@ def load(
     shapes: Shapes | None = None,
     values: Values | None = None,
     fallback: bool = False,
+    plan: Plan | None = None,
 ) -> Model:
     """Read a network, divide it among backends, and make it ready to run.
 
     Args:
         source: a path, the bytes of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
             an NNAPI document (a mapping).
-        backends: ids in order of preference; None means all that are available, CpuRef last.
+        backends: ids in order of preference; None means all that are available, CpuRef last. "auto" measures which
+            part of the network is fastest on which of them, engines included, and keeps what was found for the next
+            time; see `session.placement.place`.
         format: "nnapi", "onnx" or "tflite"; None tells it from the content.
         options: what the optimizer is asked for.
         runtime: where it is loaded; None means the default runtime.
@@ -60,6 +65,7 @@ def load(
             and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
         fallback: do without a backend that fails to make ready or to run its part: it is put aside for this model, the
             next backends take over, and the call completes.
+        plan: which backend runs which layer, as a measured placement found it or somebody wrote it.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
@@ -69,11 +75,12 @@ def load(
     runtime = default_runtime() if runtime is None else runtime
     backends = tuple(backends) if isinstance(backends, Iterator) else backends
     keeper = None
-    if shapes is None and values is None and limits is None:
+    measured = plan is not None or asks_to_measure(backends, options)
+    if shapes is None and values is None and limits is None and not measured:
         keeper = Keeper.of(source, format, backends, options, runtime.registry)
     if keeper is None:
         network = read_source(source, format, shapes, values)
-        return Model(network, runtime, backends, options, limits, fallback)
+        return Model(network, runtime, backends, options, limits, fallback, plan)
 
     def read() -> Network:
         return read_network(source, format)

@@ -37,6 +37,7 @@ from interposer.runtime.bindings import Bindings
 from interposer.session.fallback import Choice
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
+from interposer.session.placement.plan import Plan
 from interposer.session.variants import Blueprint, Key, KnownBlueprint
 from interposer.types import Array, TensorInfo, TensorShape
 
@@ -70,6 +71,7 @@ class Model:
         options: OptimizerOptions | None = None,
         limits: Limits | None = None,
         fallback: bool = False,
+        plan: Plan | None = None,
     ) -> None:
         self.runtime = runtime
         self._limits = Limits() if limits is None else limits
@@ -77,7 +79,8 @@ class Model:
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(self._limits, Limits, "the limits must be Limits(...)")
         expect(fallback, bool, "fallback must be True or False")
-        self._choice = Choice(runtime, backends, options, fallback)
+        expect(plan, Plan | None, "the plan must be a Plan, such as Plan.load(path)")
+        self._choice = Choice(runtime, backends, options, fallback, plan)
         self._variants: _Variants = OrderedDict()
         self._calls: dict[Key, int] = {}
         self._lock = threading.RLock()
@@ -197,6 +200,11 @@ class Model:
     def events(self) -> tuple[BackendEvent, ...]:
         """What was placed anew, and why; see `Runtime.events` for what happened to the backends."""
         return tuple(self._choice.events)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The measured or given placement that the model follows; None where there is none, or none yet."""
+        return self._choice.used_plan
 
     def explain(self) -> Explanation:
         """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""

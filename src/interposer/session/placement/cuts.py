@@ -1,0 +1,98 @@
+"""Cut points of a network, the blocks between them, and networks of their own for parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops.control import Constant, Input, Output
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["Block", "blocks_of", "example", "part_network"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Layers that follow each other, and the bytes of the tensors that go from them to the layers behind."""
+
+    layers: tuple[Layer, ...]
+    leaving: int
+
+
+def blocks_of(graph: Graph, most: int) -> list[Block]:
+    """At most so many blocks, in running order. Where fewest tensors cross, the network is cut.
+
+    Every union of blocks that follow each other is convex. Between two cut points exactly one tensor crosses, as far as
+    there are such places; blocks are joined, the smallest with its neighbour first, until there are few enough.
+    """
+    running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
+    crossing = _crossing(graph, running)
+    ends = [place for place in range(1, len(running)) if len(crossing[place]) == 1]
+    starts, stops = [0, *ends], [*ends, len(running)]
+    found = [
+        Block(tuple(running[start:stop]), _bytes(crossing[stop]))
+        for start, stop in zip(starts, stops, strict=True)
+        if stop > start
+    ]
+    while len(found) > most:
+        _join_smallest(found)
+    return found
+
+
+def _join_smallest(blocks: list[Block]) -> None:
+    sizes = [len(one.layers) + len(other.layers) for one, other in zip(blocks, blocks[1:], strict=False)]
+    place = sizes.index(min(sizes))
+    one, other = blocks[place : place + 2]
+    blocks[place : place + 2] = [Block((*one.layers, *other.layers), other.leaving)]
+
+
+def _crossing(graph: Graph, running: Sequence[Layer]) -> list[list[Value]]:
+    """For each place between two layers, the tensors that are made before it and read behind it."""
+    place = {layer: number for number, layer in enumerate(running)}
+    found: list[list[Value]] = [[] for _ in range(len(running) + 1)]
+    for layer in graph:
+        first = 0 if isinstance(layer.op, Input) else place.get(layer, -1) + 1
+        for value in layer.outputs if not isinstance(layer.op, Constant) else ():
+            last = max((place.get(use.layer, first - 1) for use in value.uses), default=-1)
+            for between in range(first, last + 1):
+                found[between].append(value)
+    return found
+
+
+def _bytes(values: Sequence[Value]) -> int:
+    infos = (value.known for value in values)
+    return sum(int(info.num_bytes) for info in infos if info.is_tensor and info.is_concrete)
+
+
+def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
+    """Some layers as a network of their own: what comes in are its inputs, and what others read its outputs."""
+    view = SubgraphView(graph, layers)
+    made = Graph(name)
+    known: dict[Value, Value] = {}
+    for number, value in enumerate(view.inputs):
+        added = made.add(Input(number), name=f"in {number}", outputs=[value.known])
+        added.output.info = value.known.with_constant(None)
+        known[value] = added.output
+    known = made.absorb([value.producer for value in view.constants], known)
+    known = made.absorb(view.layers, known)
+    for number, value in enumerate(view.outputs):
+        made.add(Output(number), [known[value]], name=f"out {number}")
+    return Network(name, made)
+
+
+def example(info: TensorInfo, seed: int) -> Array:
+    """Numbers for a tensor, with which every operator can work: zeros where integers may be indices."""
+    shape, draw = tuple(map(int, info.shape)), np.random.default_rng(seed)
+    if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
+        return np.zeros(shape, info.dtype.numpy)
+    if info.dtype.numpy.kind in "iu":
+        limits = np.iinfo(info.dtype.numpy)
+        return draw.integers(limits.min, limits.max, shape, info.dtype.numpy, endpoint=True)
+    drawn = draw.standard_normal(shape) / math.sqrt(max(1, shape[-1] if shape else 1))
+    return drawn.astype(info.dtype.numpy)

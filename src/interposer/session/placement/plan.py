@@ -1,0 +1,116 @@
+"""`Plan`: which layer runs where, as a small JSON file that can be kept, edited and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from interposer.errors import InvalidArgumentError
+from interposer.ir.graph import Graph
+
+__all__ = ["Plan"]
+
+_VERSION: Final = 1
+_TYPE: Final = "type:"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which backend runs which layer of a network, and how that was found.
+
+    `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to ids; the first one
+    counts. Layers that nothing is said of go to the first of `backends` that takes them. `measured` has milliseconds of
+    one run for every candidate that was timed whole, by its name; `made_with` says with which versions and threads.
+    """
+
+    network: str
+    backends: tuple[str, ...]
+    layers: Mapping[str, str]
+    measured: Mapping[str, float] = field(default_factory=dict)
+    chosen: str = ""
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+
+    def hints(self, graph: Graph) -> dict[str, str]:
+        """For every layer of a graph that the plan speaks of, its backend."""
+        found = {}
+        for layer in graph:
+            for pattern, backend in self.layers.items():
+                kind = pattern.removeprefix(_TYPE) if pattern.startswith(_TYPE) else None
+                if layer.name == pattern or layer.kind == kind or (kind is None and fnmatchcase(layer.name, pattern)):
+                    found[layer.name] = backend
+                    break
+        return found
+
+    def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
+        """What is different here from where the plan was made, a sentence each."""
+        for backend in dict.fromkeys((*self.backends, *self.layers.values())):
+            if backend not in available:
+                yield f"backend {backend} is not available here"
+        names = {layer.name for layer in graph}
+        lost = [one for one in self.layers if not any(mark in one for mark in "*?[:") and one not in names]
+        if lost:
+            yield f"{len(lost)} layers of the plan are not in this network, such as {lost[0]!r}"
+        for name in self.made_with.keys() | made_with.keys():
+            here, there = made_with.get(name), self.made_with.get(name)
+            if here != there and self.made_with:
+                yield f"{name} is {here} here, and was {there} where the plan was made"
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan as JSON; `OSError` where that cannot be done."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    def to_json(self) -> str:
+        """The plan as a JSON text."""
+        told = {
+            "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
+            "layers": dict(self.layers), "milliseconds": dict(self.measured), "made with": dict(self.made_with),
+        }  # fmt: skip
+        return json.dumps(told, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Plan:
+        """Read a plan from a file.
+
+        Raises:
+            InvalidArgumentError: the file cannot be read, or is no plan.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidArgumentError(f"the plan {str(path)!r} cannot be read: {error}") from error
+        return cls.from_json(text, str(path))
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "the plan") -> Plan:
+        """The plan of a JSON text; `InvalidArgumentError` where it is none."""
+        try:
+            told = json.loads(text)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{where} is no JSON: {error}") from error
+        fault = _fault(told)
+        if fault:
+            raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {fault}")
+        return cls(
+            str(told.get("network", "")), tuple(told["backends"]), dict(told["layers"]),
+            {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
+            str(told.get("chosen", "")), dict(told.get("made with", {})),
+        )  # fmt: skip
+
+
+def _fault(told: Any) -> str | None:
+    if not isinstance(told, dict) or told.get("plan") != _VERSION:
+        return f'it has no member "plan" with the value {_VERSION}'
+    backends, layers = told.get("backends"), told.get("layers")
+    if not isinstance(backends, list) or not backends or not all(isinstance(one, str) for one in backends):
+        return '"backends" must be a list of ids'
+    if not isinstance(layers, dict) or not all(isinstance(one, str) for one in layers.values()):
+        return '"layers" must map names to ids'
+    times = told.get("milliseconds", {})
+    if not isinstance(times, dict) or not all(isinstance(one, int | float) for one in times.values()):
+        return '"milliseconds" must map names to numbers'
+    return None if isinstance(told.get("made with", {}), dict) else '"made with" must be an object'

@@ -1,0 +1,64 @@
+"""The plans of least cost: parts that follow each other, what each takes on a backend, and what borders take."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Candidate", "best_plans"]
+
+Part = tuple[int, int, str]
+"""The first block, the one behind the last, and the backend."""
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A way to cover all blocks, with its cost in seconds by the model."""
+
+    seconds: float
+    parts: tuple[Part, ...]
+
+    def backends(self) -> tuple[str, ...]:
+        """The backend of each block."""
+        return tuple(backend for first, last, backend in self.parts for _ in range(first, last))
+
+
+def best_plans(
+    count: int, parts: Mapping[Part, float], border: Callable[[int, str, str], float], keep: int
+) -> list[Candidate]:
+    """The `keep` plans of least cost for `count` blocks, exactly, that differ in the backend of some block.
+
+    The cost of a plan is the sum of its measured parts and of the borders between parts on different backends. A
+    shortest path is looked for from the first block to the last, over the parts that were measured.
+
+    Args:
+        parts: seconds of each part that was measured.
+        border: seconds that it takes to get from a backend to another, behind so many blocks.
+    """
+    ways: list[dict[str, list[Candidate]]] = [{} for _ in range(count + 1)]
+    starting: dict[int, list[tuple[Part, float]]] = {}
+    for part, seconds in parts.items():
+        starting.setdefault(part[0], []).append((part, seconds))
+    for place in range(count):
+        for part, seconds in starting.get(place, ()):
+            before = [way for found in ways[place].values() for way in found] if place else [Candidate(0.0, ())]
+            for way in before:
+                crossed = border(place, way.parts[-1][2], part[2]) if way.parts else 0.0
+                _add(ways[part[1]], part[2], Candidate(way.seconds + crossed + seconds, (*way.parts, part)), keep)
+    return _different(heapq.merge(*map(sorted, ways[count].values())), keep)
+
+
+def _add(found: dict[str, list[Candidate]], backend: str, way: Candidate, keep: int) -> None:
+    ways = _different(sorted([*found.get(backend, ()), way]), keep)
+    found[backend] = ways
+
+
+def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
+    """The first of those that are alike, and no more than `keep`."""
+    kept: dict[tuple[str, ...], Candidate] = {}
+    for way in ways:
+        kept.setdefault(way.backends(), way)
+        if len(kept) == keep:
+            break
+    return list(kept.values())

@@ -1,0 +1,263 @@
+"""Placement by measurement: what is measured, what is chosen, and what is kept."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import interposer as ip
+from interposer import Network, OptimizerOptions, Runtime, TensorInfo
+from interposer.backend import Backend, KernelTable
+from interposer.errors import InvalidArgumentError, LimitExceededError
+from interposer.ops import Activation, ActivationFunction, Addition, Multiplication
+from interposer.session.placement import Plan, Search, place
+from interposer.session.placement.cuts import blocks_of, part_network
+from interposer.session.placement.search import best_plans
+from interposer.types import Array
+
+RELU = Activation(ActivationFunction.RELU)
+INFO = TensorInfo((4, 8))
+X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+
+
+def slowed(adds: float, multiplies: float) -> KernelTable:
+    """Kernels that sleep for so many seconds."""
+    table = KernelTable()
+
+    @table(Addition)
+    def add(op: Addition, a: Array, b: Array, *, out: Array) -> None:
+        time.sleep(adds)
+        np.add(a, b, out=out)
+
+    @table(Multiplication)
+    def multiply(op: Multiplication, a: Array, b: Array, *, out: Array) -> None:
+        time.sleep(multiplies)
+        np.multiply(a, b, out=out)
+
+    return table
+
+
+class Adds(Backend):
+    """Quick at adding."""
+
+    id: ClassVar = "Adds"
+    kernels: ClassVar = slowed(0.0, 0.005)
+
+
+class Multiplies(Backend):
+    """Quick at multiplying."""
+
+    id: ClassVar = "Multiplies"
+    kernels: ClassVar = slowed(0.005, 0.0)
+
+
+@pytest.fixture
+def runtime(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    with Runtime() as made:
+        made.registry.register("Adds", Adds)
+        made.registry.register("Multiplies", Multiplies)
+        yield made
+
+
+def sums_and_products() -> Network:
+    network = Network("mixed")
+    value = network.add_input_layer(0, INFO, name="x")
+    for number, op in enumerate([Addition(), Addition(), Multiplication(), Multiplication()]):
+        value = network.add_layer(op, value, value, name=f"layer {number}")
+    network.add_output_layer(0, value, name="y")
+    return network
+
+
+BACKENDS = ("Adds", "Multiplies")
+WANTED = np.square(np.square(4 * X))
+QUICK = Search(budget_seconds=0.5)
+
+
+def test_each_part_goes_where_it_is_fastest(runtime: Runtime) -> None:
+    plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), QUICK)
+    assert plan.chosen.startswith("mix")
+    assert dict(plan.layers) == {
+        "layer 0": "Adds", "layer 1": "Adds", "layer 2": "Multiplies", "layer 3": "Multiplies",
+    }  # fmt: skip
+    assert plan.measured[plan.chosen] < min(plan.measured["Adds"], plan.measured["Multiplies"])
+
+
+def test_a_plan_is_found_again_and_not_measured_twice(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = place(sums_and_products(), runtime, BACKENDS, search=QUICK)
+    monkeypatch.setattr("interposer.session.placement.measured._Placer.plan", None)
+    assert place(sums_and_products(), runtime, BACKENDS, search=QUICK) == first
+
+
+def test_another_network_or_other_backends_are_measured_anew(runtime: Runtime, tmp_path: Any) -> None:
+    place(sums_and_products(), runtime, BACKENDS, search=QUICK)
+    place(sums_and_products(), runtime, ["Adds"], search=QUICK)
+    other = sums_and_products()
+    other.add_output_layer(1, other.graph.layer("layer 0"))
+    place(other, runtime, BACKENDS, search=QUICK)
+    assert len(list((tmp_path / "cache").glob("plan-*.json"))) == 3
+
+
+def test_a_damaged_plan_in_the_cache_is_made_again(runtime: Runtime, tmp_path: Any) -> None:
+    place(sums_and_products(), runtime, ["Adds"], search=QUICK)
+    [kept] = (tmp_path / "cache").glob("plan-*.json")
+    kept.write_text("{", encoding="utf-8")
+    assert place(sums_and_products(), runtime, ["Adds"], search=QUICK).chosen == "Adds"
+
+
+def test_layers_that_are_pinned_stay_where_they_are(runtime: Runtime) -> None:
+    options = OptimizerOptions(rewrite=False, hints={"layer 0": "Multiplies"})
+    plan = place(sums_and_products(), runtime, BACKENDS, options, QUICK)
+    assert plan.layers["layer 0"] == "Multiplies"
+
+
+def test_a_type_can_be_kept_from_a_backend(runtime: Runtime) -> None:
+    search = Search(budget_seconds=0.5, exclude={"Addition": ["Adds"]})
+    plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), search)
+    model = ip.load(sums_and_products(), plan=plan, options=OptimizerOptions(rewrite=False), runtime=runtime)
+    placed = {one.layer: one.backend for one in model.optimized.placements}
+    assert (placed["layer 0"], placed["layer 1"]) == ("Multiplies", "Multiplies")
+
+
+def test_plans_beyond_a_limit_are_left_out(runtime: Runtime) -> None:
+    with pytest.raises(LimitExceededError):
+        place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=0.3, most_seconds=1e-9))
+
+
+@pytest.mark.parametrize("objective", ["throughput", "memory"])
+def test_there_are_other_objectives(runtime: Runtime, objective: str) -> None:
+    plan = place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=0.3, objective=objective))
+    assert plan.chosen in plan.measured
+
+
+def test_searches_that_cannot_be_meant_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="one of latency, throughput, memory, not 'speed'"):
+        Search(objective="speed")
+    with pytest.raises(InvalidArgumentError, match="budget_seconds must be more than 0"):
+        Search(budget_seconds=0)
+    with pytest.raises(InvalidArgumentError, match="the placement is 'order' or 'measured', not 'best'"):
+        OptimizerOptions(placement="best")
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_placed_by_measuring(runtime: Runtime) -> None:
+    options = OptimizerOptions(placement="measured", budget_seconds=0.5, rewrite=False)
+    model = ip.load(sums_and_products(), backends=BACKENDS, options=options, runtime=runtime)
+    np.testing.assert_array_equal(model(X), WANTED)
+    assert model.plan is not None
+    assert model.explain().counts() == {"Adds": 2, "Multiplies": 2}
+
+
+def test_auto_takes_all_backends_that_are_there(runtime: Runtime) -> None:
+    options = OptimizerOptions(budget_seconds=0.5)
+    model = ip.load(sums_and_products(), backends="auto", options=options, runtime=runtime)
+    np.testing.assert_array_equal(model(X), WANTED)
+    assert model.plan is not None
+    assert set(BACKENDS) <= set(model.plan.backends)
+
+
+def test_a_plan_is_saved_edited_and_replayed(runtime: Runtime, tmp_path: Any) -> None:
+    plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), QUICK)
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == plan
+    told = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    told["layers"] = {"layer 0": "Multiplies", "layer [12]": "Adds", "type:Multiplication": "Multiplies"}
+    (tmp_path / "plan.json").write_text(json.dumps(told), encoding="utf-8")
+    options = OptimizerOptions(rewrite=False)
+    model = ip.load(sums_and_products(), plan=Plan.load(tmp_path / "plan.json"), options=options, runtime=runtime)
+    placed = {one.layer: one.backend for one in model.optimized.placements}
+    assert placed == {"layer 0": "Multiplies", "layer 1": "Adds", "layer 2": "Adds", "layer 3": "Multiplies"}
+
+
+def test_what_is_different_from_where_a_plan_was_made_is_told(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = Plan("mixed", ("Npu", "Adds"), {"gone": "Npu"}, made_with={"threads": 1000})
+    with caplog.at_level(logging.WARNING, "interposer.session"):
+        ip.load(sums_and_products(), plan=plan, runtime=runtime)
+    told = [record.getMessage() for record in caplog.records]
+    assert "the plan for 'mixed': backend Npu is not available here" in told
+    assert "the plan for 'mixed': 1 layers of the plan are not in this network, such as 'gone'" in told
+    assert any("and was 1000 where the plan was made" in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{", "is no JSON"),
+        ("[]", 'it has no member "plan" with the value 1'),
+        ('{"plan": 1, "backends": [], "layers": {}}', '"backends" must be a list of ids'),
+        ('{"plan": 1, "backends": ["A"], "layers": {"a": 1}}', '"layers" must map names to ids'),
+        ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": 3}', '"milliseconds" must map names to numbers'),
+        ('{"plan": 1, "backends": ["A"], "layers": {}, "made with": 3}', '"made with" must be an object'),
+    ],
+)
+def test_files_that_are_no_plans_are_refused(text: str, fault: str, tmp_path: Any) -> None:
+    (tmp_path / "plan.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidArgumentError) as caught:
+        Plan.load(tmp_path / "plan.json")
+    assert fault in str(caught.value)
+
+
+def test_a_plan_that_is_not_there_is_told(tmp_path: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be read"):
+        Plan.load(tmp_path / "plan.json")
+
+
+# --- the parts of it --------------------------------------------------------------------------------------------------
+
+
+def test_blocks_are_cut_where_one_tensor_crosses() -> None:
+    network = Network()
+    x = network.add_input_layer(0, INFO)
+    first = network.add_layer(RELU, x, name="a")
+    left, right = network.add_layer(RELU, first, name="b"), network.add_layer(RELU, first, name="c")
+    both = network.add_layer(Addition(), left, right, name="d")
+    network.add_output_layer(0, network.add_layer(RELU, both, name="e"))
+    made = ip.optimizer.simplified(network, ["CpuRef"], options=OptimizerOptions(rewrite=False))
+    blocks = blocks_of(made.graph, 8)
+    assert [[layer.name for layer in block.layers] for block in blocks] == [["a"], ["b", "c", "d"], ["e"]]
+    assert [block.leaving for block in blocks[:2]] == [128, 128]
+    assert [len(block.layers) for block in blocks_of(made.graph, 2)] == [4, 1]
+    part = part_network(made.graph, blocks[1].layers, "part")
+    assert (len(part.inputs), len(part.outputs)) == (1, 1)
+
+
+costs = st.floats(0.1, 10).map(lambda one: round(one, 2))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_no_plan_is_cheaper_than_the_first(data: st.DataObject) -> None:
+    count, backends = data.draw(st.integers(1, 4)), ["A", "B", "C"][: data.draw(st.integers(1, 3))]
+    spans = [(i, j) for i in range(count) for j in range(i + 1, count + 1)]
+    parts = {(i, j, b): data.draw(costs) for i, j in spans for b in backends if j - i == 1 or data.draw(st.booleans())}
+    price = data.draw(costs)
+    found = best_plans(count, parts, lambda place, a, b: price if a != b else 0.0, 3)
+    least = min(cost(way, parts, price) for way in all_ways(count, backends))
+    assert found[0].seconds == pytest.approx(least)
+    assert [one.seconds for one in found] == sorted(one.seconds for one in found)
+    assert len({one.backends() for one in found}) == len(found)
+
+
+def all_ways(count: int, backends: list[str]) -> Iterator[list[tuple[int, int, str]]]:
+    for cuts in itertools.product([False, True], repeat=count - 1):
+        places = [0, *(place + 1 for place, cut in enumerate(cuts) if cut), count]
+        for chosen in itertools.product(backends, repeat=len(places) - 1):
+            yield list(zip(places, places[1:], chosen, strict=False))
+
+
+def cost(way: list[tuple[int, int, str]], parts: dict[tuple[int, int, str], float], price: float) -> float:
+    borders = sum(price for one, other in itertools.pairwise(way) if one[2] != other[2])
+    return sum(parts.get(part, float("inf")) for part in way) + borders
