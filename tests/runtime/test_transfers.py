@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.backend import (
@@ -183,6 +186,76 @@ def test_two_devices_meet_in_the_memory_of_the_host(runtime: Runtime) -> None:
     np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(X, 0))
     assert (one.bus.downloads, other.bus.uploads) == (1, 1)
     assert made.transfers.copied_bytes == 4 * SIZE
+
+
+# --- the least that can be copied -------------------------------------------------------------------------------------
+
+KINDS = {"Sums": {DEFAULT_FACTORY}, "Relus": {DEFAULT_FACTORY}, "Device": {"own"}, "Discrete": {"rows"}}
+
+
+def least_copies(network: LoadedNetwork) -> int:
+    """By trying all sets of kinds of memory for every tensor; what the caller gives and gets costs nothing extra."""
+    total = 0
+    for layer in network.optimized.graph:
+        if layer.kind in ("MemCopy", "MemImport", "Output"):
+            continue
+        for value in layer.outputs:
+            readers = readers_of(value)
+            needed = [KINDS[backend] for backend in readers - {"the caller"}] + [{DEFAULT_FACTORY, "own"}] * (
+                "the caller" in readers
+            )
+            homes = {DEFAULT_FACTORY, "own"} if layer.kind == "Input" else KINDS[str(layer.backend)]
+            total += min(cheapest(home, needed) for home in homes)
+    return total
+
+
+def readers_of(value: Any) -> set[str]:
+    """The backends that read a tensor, wherever it was copied on the way."""
+    found = set()
+    for layer in value.consumers:
+        if layer.kind in ("MemCopy", "MemImport"):
+            found |= readers_of(layer.output)
+        else:
+            found.add("the caller" if layer.kind == "Output" else str(layer.backend))
+    return found
+
+
+def cheapest(home: str, needed: Sequence[set[str]]) -> int:
+    kinds = [DEFAULT_FACTORY, "own", "rows"]
+    costs = []
+    for choice in itertools.product([False, True], repeat=3):
+        reached = {kind for kind, chosen in zip(kinds, choice, strict=True) if chosen} | {home}
+        if all(reached & one for one in needed):
+            costs.append(len(reached) - 1)  # every further kind costs one copy, as all can reach each other
+    return min(costs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_never_more_is_copied_than_the_least_of_all_ways(data: st.DataObject) -> None:
+    with Runtime() as runtime:
+        for name, backend in (("Sums", Sums), ("Relus", Relus), ("Device", Device)):
+            runtime.registry.register(name, backend)
+        runtime.registry.register("Discrete", single(DiscreteBackend()))
+        network, values = Network(), []
+        values.append(network.add_input_layer(0, INFO))
+        for number in range(data.draw(st.integers(1, 6))):
+            op = data.draw(st.sampled_from([RELU, Addition(), Multiplication()]))
+            operands = [data.draw(st.sampled_from(values)) for _ in op.operands]
+            values.append(network.add_layer(op, *operands, name=f"layer {number}"))
+        network.add_output_layer(0, values[-1])
+        hints = {
+            f"layer {number}": data.draw(st.sampled_from(["Sums", "Relus", "Device", "Discrete"]))
+            for number in range(len(values) - 1)
+        }
+        options = OptimizerOptions(rewrite=False, hints=hints)
+        order = ["Sums", "Relus", "Device", "Discrete"]
+        made = LoadedNetwork(optimize(network, order, runtime.device_spec, options))
+        run(made, X)
+        transfers = made.transfers
+        assert transfers.copies + transfers.device_copies == least_copies(made)
+        assert transfers.copied_bytes == SIZE * (transfers.copies + transfers.device_copies)
+        made.release()
 
 
 # --- factories that import and export ---------------------------------------------------------------------------------
