@@ -27,6 +27,7 @@ from interposer.backend.workload import (
 from interposer.config import thread_budget
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelInfo, KernelTable
+from interposer.schema import Op
 
 __all__ = [
     "API_VERSION",
@@ -58,6 +59,7 @@ __all__ = [
     "MemoryDescriptor",
     "MemoryManager",
     "MemorySource",
+    "Op",
     "OptimizationViews",
     "OptionValue",
     "Options",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from interposer.backend import Op
 from interposer.backends.engines.rules import Infos, Rules
 from interposer.ops import (
     Activation,
@@ -30,7 +31,6 @@ from interposer.ops import (
     Svdf,
     UnidirectionalSequenceLstm,
 )
-from interposer.schema import Op
 from interposer.types import DataType, TensorInfo
 
 __all__ = ["RULES"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from interposer.backend import Op
 from interposer.ir.graph import Layer
-from interposer.schema import Op
 from interposer.types import TensorInfo
 
 __all__ = ["Rule", "Rules"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from typing import Any, ClassVar, Final
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.options import Option, capabilities
+from interposer.backends.engines.torch import elements, moves, sums, windows  # noqa: F401 - they fill the table
+from interposer.backends.engines.torch.package import torch
+from interposer.backends.engines.torch.reals import in_reals
 from interposer.backends.engines.torch.table import ANY, Function, needs_reals, refusals, torch_function
 from interposer.ir.graph import Layer, Value
 from interposer.types import Array, DataType
@@ -21,7 +23,6 @@ _OPTIONS: Final = (
     Option("threads", 0, "threads that compute one part, on the processor; 0 for the thread budget"),
     Option("device", "cpu", "where parts are computed: cpu, cuda, cuda:1 ..."),
 )
-_FAMILIES: Final = ("elements", "moves", "reals", "sums", "windows")
 
 
 class Torch(Engine):
@@ -36,12 +37,10 @@ class Torch(Engine):
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
         """A device that is not there, and layers that there are no functions for."""
-        _torch()
         return _no_device(options["device"]) or refusals(layer)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
         """Look for the functions of all layers."""
-        _torch()
         for layer in view:
             _function(layer)
 
@@ -51,18 +50,7 @@ class Torch(Engine):
 
 
 @cache
-def _torch() -> Any:
-    """The package, with the table filled."""
-    import torch  # noqa: PLC0415 - optional, and slow to import
-
-    for family in _FAMILIES:
-        import_module(f"interposer.backends.engines.torch.{family}")
-    return torch
-
-
-@cache
 def _no_device(name: str) -> list[str]:
-    torch = _torch()
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # AssertionError where torch was built without CUDA
@@ -81,7 +69,7 @@ class _Module(Executable):
     """The functions of a part in running order. On the processor, constants lie in the memory of the network."""
 
     def __init__(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        self.device = _torch().device(options["device"])
+        self.device = torch.device(options["device"])
         self.threads = (options["threads"] or thread_budget()) if self.device.type == "cpu" else 0
         numbers: dict[Value, int] = {}
         for value in (*view.inputs, *view.constants, *(one for layer in view for one in layer.outputs)):
@@ -101,7 +89,6 @@ class _Module(Executable):
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that lie in the arrays' memory; results are copied into theirs."""
-        torch = _torch()
         before = torch.get_num_threads()
         if self.threads not in (0, before):
             torch.set_num_threads(self.threads)
@@ -142,15 +129,12 @@ def _steps(view: SubgraphView, numbers: dict[Value, int], kept: set[int]) -> lis
 
 def _function(layer: Layer) -> Function:
     """The function for a layer on the tensors that it has, quantized ones too."""
-    from interposer.backends.engines.torch.reals import in_reals  # noqa: PLC0415 - it imports torch
-
     function = torch_function(layer)
     return in_reals(function, layer) if needs_reals(layer) else function
 
 
 def _tensor(array: Array) -> Any:
     """A tensor in the memory of an array."""
-    torch = _torch()
     if DataType.of(array.dtype) is DataType.BFLOAT16:
         return torch.from_numpy(shareable(array).view("int16")).view(torch.bfloat16)
     return torch.from_numpy(shareable(array))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
-import torch
-from torch.nn import functional
-
 from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.package import functional, torch
 from interposer.backends.engines.torch.table import ANY, FLOATS, NUMBERS, Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -68,65 +67,89 @@ _ACTIVATIONS: Final[dict[ActivationFunction, Any]] = {
     _A.SHRINK: lambda x, a, b: torch.where(x > a, x - b, torch.where(x < -a, x + b, torch.zeros_like(x))),
 }
 _B: Final = BinaryOperation
-_OF_FLOATS: Final = {_B.DIV: torch.div, _B.POWER: torch.pow, _B.ATAN2: torch.atan2}
-_OF_NUMBERS: Final[dict[BinaryOperation, Any]] = {
-    _B.ADD: torch.add,
-    _B.SUB: torch.sub,
-    _B.MUL: torch.mul,
-    _B.MAXIMUM: torch.maximum,
-    _B.MINIMUM: torch.minimum,
-    _B.SQ_DIFF: lambda a, b: torch.square(a - b),
-}
-_OF_INTEGERS: Final = {
-    _B.BITWISE_AND: torch.bitwise_and,
-    _B.BITWISE_OR: torch.bitwise_or,
-    _B.BITWISE_XOR: torch.bitwise_xor,
-}
 _U: Final = UnaryOperation
-_UNARY: Final[dict[UnaryOperation, Any]] = {
-    _U.ABS: torch.abs,
-    _U.EXP: torch.exp,
-    _U.SQRT: torch.sqrt,
-    _U.RSQRT: torch.rsqrt,
-    _U.NEG: torch.neg,
-    _U.LOG: torch.log,
-    _U.SIN: torch.sin,
-    _U.CEIL: torch.ceil,
-    _U.COS: torch.cos,
-    _U.TAN: torch.tan,
-    _U.FLOOR: torch.floor,
-    _U.ROUND: torch.round,
-    _U.SIGN: lambda x: torch.where(torch.isnan(x), x, torch.sign(x)),
-    _U.RECIPROCAL: torch.reciprocal,
-    _U.SQUARE: torch.square,
-    _U.ERF: torch.erf,
-    _U.ASIN: torch.asin,
-    _U.ACOS: torch.acos,
-    _U.ATAN: torch.atan,
-    _U.SINH: torch.sinh,
-    _U.COSH: torch.cosh,
-    _U.ASINH: torch.asinh,
-    _U.ACOSH: torch.acosh,
-    _U.ATANH: torch.atanh,
-    _U.IS_NAN: torch.isnan,
-    _U.IS_INF: torch.isinf,
-    _U.IS_POSITIVE_INF: torch.isposinf,
-    _U.IS_NEGATIVE_INF: torch.isneginf,
-}
 _UNARY_OF_INTEGERS: Final = {_U.ABS, _U.NEG, _U.SQUARE}
-_COMPARISONS: Final = {
-    ComparisonOperation.EQUAL: torch.eq,
-    ComparisonOperation.NOT_EQUAL: torch.ne,
-    ComparisonOperation.GREATER: torch.gt,
-    ComparisonOperation.GREATER_OR_EQUAL: torch.ge,
-    ComparisonOperation.LESS: torch.lt,
-    ComparisonOperation.LESS_OR_EQUAL: torch.le,
-}
-_LOGICAL: Final = {
-    LogicalBinaryOperation.LOGICAL_AND: torch.logical_and,
-    LogicalBinaryOperation.LOGICAL_OR: torch.logical_or,
-    LogicalBinaryOperation.LOGICAL_XOR: torch.logical_xor,
-}
+
+
+@cache
+def _of_floats() -> dict[BinaryOperation, Any]:
+    return {_B.DIV: torch.div, _B.POWER: torch.pow, _B.ATAN2: torch.atan2}
+
+
+@cache
+def _of_numbers() -> dict[BinaryOperation, Any]:
+    return {
+        _B.ADD: torch.add,
+        _B.SUB: torch.sub,
+        _B.MUL: torch.mul,
+        _B.MAXIMUM: torch.maximum,
+        _B.MINIMUM: torch.minimum,
+        _B.SQ_DIFF: lambda a, b: torch.square(a - b),
+    }
+
+
+@cache
+def _of_integers() -> dict[BinaryOperation, Any]:
+    return {
+        _B.BITWISE_AND: torch.bitwise_and,
+        _B.BITWISE_OR: torch.bitwise_or,
+        _B.BITWISE_XOR: torch.bitwise_xor,
+    }
+
+
+@cache
+def _unary() -> dict[UnaryOperation, Any]:
+    return {
+        _U.ABS: torch.abs,
+        _U.EXP: torch.exp,
+        _U.SQRT: torch.sqrt,
+        _U.RSQRT: torch.rsqrt,
+        _U.NEG: torch.neg,
+        _U.LOG: torch.log,
+        _U.SIN: torch.sin,
+        _U.CEIL: torch.ceil,
+        _U.COS: torch.cos,
+        _U.TAN: torch.tan,
+        _U.FLOOR: torch.floor,
+        _U.ROUND: torch.round,
+        _U.SIGN: lambda x: torch.where(torch.isnan(x), x, torch.sign(x)),
+        _U.RECIPROCAL: torch.reciprocal,
+        _U.SQUARE: torch.square,
+        _U.ERF: torch.erf,
+        _U.ASIN: torch.asin,
+        _U.ACOS: torch.acos,
+        _U.ATAN: torch.atan,
+        _U.SINH: torch.sinh,
+        _U.COSH: torch.cosh,
+        _U.ASINH: torch.asinh,
+        _U.ACOSH: torch.acosh,
+        _U.ATANH: torch.atanh,
+        _U.IS_NAN: torch.isnan,
+        _U.IS_INF: torch.isinf,
+        _U.IS_POSITIVE_INF: torch.isposinf,
+        _U.IS_NEGATIVE_INF: torch.isneginf,
+    }
+
+
+@cache
+def _comparisons() -> dict[ComparisonOperation, Any]:
+    return {
+        ComparisonOperation.EQUAL: torch.eq,
+        ComparisonOperation.NOT_EQUAL: torch.ne,
+        ComparisonOperation.GREATER: torch.gt,
+        ComparisonOperation.GREATER_OR_EQUAL: torch.ge,
+        ComparisonOperation.LESS: torch.lt,
+        ComparisonOperation.LESS_OR_EQUAL: torch.le,
+    }
+
+
+@cache
+def _logical() -> dict[LogicalBinaryOperation, Any]:
+    return {
+        LogicalBinaryOperation.LOGICAL_AND: torch.logical_and,
+        LogicalBinaryOperation.LOGICAL_OR: torch.logical_or,
+        LogicalBinaryOperation.LOGICAL_XOR: torch.logical_xor,
+    }
 
 
 @makes(Activation)
@@ -156,7 +179,7 @@ def binary(op: ElementwiseBinary, layer: Layer) -> Function:
     first, second = map(kind_of, layer.values)
     if first is not second:
         raise RefusedError(f"its operands are {first} and {second}; takes two of one type")
-    known = _OF_NUMBERS | (_OF_FLOATS if first in FLOATS else _OF_INTEGERS)
+    known = _of_numbers() | (_of_floats() if first in FLOATS else _of_integers())
     return _found(known, op.operation, first)
 
 
@@ -166,7 +189,7 @@ def unary(op: ElementwiseUnary, layer: Layer) -> Function:
     dtype = kind_of(layer.values[0])
     if op.operation in (_U.EXP, _U.LOG) and _is_wide(layer.output_infos[0]):
         raise RefusedError("torch does not interpolate in tables, as TFLite does")
-    known = _UNARY if dtype in FLOATS else {name: _UNARY[name] for name in _UNARY_OF_INTEGERS}
+    known = _unary() if dtype in FLOATS else {name: _unary()[name] for name in _UNARY_OF_INTEGERS}
     return _found(known, op.operation, dtype)
 
 
@@ -194,13 +217,13 @@ def floor(op: Floor, layer: Layer) -> Function:
 @makes(Comparison, types=ANY)
 def comparison(op: Comparison, layer: Layer) -> Function:
     """As torch has it."""
-    return _as_is(_COMPARISONS[op.operation])
+    return _as_is(_comparisons()[op.operation])
 
 
 @makes(LogicalBinary, types=ANY)
 def logical(op: LogicalBinary, layer: Layer) -> Function:
     """As torch has it."""
-    return _as_is(_LOGICAL[op.operation])
+    return _as_is(_logical()[op.operation])
 
 
 @makes(Where, types=ANY)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.package import functional, torch
 from interposer.backends.engines.torch.table import ANY, Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from interposer.backends.engines.memory import shareable
+from interposer.backends.engines.torch.package import torch
 from interposer.backends.engines.torch.table import Function, makes
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Dequantize, Quantize

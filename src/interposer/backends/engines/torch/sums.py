@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
-import torch
-from torch.nn import functional
-
 from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.package import functional, torch
 from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -57,18 +56,22 @@ def batch_matmul(op: BatchMatMul, layer: Layer) -> Function:
 
 
 _R: Final = ReduceOperation
-_REDUCTIONS: Final[dict[ReduceOperation, Any]] = {
-    _R.SUM: torch.sum,
-    _R.MEAN: torch.mean,
-    _R.MAX: torch.amax,
-    _R.MIN: torch.amin,
-    _R.L1: lambda x, axes, keepdim: torch.sum(torch.abs(x), axes, keepdim),
-    _R.L2: lambda x, axes, keepdim: torch.sqrt(torch.sum(torch.square(x), axes, keepdim)),
-    _R.LOG_SUM: lambda x, axes, keepdim: torch.log(torch.sum(x, axes, keepdim)),
-    _R.LOG_SUM_EXP: torch.logsumexp,
-    _R.SUM_SQUARE: lambda x, axes, keepdim: torch.sum(torch.square(x), axes, keepdim),
-}
 _OF_INTEGERS: Final = {_R.MAX, _R.MIN}
+
+
+@cache
+def _reductions() -> dict[ReduceOperation, Any]:
+    return {
+        _R.SUM: torch.sum,
+        _R.MEAN: torch.mean,
+        _R.MAX: torch.amax,
+        _R.MIN: torch.amin,
+        _R.L1: lambda x, axes, keepdim: torch.sum(torch.abs(x), axes, keepdim),
+        _R.L2: lambda x, axes, keepdim: torch.sqrt(torch.sum(torch.square(x), axes, keepdim)),
+        _R.LOG_SUM: lambda x, axes, keepdim: torch.log(torch.sum(x, axes, keepdim)),
+        _R.LOG_SUM_EXP: torch.logsumexp,
+        _R.SUM_SQUARE: lambda x, axes, keepdim: torch.sum(torch.square(x), axes, keepdim),
+    }
 
 
 @makes(Mean, Reduce, types=NUMBERS)
@@ -76,12 +79,12 @@ def reduce(op: Mean | Reduce, layer: Layer) -> Function:
     """Along some axes, or all."""
     info, kind = layer.values[0].known, kind_of(layer.values[0])
     operation = op.operation if isinstance(op, Reduce) else _R.MEAN
-    if operation not in _REDUCTIONS or not (kind in FLOATS or operation in _OF_INTEGERS):
+    if operation not in _reductions() or not (kind in FLOATS or operation in _OF_INTEGERS):
         raise RefusedError(f"there is no torch function for {operation.name} of {kind}")
     axes = tuple(sorted({axis % info.rank for axis in op.axis})) or tuple(range(info.rank))
     if not axes or 0 in info.shape:
         raise RefusedError("there is nothing to reduce")
-    function, keep = _REDUCTIONS[operation], op.keep_dims
+    function, keep = _reductions()[operation], op.keep_dims
     return lambda x: function(x, axes, keep)
 
 

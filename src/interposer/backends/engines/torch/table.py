@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from interposer.backend import Op
 from interposer.backends.engines.engine import RefusedError
 from interposer.ir.graph import Layer, Value
-from interposer.schema import Op
 from interposer.types import DataType
 
 __all__ = ["ANY", "FLOATS", "NUMBERS", "Function", "kind_of", "makes", "needs_reals", "refusals", "torch_function"]
