@@ -1,0 +1,26 @@
+"""The package torch, which is imported when something of it is first used: it is optional, and slow to import."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = ["functional", "torch"]
+
+
+class _Package:
+    """A package in all that it offers; what was asked for once is an attribute like any other."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by whoever looks at a module, and not for torch
+            raise AttributeError(name)
+        found = getattr(import_module(self._name), name)
+        setattr(self, name, found)
+        return found
+
+
+torch: Final[Any] = _Package("torch")
+functional: Final[Any] = _Package("torch.nn.functional")
