@@ -144,7 +144,7 @@ def row(name: str, op: type[Op]) -> Row:
             raise SystemExit(f"{sample.id}: {found.reason}")
         if found.status == "expressed":
             exact += 1
-            kinds.update(set(found.kinds))
+            kinds.update(list(dict.fromkeys(found.kinds)))  # in the order of the file, not of hashes
         elif found.status == "refused":
             reasons[found.reason] += 1
     most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
