@@ -86,6 +86,21 @@ def test_memory_that_is_not_what_was_asked_for_is_refused(spoil: Any, fault: str
         assert fault in str(caught.value)
 
 
+def test_memory_that_is_refused_goes_back_to_the_allocator() -> None:
+    freed: list[Array] = []
+
+    class Short(Counting):
+        def free(self, memory: Array) -> None:
+            freed.append(memory)
+
+    with (
+        Runtime(CreationOptions(custom_allocators={"CpuRef": Short(lambda memory: memory[:-1])})) as runtime,
+        pytest.raises(ExecutionError, match="expected an array of 128 times uint8"),
+    ):
+        run(runtime)
+    assert [one.shape for one in freed] == [(127,)]
+
+
 def test_an_allocator_that_fails_ends_the_run() -> None:
     def broken(memory: Array) -> Array:
         raise MemoryError("all is given out")

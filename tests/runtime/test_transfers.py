@@ -15,6 +15,7 @@ from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.backend import (
     DEFAULT_FACTORY,
     ArrayHandle,
+    ArrayHandleFactory,
     Backend,
     Capabilities,
     KernelWorkloadFactory,
@@ -24,6 +25,7 @@ from interposer.backend import (
     TensorHandle,
     TensorHandleFactory,
     TensorHandleFactoryRegistry,
+    Workload,
     WorkloadFactory,
 )
 from interposer.errors import BackendContractError, IncompatibleMemoryError
@@ -256,6 +258,41 @@ def test_never_more_is_copied_than_the_least_of_all_ways(data: st.DataObject) ->
         assert transfers.copies + transfers.device_copies == least_copies(made)
         assert transfers.copied_bytes == SIZE * (transfers.copies + transfers.device_copies)
         made.release()
+
+
+class Unified(DiscreteBackend):
+    """A device that the host can look into, and that copies by itself as well; it runs sums only."""
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        registry.register_factory(UnifiedFactory())
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        return KernelWorkloadFactory(self.kernels, memory_manager)
+
+
+class UnifiedFactory(ArrayHandleFactory):
+    id = "Interposer/Unified/Rows"
+    supports_device_copy = True
+
+    def create_device_copy(self) -> Workload:
+        return ToUnified()
+
+
+class ToUnified(Workload):
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        [source], [target] = inputs, outputs
+        assert source is not None
+        with source.mapped() as array:
+            target.copy_in(array)
+
+
+def test_the_device_whose_other_side_can_be_mapped_copies(runtime: Runtime) -> None:
+    device = DiscreteBackend(relu_table)
+    runtime.registry.register("Discrete", lambda: device)
+    runtime.registry.register("Unified", lambda: Unified(sums, id="Unified"))
+    made = loaded(runtime, chain(RELU, Addition(), RELU), "Discrete", "Unified")
+    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(X, 0))
+    assert (device.bus.uploads, device.bus.downloads) == (2, 2)
 
 
 # --- factories that import and export ---------------------------------------------------------------------------------

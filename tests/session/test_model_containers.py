@@ -204,18 +204,20 @@ def test_tensors_from_sequences_go_on_to_other_backends(runtime):
     assert {one.backend for one in made.optimized.placements} == {"Adder", "CpuRef"}
 
 
-def test_sequences_are_copied_between_backends_that_take_them(runtime):
+def test_sequences_pass_between_backends_without_a_copy(runtime):
     def layers(network, x):
-        longer = network.add_sequence_insert_layer(x, at(0)(network, x), name="longer")
-        return [longer, network.add_sequence_length_layer(longer, name="length")]
+        longer = network.add_sequence_insert_layer(x, network.add_constant_layer(ROWS[0]), name="longer")
+        longest = network.add_sequence_insert_layer(longer, network.add_constant_layer(ROWS[1]), name="longest")
+        return [longest, network.add_sequence_length_layer(longest, name="length")]
 
-    options = ip.OptimizerOptions(hints={"longer": "Other"})
+    options = ip.OptimizerOptions(hints={"longer": "Other", "longest": "CpuRef"})
     made = model(sequence(), layers, backends=["CpuRef", "Other"], runtime=runtime, options=options)
     found, length = made.run([ROWS])
-    assert length == 3
-    assert [one.tolist() for one in found] == [one.tolist() for one in [*ROWS, ROWS[0]]]
-    assert made.optimized.copies
-    assert made.explain().to_dict()["copies"][0]["bytes"] == 0
+    assert length == 4
+    assert [one.tolist() for one in found] == [one.tolist() for one in [*ROWS, *ROWS]]
+    ways = [(one.value, one.how, one.source, one.target) for one in made.optimized.crossings]
+    assert ways == [("longer", "direct", "Other", "CpuRef")]
+    assert made.optimized.copies == ()
 
 
 def test_half_precision_leaves_the_elements_of_sequences_alone():

@@ -58,6 +58,7 @@ class _Placer:
         for value in values:
             if value in late or not value.known.is_tensor:
                 value.factory = DEFAULT_FACTORY
+                found += _direct(value, _grouped(value), prefix)
             else:
                 found += self._cross(graph, value, prefix)
         return found

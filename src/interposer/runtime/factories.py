@@ -162,7 +162,8 @@ class Factories:
         if isinstance(layer.op, MemImport):
             common = [one for one in MemorySource if one and one in giving.export_sources & taking.import_sources]
             return ImportWorkload(common[0], counts) if common else CopyWorkload(counts)
-        device = next((one for one in (taking, giving) if one.supports_device_copy), None)
+        pairs = (taking, giving), (giving, taking)
+        device = next((one for one, other in pairs if one.supports_device_copy and other.supports_map), None)
         if device is None:
             return CopyWorkload(counts)
         made = checked(device.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
@@ -264,18 +265,25 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
-        if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
-            told = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
-            wanted = f"an array of {size} times uint8"
-            raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {told}; expected {wanted}")
-        if memory.ctypes.data % ALIGNMENT or not (memory.flags.c_contiguous and memory.flags.writeable):
-            raise InvalidArgumentError(
-                f"the custom allocator of backend {backend} gave memory at {memory.ctypes.data:#x}; expected "
-                f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
-            )
-        return memory
+        fault = _memory_fault(memory, size)
+        if fault is None:
+            return memory  # type: ignore[return-value] # an array, as was looked at
+        if isinstance(memory, np.ndarray):
+            allocator.free(memory)
+        raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {fault}")
 
     return ArenaMemoryManager(allocate, allocator.free)
+
+
+def _memory_fault(memory: object, size: int) -> str | None:
+    """What is wrong with memory that an allocator gave, or None."""
+    if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
+        told = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
+        return f"{told}; expected an array of {size} times uint8"
+    if memory.ctypes.data % ALIGNMENT or not (memory.flags.c_contiguous and memory.flags.writeable):
+        wanted = f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
+        return f"memory at {memory.ctypes.data:#x}; expected {wanted}"
+    return None
 
 
 class _OwnHandles(TensorHandleFactory):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import weakref
 from collections.abc import Sequence
 from functools import partial
@@ -27,6 +28,7 @@ from interposer.types import Array, TensorInfo
 __all__ = ["Allocators", "Handles", "NativeHandle"]
 
 _MANY: Final = 256
+_log = logging.getLogger("interposer.backend")
 _FUNCTIONS: Final = {
     "describe": "describe", "create_pool": "create_pool", "destroy_pool": "destroy", "acquire": "of_pool",
     "give_back": "of_pool", "create_tensor": "create_tensor", "create_sub_tensor": "create_sub_tensor",
@@ -154,21 +156,24 @@ class NativeHandleFactory(TensorHandleFactory):
     def _created(self, info: TensorInfo, flags: int) -> NativeHandle:
         out, told = ctypes.c_uint64(), _InfoTable(info)
         self._pool.call("create_tensor", self._index, told.address, flags, ctypes.addressof(out))
-        return NativeHandle(info, self._pool, out.value, can_import=bool(self.import_sources & MemorySource.MALLOC))
+        can_import = bool(self.import_sources & MemorySource.MALLOC)
+        return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
 
     def create_device_copy(self) -> Workload:
         """The device's own copies."""
-        return _NativeCopy()
+        return _NativeCopy(self.id)
 
 
 class NativeHandle(TensorHandle):
     """A tensor in memory of a plug-in, which knows it by `number`."""
 
-    def __init__(self, info: TensorInfo, pool: NativePool, number: int, *, can_import: bool = False) -> None:
+    def __init__(
+        self, info: TensorInfo, pool: NativePool, number: int, *, can_import: bool = False, kind: str = ""
+    ) -> None:
         super().__init__(info)
         if not number:
             raise BackendContractError(f"create_tensor gave {info} the number 0", backend=pool.handles.library.id)
-        self.pool, self.number = pool, number
+        self.pool, self.number, self.kind = pool, number, kind
         self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
         self._alone, self._mapped = True, 0
         self._kept: Array | None = None
@@ -239,7 +244,7 @@ class NativeHandle(TensorHandle):
             if error.status == abi.UNSUPPORTED:
                 return None
             raise
-        return NativeHandle(info, self.pool, out.value)
+        return NativeHandle(info, self.pool, out.value, kind=self.kind)
 
     def copy_in(self, array: Array) -> None:
         """Let the device fetch an array."""
@@ -256,13 +261,16 @@ class NativeHandle(TensorHandle):
 
 
 class _NativeCopy(Workload):
-    """Copies by a device, to its memory or from it."""
+    """Copies by a device, to its memory of one kind or from there; the other side can be mapped."""
 
     concurrent = strided = True
 
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         [source], [target] = inputs, outputs
-        if isinstance(target, NativeHandle) and source is not None:
+        if isinstance(target, NativeHandle) and target.kind == self._kind and source is not None:
             with source.mapped() as array:
                 target.copy_in(array)
         elif isinstance(source, NativeHandle):
@@ -341,6 +349,7 @@ class Lent:
             memory = self._allocator.allocate(size, alignment)
             address = address_of(memory)
             if memory.nbytes < size or address % max(1, alignment):
+                self._allocator.free(memory)
                 return abi.INVALID_ARGUMENT
         except Exception:  # nothing may be raised through the plug-in
             return abi.OUT_OF_MEMORY
@@ -350,8 +359,12 @@ class Lent:
 
     def _free(self, _: Any, address: int) -> None:
         memory = self._given.pop(address, None)
-        if memory is not None:
+        if memory is None:
+            return
+        try:
             self._allocator.free(memory)
+        except Exception as error:  # nothing may be raised through the plug-in
+            _log.warning("the custom allocator %s could not free memory: %r", type(self._allocator).__name__, error)
 
 
 class Allocators:

@@ -202,6 +202,36 @@ def test_an_allocator_that_has_nothing_left_ends_the_run(device, runtime_with):
         run(network, X)
 
 
+class Crooked(Counting):
+    def allocate(self, size, alignment):
+        return super().allocate(size, alignment)[:-1]
+
+    def free(self, memory):
+        self.out = []
+
+
+def test_memory_that_is_too_short_goes_back_to_the_allocator(device, runtime_with):
+    backend, _ = device()
+    allocator = Crooked()
+    network = loaded(runtime_with(backend), chain(RELU), "DiscreteC", allocators={"DiscreteC": allocator})
+    with pytest.raises(ExecutionError, match="the device has no more memory"):
+        run(network, X)
+    assert allocator.out == []
+
+
+class KeepsAll(Counting):
+    def free(self, memory):
+        raise OSError("nothing is taken back")
+
+
+def test_an_allocator_that_takes_nothing_back_is_only_logged(device, runtime_with, caplog):
+    backend, _ = device()
+    network = loaded(runtime_with(backend), chain(RELU), "DiscreteC", allocators={"DiscreteC": KeepsAll()})
+    np.testing.assert_array_equal(run(network, X)[0], np.maximum(X, 0))
+    network.release()
+    assert "the custom allocator KeepsAll could not free memory: OSError('nothing is taken back')" in caplog.text
+
+
 def test_damaged_descriptions_of_memory_are_refused(opened):
     library = opened("discrete.c", "-DAT_DESCRIBE=out->factory_stride = 1;")
     with pytest.raises(BackendContractError, match="the handle factories has the stride 1"):
