@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.backend import (
     DEFAULT_FACTORY,
+    ArenaMemoryManager,
     ArrayHandle,
     ArrayHandleFactory,
     Backend,
@@ -188,6 +189,23 @@ def test_two_devices_meet_in_the_memory_of_the_host(runtime: Runtime) -> None:
     np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(X, 0))
     assert (one.bus.downloads, other.bus.uploads) == (1, 1)
     assert made.transfers.copied_bytes == 4 * SIZE
+
+
+def test_a_memory_manager_that_is_given_to_a_single_backend_object_is_used(runtime: Runtime) -> None:
+    class Alone(Relus):
+        id: ClassVar = "Alone"
+
+    backend, managers = Alone(), list[ArenaMemoryManager]()
+
+    def create() -> MemoryManager:
+        managers.append(ArenaMemoryManager())
+        return managers[-1]
+
+    backend.create_memory_manager = create  # type: ignore[method-assign]
+    runtime.registry.register("Alone", single(backend))
+    made = loaded(runtime, chain(RELU, RELU, RELU), "Alone")
+    np.testing.assert_array_equal(run(made, X)[0], np.maximum(X, 0))
+    assert [one.planned_bytes > 0 for one in managers] == [True]
 
 
 # --- the least that can be copied -------------------------------------------------------------------------------------

@@ -89,7 +89,8 @@ class Factories:
             self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
 
     def _shares(self, backend: str) -> bool:
-        return type(self._optimized.backends[backend]).create_memory_manager is Backend.create_memory_manager
+        make = self._optimized.backends[backend].create_memory_manager  # an object may have one of its own
+        return getattr(make, "__func__", None) is Backend.create_memory_manager
 
     def _add(self, backend_id: str) -> None:
         backend: Backend = self._optimized.backends[backend_id]
@@ -128,7 +129,8 @@ class Factories:
         shared = next(iter(self._arenas), backend) if self.together and not self.registry.custom_allocators else backend
         if shared not in self._arenas:
             manager = ArenaMemoryManager() if allocator is None else _custom_arena(allocator, backend)
-            self._arenas[shared], self.managers[shared] = ArrayHandleFactory(manager), manager
+            name = f"{shared}'s arrays" if shared in self.managers else shared  # beside a manager of its own
+            self._arenas[shared], self.managers[name] = ArrayHandleFactory(manager), manager
         return self._arenas[shared]
 
     def _handle_factory(self, layer: Layer, factory_id: str | None) -> TensorHandleFactory:

@@ -168,7 +168,14 @@ class NativeHandle(TensorHandle):
     """A tensor in memory of a plug-in, which knows it by `number`."""
 
     def __init__(
-        self, info: TensorInfo, pool: NativePool, number: int, *, can_import: bool = False, kind: str = ""
+        self,
+        info: TensorInfo,
+        pool: NativePool,
+        number: int,
+        *,
+        can_import: bool = False,
+        kind: str = "",
+        whole: NativeHandle | None = None,
     ) -> None:
         super().__init__(info)
         if not number:
@@ -179,7 +186,7 @@ class NativeHandle(TensorHandle):
         self._kept: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
-        weakref.finalize(self, library.let_go, library.hold_call(destroy, pool)).atexit = False
+        weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole))).atexit = False
 
     @property
     def library(self) -> Library:
@@ -244,7 +251,7 @@ class NativeHandle(TensorHandle):
             if error.status == abi.UNSUPPORTED:
                 return None
             raise
-        return NativeHandle(info, self.pool, out.value, kind=self.kind)
+        return NativeHandle(info, self.pool, out.value, kind=self.kind, whole=self)
 
     def copy_in(self, array: Array) -> None:
         """Let the device fetch an array."""

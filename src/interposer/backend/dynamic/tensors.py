@@ -48,6 +48,7 @@ class TensorTable:
         """Let a tensor be the one that the plug-in knows by this number."""
         item = self._items[index]
         item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
+        self._places[index] = 0
 
     def takes(self, arrays: Sequence[Array]) -> bool:
         """True where `bind` would copy none of them."""

@@ -60,10 +60,10 @@ class DynamicWorkload(Workload):
         mapped: list[TensorHandle] = []
         try:
             handles = [inputs[operand] for operand in self._operands]
-            if run.private(handles, outputs):
+            if run.open:
+                run.execute_open(handles, outputs, mapped)
+            elif run.private(handles, outputs):
                 run.execute_private(handles, outputs, mapped)
-            elif run.open:
-                run.execute_open([_map(handle, mapped) for handle in handles], outputs, mapped)
             else:
                 read = [_map(handle, mapped) for handle in handles]
                 run.execute(read, [_map(handle, mapped) for handle in outputs])
@@ -172,18 +172,23 @@ class _Run:
         self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
     ) -> None:
         """Run on handles of which some are the plug-in's own; adds to `mapped` what is to be unmapped."""
-        found: dict[int, Array] = {}
-        for table, handles in ((self._inputs, read), (self._outputs, written)):
-            for index, handle in enumerate(handles):
-                if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
-                    table.bind_private(index, handle.number)
-                    continue
-                array = _map(handle, mapped)
-                table.bind(index, array)
-                if table is self._outputs:
-                    found[index] = array
+        self._bind_all(self._inputs, read, mapped)
+        found = self._bind_all(self._outputs, written, mapped)
         self._executable.run(self._address)
         self._outputs.finish(found)
+
+    def _bind_all(
+        self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
+    ) -> dict[int, Array]:
+        """Bind the tensors, but for those whose shapes are not known; the arrays of those in ordinary memory."""
+        found: dict[int, Array] = {}
+        for index, handle in enumerate(handles):
+            if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
+                table.bind_private(index, handle.number)
+            elif handle is None or handle.info.is_concrete:
+                found[index] = _map(handle, mapped)
+                table.bind(index, found[index])
+        return found
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
         """Run on arrays."""
@@ -201,15 +206,17 @@ class _Run:
         self._executable.run(self._address)
         self._outputs.finish(written)
 
-    def execute_open(self, read: Sequence[Array], handles: Sequence[TensorHandle], mapped: list[TensorHandle]) -> None:
+    def execute_open(
+        self,
+        read: Sequence[TensorHandle | None],
+        handles: Sequence[TensorHandle],
+        mapped: list[TensorHandle],
+    ) -> None:
         """Run where the shapes of some outputs are only found by running; adds to `mapped` what is to be unmapped."""
         self._outputs.reset()
-        for index, array in enumerate(read):
-            self._inputs.bind(index, array)
+        self._bind_all(self._inputs, read, mapped)
         self._handles, self._mapped, self._fault = handles, mapped, None
-        self._written = {index: _map(one, mapped) for index, one in enumerate(handles) if one.info.is_concrete}
-        for index, array in self._written.items():
-            self._outputs.bind(index, array)
+        self._written = self._bind_all(self._outputs, handles, mapped)
         try:
             self._executable.run(self._address)
         except CallError:
@@ -220,7 +227,7 @@ class _Run:
         if self._fault is not None:
             raise self._fault
         for index, handle in enumerate(handles):
-            if index not in self._written:
+            if index not in self._written and not handle.info.is_concrete:
                 raise BackendContractError(f"execute gave output {index}, {handle.info}, no shape by `resize`")
         self._outputs.finish(self._written)
 
@@ -242,7 +249,7 @@ class _Run:
         found = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
         if min(found, default=0) < 0:
             raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(found)}")
-        if output in self._written:
+        if handle.info.is_concrete:
             raise BackendContractError(f"resize was called for output {output}, which is {handle.info} already")
         handle.resize(found)
         self._written[output] = array = _map(handle, self._mapped)
