@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,15 @@ def natives() -> Natives:
 
 
 @pytest.fixture
-def cpuacc(monkeypatch: pytest.MonkeyPatch) -> None:
+def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the native backend of the package be used; skips the test where it was not built."""
     from interposer.backend.dynamic.paths import own_files, reason_not_built
+    from interposer.session.load import _only_runtime
 
     if "CpuAcc" not in own_files():
         pytest.skip(f"there is no CpuAcc: {reason_not_built()}")
     others = [name for name in os.environ[DISABLED].split(",") if name != "CpuAcc"]
     monkeypatch.setenv(DISABLED, ",".join(others))
+    _only_runtime.cache_clear()  # the one that others have used does without it
+    yield
+    _only_runtime.cache_clear()

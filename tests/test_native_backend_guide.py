@@ -13,7 +13,7 @@ import pytest
 import interposer as ip
 from interposer.backend.dynamic.blobs import Blob
 from interposer.cli.main import main
-from interposer.errors import BackendError, ExecutionError, UnsupportedLayerError
+from interposer.errors import BackendError, ExecutionError, InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import ActivationFunction, PreCompiled
 
@@ -85,7 +85,7 @@ def test_a_part_that_is_too_short_goes_to_others(runtime):
 
 
 def test_an_option_that_it_has_not_is_named(runtime):
-    with pytest.raises(UnsupportedLayerError, match="backend 'Npu' has no option 'longst'; did you mean 'longest'?"):
+    with pytest.raises(InvalidArgumentError, match="backend 'Npu' has no option 'longst'; did you mean 'longest'?"):
         loaded(runtime, longst=2)
 
 

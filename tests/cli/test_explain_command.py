@@ -32,7 +32,7 @@ def test_reasons_stand_once_and_layers_refer_to_them(explain, tmp_path, more_bac
     assert (
         explain(networks.alternating(tmp_path), *THREE)
         == """\
-network 'alternating': 4 layers, 3 copies between backends
+network 'alternating': 4 layers, 2 copies between backends
   Device: 1 layer, refuses 3
     [1] Addition (1): no kernel for Addition
     [2] Multiplication (1): no kernel for Multiplication
@@ -42,7 +42,7 @@ network 'alternating': 4 layers, 3 copies between backends
   CpuRef: 1 layer, could run 3 more
   copied from Sums to Device (16 bytes): twice
   copied from Device to Sums (16 bytes): positive
-  copied from Sums to CpuRef (16 bytes): product
+  passed from Sums to CpuRef without a copy (16 bytes): product
 
 layer     operator        backend  refused by
 twice     Addition        Sums     Device [1]

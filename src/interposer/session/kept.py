@@ -104,7 +104,7 @@ class Keeper:
         content = _content(source)
         if content is None or registry.isolates_any or (options is not None and options.debug):
             return None
-        ids = registry.available() if backends is None else tuple(backends)
+        ids = registry.by_default() if backends is None else tuple(backends)
         backend = registry.get(ids[0]) if ids and registry.reason_absent(ids[0]) is None else None
         identity = getattr(backend, "identity", None)
         if identity is None or any(registry.reason_absent(name) is not None for name in ids):
@@ -234,7 +234,7 @@ def _content(source: object) -> bytes | None:
                 content = file.read(MOST_BYTES + 1)
         else:
             content = bytes(source) if isinstance(source, bytes | bytearray) else b""
-    except OSError:
+    except (OSError, ValueError):
         return None
     by_itself = content[4:8] == b"TFL3" or b"location" not in content  # an ONNX file may have its weights elsewhere
     return content if content and len(content) <= MOST_BYTES and by_itself else None

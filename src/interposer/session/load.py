@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from interposer.errors import expect
 from interposer.frontends.template import Values
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
@@ -73,6 +74,8 @@ def load(
         InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
     """
     runtime = default_runtime() if runtime is None else runtime
+    expect(runtime, Runtime, "the runtime must be a Runtime")
+    expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     backends = tuple(backends) if isinstance(backends, Iterator) else backends
     keeper = None
     measured = plan is not None or asks_to_measure(backends, options)

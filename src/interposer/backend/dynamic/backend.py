@@ -21,7 +21,7 @@ from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.parts import Optimizer
 from interposer.backend.dynamic.support import DynamicSupport
 from interposer.backend.dynamic.workload import DynamicWorkload
-from interposer.backend.handles import DEFAULT_FACTORY, TensorHandleFactoryRegistry
+from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import MemoryManager, MemorySource
 from interposer.backend.support import LayerSupport
 from interposer.backend.views import OptimizationViews
@@ -55,7 +55,7 @@ class DynamicBackend(Backend):
     def handle_factory_preferences(self) -> Sequence[str]:
         """What the plug-in says that it takes; arrays in ordinary memory where it has no memory of its own."""
         handles = self._plain_handles
-        return (DEFAULT_FACTORY,) if handles is None else handles.preferences
+        return () if handles is None else handles.preferences
 
     def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
         """Bring the plug-in's kinds of memory."""
