@@ -566,7 +566,7 @@ class KeepsWorkloads(Right):
 
 
 class KeepsMemory(Right):
-    """Takes a mebibyte for every network, and never gives it back."""
+    """Takes eight mebibytes for every network, more than others can have left over, and never gives them back."""
 
     id: ClassVar = "KeepsMemory"
 
@@ -574,7 +574,7 @@ class KeepsMemory(Right):
         self.kept: list[bytes] = []
 
     def create_memory_manager(self) -> MemoryManager:
-        self.kept.append(bytes(np.random.default_rng(len(self.kept)).integers(0, 256, 1 << 20, np.uint8)))
+        self.kept.append(bytes(np.random.default_rng(len(self.kept)).integers(0, 256, 1 << 23, np.uint8)))
         return ArenaMemoryManager()
 
 
