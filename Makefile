@@ -28,8 +28,8 @@ test: lint  ## lint, type check, and run all tests but the slow ones
 	$(PYTEST) -n auto -m 'not slow' tests $(PYTEST_ARGS)
 	$(DOCTEST)
 
-test-all: lint  ## the same with the slow tests, and once more without the reference backend
-	$(PYTEST) -n auto tests $(PYTEST_ARGS)
+test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend
+	$(PYTEST) -n auto --hypothesis-profile=random tests $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	$(DOCTEST)
 

@@ -17,8 +17,11 @@ from hypothesis import settings
 
 from tests.native import Natives
 
-settings.register_profile("untimed", deadline=None)  # how long a test takes says nothing on a busy machine
-settings.load_profile("untimed")
+# How long a test takes says nothing on a busy machine. Drawn examples are the same in every run, so that who changes
+# nothing breaks nothing; `make test-all` draws others each time, with --hypothesis-profile=random.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
+settings.load_profile("repeatable")
 
 MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABLED_BACKENDS names that backend"
 DISABLED = "INTERPOSER_DISABLED_BACKENDS"

@@ -76,6 +76,19 @@ def test_a_kind_says_what_it_can() -> None:
     assert str(NPU) == "Npu (cannot be mapped, copies by itself, imports DMA_BUF)"
 
 
+def test_what_must_be_copied_out_of_an_import_is_copied_at_once() -> None:
+    device = Kind("Device", maps=False, copies_itself=True, exports=MALLOC)
+    guest = Kind("Guest", copies_itself=True, imports=MALLOC)
+    heap = Kind("Heap")
+    reader = Side("reader", {"Guest": 0}, guest_cost=1)
+    found = find_route(
+        {one.id: one for one in (device, guest, heap)}, side("Device"), [reader, reader, reader, side("Heap")]
+    )
+    assert found is not None
+    assert found.copies == 2
+    assert [hop.how for hop in found.hops] == [DEVICE_COPY, DEVICE_COPY]
+
+
 sources = st.sampled_from([MemorySource.UNDEFINED, MALLOC, DMA_BUF, MALLOC | DMA_BUF])
 kinds = st.lists(st.builds(Kind, st.just(""), st.booleans(), st.booleans(), sources, sources), min_size=1, max_size=4)
 

@@ -129,28 +129,29 @@ _State = tuple[int, int, tuple[str, ...], tuple[Hop, ...]]
 def _states(
     kinds: Mapping[str, Kind], giver: Side, padded: frozenset[str]
 ) -> Iterator[tuple[int, str, tuple[Hop, ...]]]:
-    """All sets of kinds that the tensor can be in, each with the fewest copies and steps that lead there."""
+    """All sets of kinds that the tensor can be in, copied or imported, each with the fewest copies that lead there."""
     queue: list[_State] = [(giver.costs.get(home, 0), 0, (home,), ()) for home in giver.ranks if home in kinds]
     heapq.heapify(queue)
     seen = set()
     while queue:
         copies, steps, reached, hops = heapq.heappop(queue)
-        state = reached[0], frozenset(reached)
+        state = reached[0], frozenset((hop.target, hop.how == IMPORT) for hop in hops)
         if state in seen:
             continue
         seen.add(state)
         yield copies, reached[0], hops
         for target in kinds.keys() - set(reached):
-            hop = _cheapest(kinds, reached, target, padded)
-            if hop is not None:
+            for hop in _cheapest(kinds, reached, target, padded):
                 cost = copies + (hop.how != IMPORT)
                 heapq.heappush(queue, (cost, steps + 1, (*reached, target), (*hops, hop)))
 
 
-def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> Hop | None:
+def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:
+    """An import and a copy, each where there is one: what is imported may have to be copied further on."""
     ways = [(one, kinds[one].way_to(kinds[target], one in padded or target in padded)) for one in reached]
     hops = [Hop(one, target, how) for one, how in ways if how is not None]
-    return min(hops, key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how), default=None)
+    hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))
+    return list({hop.how == IMPORT: hop for hop in reversed(hops)}.values())
 
 
 def _route(giver: Side, takers: Sequence[Side], copies: int, home: str, hops: tuple[Hop, ...]) -> Route | None:
