@@ -112,6 +112,7 @@ def _imported(runtime: ip.Runtime, number: int, model: Any, memory: tuple[Any, A
     return {
         "enqueue_workload, imported": lambda: runtime.enqueue_workload(number, **ids),
         "model.run, imported": lambda: model.run(read, written),
+        "model.bind": model.bind([x, x], [y]),
     }
 
 

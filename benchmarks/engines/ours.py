@@ -19,7 +19,7 @@ AUTO: Final = "auto"
 
 
 class Interposer(Engine):
-    """The public API: `load`, then either `Model.run`, or runs in place on the same runtime.
+    """The public API: `load`, then either `Model.run`, or `Model.bind`.
 
     Args:
         backends: in order of preference; CpuRef is added, so that what nobody else takes still runs, and is told of.
@@ -57,17 +57,17 @@ class Interposer(Engine):
         def run() -> None:
             self._found = self._model.run(self._inputs)
 
-        return {"Model.run": run, "Model.run on imports": self._on_imports()}
+        return {"Model.run": run, "Model.bind": self._bound()}
 
-    def _on_imports(self) -> Call:
-        """Runs on the same arrays for inputs and outputs, which are imported when it is first called."""
-        imports: list[Any] = []
+    def _bound(self) -> Call:
+        """Runs on the same arrays for inputs and outputs, which are bound when it is first called."""
+        bound: list[Any] = []
 
         def run() -> None:
-            if not imports:
-                self._found = [np.empty_like(one) for one in self._found]
-                imports[:] = [self._model.import_inputs(self._inputs), self._model.import_outputs(self._found)]
-            self._model.run(*imports)
+            if not bound:
+                bound.append(self._model.bind(self._inputs))
+                self._found = bound[0].outputs
+            bound[0]()
 
         return run
 

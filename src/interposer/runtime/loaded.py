@@ -182,11 +182,15 @@ class LoadedNetwork:
         """Run once on memory that was imported for all inputs and outputs; False where `run` has to do it.
 
         Raises:
-            ExecutionError: as `run`; or memory of a descriptor is not there any more.
+            ExecutionError: as `run`; or the memory was let go of, or that of a descriptor is not there any more.
         """
-        self._enter(None)
+        me = get_ident()
+        if me in self._runs:
+            self.refuse_in_own_run("run again")
+        self._runs[me] = None  # from here on like `_enter` and `_leave`, whose calls would cost as much as all of this
         try:
-            if imported.watched:
+            if self._released or imported.gone or imported.watched:
+                self._check_open()
                 look_at(imported, None)
             if working is not None:
                 return working.run_imported(imported)
@@ -199,7 +203,9 @@ class LoadedNetwork:
             finally:
                 self._idle.append(working)
         finally:
-            self._leave()
+            del self._runs[me]
+            if self._released:
+                self._say_left()
 
     def _run_in_any(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None) -> None:
         try:
@@ -217,16 +223,25 @@ class LoadedNetwork:
         if me in self._runs:
             self.refuse_in_own_run("run again")
         self._runs[me] = control
-        if self._released:
+        try:
+            self._check_open()
+        except ExecutionError:
             self._leave()
+            raise
+
+    def _check_open(self) -> None:
+        if self._released:
             raise ExecutionError(f"the network {self.optimized.name!r} was unloaded before the run began")
 
     def _leave(self) -> None:
         del self._runs[get_ident()]
         if self._released:
-            with self._changed:
-                self._changed.notify_all()
-                self._free()
+            self._say_left()
+
+    def _say_left(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            self._free()
 
     def give_up(self, control: RunControl) -> None:
         """Wait no longer for a run that hangs; its memory is given back when it returns."""
@@ -263,8 +278,10 @@ def look_at(imported: ImportedRun, control: RunControl | None) -> None:
     """See that memory of descriptors is ready and all there.
 
     Raises:
-        ExecutionError: it is not, or never will be, or `control` stopped the run.
+        ExecutionError: it is not, or never will be, or it was let go of, or `control` stopped the run.
     """
+    if imported.gone:
+        raise ExecutionError("what was imported for this run is closed; import it again")
     for title, memory in imported.watched:
         check = partial(control.check_waiting, f"the fence of {title}") if control is not None else _go_on
         try:

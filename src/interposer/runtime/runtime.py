@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +18,7 @@ from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, wanted_isolations
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends, thread_budget
-from interposer.errors import InvalidArgumentError, LoadError, UnknownNetworkError, did_you_mean, expect
+from interposer.errors import BindingError, InvalidArgumentError, LoadError, UnknownNetworkError, did_you_mean, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
@@ -371,6 +372,24 @@ class Runtime:
         """
         imports = self._loaded(network_id).imports
         return imports.refusals("input", inputs or {}) | imports.refusals("output", outputs or {})
+
+    def prepare_run(
+        self, network_id: NetworkId, imported_inputs: Sequence[int], imported_outputs: Sequence[int]
+    ) -> Callable[[], bool]:
+        """What runs a network on imports for all of its tensors, call after call, with the least to do.
+
+        It gives False, and has not run, where `enqueue_workload` has to do it. It raises `ExecutionError` where a
+        workload failed, or the network or one of the imports is not there any more. Thread safe.
+
+        Raises:
+            UnknownNetworkError: it is not loaded.
+            BindingError: a number that nothing was imported by, or some tensors are missing.
+        """
+        loaded = self._loaded(network_id)
+        imported = loaded.imports.run_of(imported_inputs, imported_outputs)
+        if not imported.complete:
+            raise BindingError("a run is prepared on imports for all inputs and outputs; some are missing")
+        return partial(loaded.run_imported, imported)
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from interposer.types import Array, TensorShape
 
 __all__ = ["WorkingMemHandle", "check_shape"]
 
+_Calls: TypeAlias = "list[Callable[[], None]]"
+
+_NOT_YET: Final[_Calls] = []
 _IN_USE: Final = "this working memory is used by another run; make one for each thread"
 
 
@@ -46,7 +49,7 @@ class WorkingMemHandle:
         self._outputs = [(binding_id(layer), layer) for layer in self._steps.outputs]
         self._directly = self._direct_outputs()
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
-        self._prepared: dict[ImportedRun, list[Callable[[], None]] | None] = {}
+        self._prepared: dict[ImportedRun, _Calls | None] = {}
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """The outputs, by binding id, that can be written where the caller wants them."""
@@ -84,23 +87,21 @@ class WorkingMemHandle:
         if not self._busy.acquire(False):
             raise ExecutionError(_IN_USE)
         try:
-            calls = self._prepared[imported] if imported in self._prepared else self._prepare(imported)
-            if calls is not None:
-                self._call_all(calls)
-            return calls is not None
+            calls = self._prepared.get(imported, _NOT_YET)
+            if calls is _NOT_YET:
+                calls = self._prepare(imported)
+            if calls is None:
+                return False
+            try:
+                for call in calls:
+                    call()
+            except Exception as error:
+                raise failure(self.program.running[calls.index(call)], "failed", error) from error
+            return True
         finally:
             self._busy.release()
 
-    def _call_all(self, calls: Sequence[Callable[[], None]]) -> None:
-        done = 0
-        try:
-            for call in calls:
-                call()
-                done += 1
-        except Exception as error:
-            raise failure(self.program.running[done], "failed", error) from error
-
-    def _prepare(self, imported: ImportedRun) -> list[Callable[[], None]] | None:
+    def _prepare(self, imported: ImportedRun) -> _Calls | None:
         """The layers' calls on what was imported; kept until the memory is freed, or `forget`."""
         self._factories.acquire()
         moved: dict[Value, TensorHandle] = {}

@@ -1,8 +1,9 @@
 """Sessions: `load`, `Model`, and what makes both friendly. Optimizer, runtime and front ends meet here."""
 
+from interposer.session.bound import BoundRun
 from interposer.session.limits import Limits
 from interposer.session.load import default_runtime, load
 from interposer.session.model import Model
 from interposer.session.source import FORMATS, read_network
 
-__all__ = ["FORMATS", "Limits", "Model", "default_runtime", "load", "read_network"]
+__all__ = ["FORMATS", "BoundRun", "Limits", "Model", "default_runtime", "load", "read_network"]

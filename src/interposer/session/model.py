@@ -34,6 +34,7 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, TransferReport
 from interposer.runtime.bindings import Bindings
+from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
@@ -295,6 +296,38 @@ class Model:
             self._end(key)
             raise
         return self._imported("output", key, network_id, bound, memory_source)
+
+    def bind(
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any],
+        outputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    ) -> BoundRun:
+        """The model with the arrays that it is to read and write, to be called again and again: that is quickest.
+
+        Args:
+            inputs: NumPy arrays, or what has ``__dlpack__`` or the buffer protocol.
+            outputs: likewise, to be written to; None for fresh arrays.
+
+        Raises:
+            InvalidArgumentError: layers depend on the values of inputs, which may change, or the shape of an output on
+                the data.
+            InterposerError: what `run` raises before it runs anything.
+        """
+        given = self._by_order(inputs)
+        key, network_id = self._begin({name: self._shaped(name, one) for name, one in given.items()})
+        try:
+            bindings = self.runtime.bindings(network_id)
+            made = bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
+            lacking = [repr(one.name) for number, one in bindings.outputs.items() if number not in made]
+            bindings.checked_outputs({number: shared_array(one) for number, one in made.items()})
+            self._arrays(given)
+        finally:
+            self._end(key)
+        if lacking:
+            raise InvalidArgumentError(
+                f"nothing can be bound to output {', '.join(lacking)}: its shape depends on data"
+            )
+        return BoundRun(self, given, [made[number] for number in sorted(made)], self._is_placed_anew)
 
     def _imported(
         self, kind: str, key: Key, network_id: NetworkId, bound: Mapping[int, Any], source: MemorySource

@@ -15,6 +15,8 @@ __all__ = ["CallError", "ErrorBuffers", "announce", "watch_calls"]
 CAPACITY: Final = 4096
 _GUARD: Final = 12288
 _CANARY: Final = b"\xa5" * _GUARD
+_KIND: Final = abi.Error.code.offset // 8  # the code, and the kind of the item
+_LENGTH: Final = abi.Error.length.offset // 8
 
 
 _watchers: list[Callable[[str], None]] = []
@@ -72,10 +74,11 @@ class _Buffer:
             struct_size=ctypes.sizeof(abi.Error), item=-1, capacity=CAPACITY, text=ctypes.addressof(self.memory)
         )
         self.address = ctypes.addressof(self.error)
+        self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
 
     def is_blank(self) -> bool:
         """False where a function filled it in though it did not fail, which must not be taken for the next error."""
-        return not (self.error.length or self.error.code or self.error.item_kind)
+        return not (self.words[_KIND] or self.words[_LENGTH])
 
     def overrun(self) -> bool:
         return self.memory.raw[CAPACITY:] != _CANARY
@@ -113,6 +116,27 @@ class ErrorBuffers:
             if buffer.is_blank():
                 self._free.append(buffer)
             return
+        self._fail(name, status, buffer)
+
+    def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
+        """What does `call` with the same arguments, by one thread at a time."""
+        buffer = _Buffer()
+        given, words = (*arguments, buffer.address), buffer.words
+
+        def call() -> None:
+            nonlocal buffer, given, words
+            if _watchers:
+                announce(name)
+            status = function(*given)
+            if status or words[_KIND] or words[_LENGTH]:
+                used, buffer = buffer, _Buffer()
+                given, words = (*arguments, buffer.address), buffer.words
+                if status:
+                    self._fail(name, status, used)
+
+        return call
+
+    def _fail(self, name: str, status: int, buffer: _Buffer) -> None:
         if buffer.overrun():
             raise BackendContractError(f"{name} wrote past the end of the error's text", backend=self.backend)
         raise CallError(self.backend, name, status, buffer.error, buffer.text())

@@ -6,6 +6,7 @@ import ctypes
 import threading
 import weakref
 import zlib
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -64,11 +65,22 @@ class Executable:
         with self._turn:
             self._call(run_address)
 
+    def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
+        """What does `run` with one ``ipr_run``, which belongs to `owner`, again and again, by one thread at a time."""
+        library, function = self.library, self.library.functions["execute"]
+        call = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
+        return call if self._turn is None else partial(_call_in_turn, self._turn, call)
+
     def check_constants(self) -> None:
         """Raise `BackendContractError` where a constant is not what it was; only in checking mode."""
         for array, before in zip(self.constants, self._sums, strict=False):
             if _sum(array) != before:
                 raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)
+
+
+def _call_in_turn(turn: threading.Lock, call: Callable[[], None]) -> None:
+    with turn:
+        call()
 
 
 def _sum(array: Array) -> int:

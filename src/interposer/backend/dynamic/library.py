@@ -45,7 +45,6 @@ PATIENCE: Final = 10.0
 _UNWRITTEN: Final = 0xFFFFFFFF
 _LONGEST_ID: Final = 256
 _open: set[Library] = set()
-_getpid = os.getpid
 
 
 class Identity(NamedTuple):
@@ -230,6 +229,7 @@ class Library:
         self._pid = os.getpid()
         self._abandoned = False
         self._why_closed = "it is not initialised"
+        self._refuses = True
 
     def __repr__(self) -> str:
         return f"<Library {self.id} {self.identity.version} at {self.path}>"
@@ -250,7 +250,7 @@ class Library:
             raise PluginError(self.path, "init", f"init: {error.reason}") from error
         except BackendContractError as error:
             raise PluginError(self.path, "init", str(error)) from error
-        self._why_closed = ""
+        self._why_closed, self._refuses = "", False
         _open.add(self)
         try:
             self.info = self._ask_info()
@@ -281,7 +281,7 @@ class Library:
         with self._closing:
             if self.closed:
                 return not self._abandoned
-            self._why_closed = "it was shut down"
+            self._why_closed, self._refuses = "it was shut down", True
             _open.discard(self)
             if not self._usable_here():
                 self._abandoned = True  # the plug-in belongs to the parent process
@@ -317,13 +317,36 @@ class Library:
         """
         self._inside.append(None)
         try:
-            if self._why_closed or _getpid() != self._pid:
+            if self._refuses:
                 self._refuse()
             self._errors.call(name, function, *arguments)
         finally:
             self._inside.pop()
-            if self._ring.head.head != self._ring.lines_read:
+            if self._ring.lines_written[0] != self._ring.lines_read:
                 self._pass_on_log()
+
+    def prepared(
+        self, name: str, function: Callable[..., int], *arguments: Any, owner: object = None
+    ) -> Callable[[], None]:
+        """What does `call` with the same arguments, by one thread at a time, with as little as possible beside it.
+
+        It keeps `owner` alive.
+        """
+        call, ring = self._errors.prepared(name, function, *arguments), self._ring
+        written, enter, leave = ring.lines_written, self._inside.append, self._inside.pop
+
+        def run(_: object = owner) -> None:
+            enter(None)
+            try:
+                if self._refuses:
+                    self._refuse()
+                call()
+            finally:
+                leave()
+                if written[0] != ring.lines_read:
+                    self._pass_on_log()
+
+        return run
 
     def _refuse(self) -> None:
         """Raise `BackendUnavailableError` where nothing may be called."""
@@ -431,6 +454,7 @@ class Library:
 
     def after_fork(self) -> None:
         """In the child: forget the parent's other threads, which are not here."""
+        self._refuses = self.closed or not self._usable_here()
         self._compiling, self._closing = threading.Lock(), threading.RLock()
         self._inside.clear()
         self._ring.after_fork()

@@ -81,16 +81,17 @@ class DynamicWorkload(Workload):
             return super().prepare(inputs, outputs)
         if not run.bind(arrays[: len(read)], arrays[len(read) :]):
             return super().prepare(inputs, outputs)
-        return run.call if not self.executable.workspace_size else partial(self._call_borrowing, run)
+        call = self.executable.prepared(run.address, run)
+        return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
 
-    def _call_borrowing(self, run: _Run) -> None:
+    def _call_borrowing(self, run: _Run, call: Callable[[], None]) -> None:
         """Let a run of prepared tables have the workspace of another one meanwhile."""
         try:
             lender = self._free.pop()
         except IndexError:
             lender = _Run(self.executable, self._input_infos, self._output_infos)
         run.borrow(lender)
-        run.call()
+        call()
         self._free.append(lender)
 
 
@@ -137,7 +138,7 @@ class _Run:
             output_count=len(outputs), outputs=self._outputs.address,
             workspace=None if self._workspace is None else address_of(self._workspace), workspace_size=size,
         )  # fmt: skip
-        self._address = ctypes.addressof(self._struct)
+        self.address = ctypes.addressof(self._struct)
         if self.open:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
@@ -147,7 +148,7 @@ class _Run:
         self._fault: BaseException | None = None
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
-        """Let the tensors lie in these arrays in every `call`; False where one would have to be copied."""
+        """Let the tensors lie in these arrays in every run; False where one would have to be copied."""
         if not (self._inputs.takes(read) and self._outputs.takes(written)):
             return False
         self._kept = (*read, *written)
@@ -155,10 +156,6 @@ class _Run:
             for index, array in enumerate(arrays):
                 table.bind(index, array)
         return True
-
-    def call(self) -> None:
-        """Run on what the tensors were bound to."""
-        self._executable.run(self._address)
 
     def borrow(self, lender: _Run) -> None:
         """Use the workspace of another one, which must not run meanwhile."""
@@ -174,7 +171,7 @@ class _Run:
         """Run on handles of which some are the plug-in's own; adds to `mapped` what is to be unmapped."""
         self._bind_all(self._inputs, read, mapped)
         found = self._bind_all(self._outputs, written, mapped)
-        self._executable.run(self._address)
+        self._executable.run(self.address)
         self._outputs.finish(found)
 
     def _bind_all(
@@ -203,7 +200,7 @@ class _Run:
             self._inputs.bind(index, array)
         for index, array in enumerate(written):
             self._outputs.bind(index, array)
-        self._executable.run(self._address)
+        self._executable.run(self.address)
         self._outputs.finish(written)
 
     def execute_open(
@@ -218,7 +215,7 @@ class _Run:
         self._handles, self._mapped, self._fault = handles, mapped, None
         self._written = self._bind_all(self._outputs, handles, mapped)
         try:
-            self._executable.run(self._address)
+            self._executable.run(self.address)
         except CallError:
             if self._fault is None:
                 raise

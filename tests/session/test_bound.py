@@ -1,0 +1,171 @@
+"""Models that are bound to arrays, and called again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import Network, Runtime, TensorInfo
+from interposer.backend import KernelTable
+from interposer.errors import BindingError, ExecutionError, InvalidArgumentError
+from interposer.ops import ActivationFunction, Addition
+from interposer.session import Model
+from interposer.types import Array
+from tests.devices import FLOAT, Device, Sums
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+tired = KernelTable()
+runs: list[int] = []
+
+
+@tired(Addition, dtypes=FLOAT)
+def add(op: Addition, a: Array, b: Array, *, out: Array) -> None:
+    """Adds, but in the fifth addition."""
+    runs.append(1)
+    if len(runs) == 5:
+        raise RuntimeError("too tired")
+    np.add(a, b, out=out)
+
+
+class Tired(Sums):
+    id: ClassVar = "Tired"
+    kernels: ClassVar = tired
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    runs.clear()
+    with Runtime() as made:
+        for backend in (Sums, Device, Tired):
+            made.registry.register(backend.id, backend)
+        yield made
+
+
+def calculation(*shape: int | str) -> Network:
+    network = Network("calculation")
+    a, b = (network.add_input_layer(number, TensorInfo(shape), name=name) for number, name in enumerate("ab"))
+    both = network.add_layer(Addition(), a, b)
+    network.add_output_layer(0, both, name="sum")
+    network.add_output_layer(1, network.add_addition_layer(both, b), name="y")
+    return network
+
+
+@pytest.fixture
+def model(runtime: Runtime) -> Model:
+    return ip.load(calculation(2, 3), ["Sums"], runtime=runtime)
+
+
+def test_each_call_reads_and_writes_the_same_arrays(model: Model) -> None:
+    a = X.copy()
+    with model.bind([a, X]) as call:
+        assert not call.copies
+        first = call()
+        for _ in range(3):
+            a += 1
+            assert call() is first is call.outputs
+            np.testing.assert_array_equal(first[0], a + X)
+            np.testing.assert_array_equal(first[1], a + 2 * X)
+
+
+def test_outputs_are_written_where_they_are_wanted(model: Model) -> None:
+    total, y = np.zeros_like(X), bytearray(24)
+    call = model.bind({"b": X, "a": X}, {"y": memoryview(y).cast("f", (2, 3)), "sum": total})
+    assert np.shares_memory(call()[0], total)
+    np.testing.assert_array_equal(np.frombuffer(y, np.float32).reshape(2, 3), 3 * X)
+
+
+def test_what_a_backend_keeps_for_itself_is_copied_in_each_call(runtime: Runtime) -> None:
+    network, a = Network("kept"), X.copy()
+    x = network.add_input_layer(0, TensorInfo(X.shape), name="x")
+    network.add_output_layer(0, network.add_activation_layer(x, function=ActivationFunction.RELU), name="y")
+    call = ip.load(network, ["Device"], runtime=runtime).bind([a])
+    assert call.copies
+    for _ in range(2):
+        a -= 1
+        np.testing.assert_array_equal(call()[0], np.maximum(a, 0))
+
+
+def test_shapes_that_are_open_are_those_of_the_arrays(runtime: Runtime) -> None:
+    model = ip.load(calculation("rows", 3), ["Sums"], runtime=runtime)
+    two, one = model.bind([X, X]), model.bind([X[:1], X[:1]])
+    assert [found[0].shape for found in (two(), one(), two())] == [(2, 3), (1, 3), (2, 3)]
+
+
+def test_what_does_not_fit_is_refused_at_once(model: Model) -> None:
+    with pytest.raises(BindingError, match=r"1 inputs were given; the model has 2 \('a', 'b'\)"):
+        model.bind([X])
+    with pytest.raises(BindingError, match=r"input 'b' has shape \[1, 3\]; expected \[2, 3\]"):
+        model.bind([X, X[:1]])
+    with pytest.raises(BindingError, match="output 1"):
+        model.bind([X, X], [X.copy(), X[:1].copy()])
+    with pytest.raises(BindingError, match="no output 'sun'; did you mean 'sum'"):
+        model.bind([X, X], {"sun": X})
+
+
+def test_an_output_whose_shape_is_only_found_by_running_cannot_be_bound() -> None:
+    network = Network("found")
+    x = network.add_input_layer(0, TensorInfo([4]), name="x")
+    network.add_output_layer(0, network.add_non_zero_layer(x), name="where")
+    model = ip.load(network, ["CpuRef"])
+    with pytest.raises(InvalidArgumentError, match="nothing can be bound to output 'where': its shape depends"):
+        model.bind([np.zeros(4, np.float32)])
+
+
+def test_what_is_closed_does_not_run(model: Model) -> None:
+    call = model.bind([X, X])
+    call()
+    call.close()
+    call.close()
+    with pytest.raises(InvalidArgumentError, match="this bound run is closed; bind the model again"):
+        call()
+    other = model.bind([X, X])
+    model.close()
+    with pytest.raises(ExecutionError, match="the network 'calculation' was unloaded before the run began"):
+        other()
+
+
+def test_threads_have_one_each(model: Model) -> None:
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        a = np.full_like(X, number)
+        call = model.bind([a, X])
+        for _ in range(200):
+            a += 1
+            if not np.array_equal(call()[1], a + 2 * X):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
+
+
+def test_a_call_whose_backend_fails_is_completed_elsewhere(runtime: Runtime) -> None:
+    model = ip.load(calculation(2, 3), ["Tired", "Sums"], runtime=runtime, fallback=True)
+    a = X.copy()
+    call = model.bind([a, X])
+    for _ in range(5):
+        a += 1
+        np.testing.assert_array_equal(call()[1], a + 2 * X)
+    [event] = model.events
+    assert (event.backend, list(model.optimized.backends)) == ("Tired", ["Sums"])
+
+
+def test_a_call_that_fails_says_where(runtime: Runtime) -> None:
+    model = ip.load(calculation(2, 3), ["Tired"], runtime=runtime)
+    call = model.bind([X, X])
+    for _ in range(2):
+        call()
+    with pytest.raises(ExecutionError, match="too tired"):
+        call()
+    np.testing.assert_array_equal(call()[0], 2 * X)
