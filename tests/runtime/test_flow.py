@@ -169,3 +169,12 @@ def test_the_answer_does_not_depend_on_who_was_quicker(made: tuple[Network, dict
             found = runtime.enqueue_workload(network_id, {0: x})
             for layer in network.graph.outputs:
                 np.testing.assert_array_equal(found[layer.op.binding_id], wanted[layer.name])
+
+
+def test_an_interrupt_just_before_a_layer_begins_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(passage: object, number: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interposer.runtime.flow._Passage._do", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Flow([set(), {0}], 1).run(lambda number: None, lambda help: None)

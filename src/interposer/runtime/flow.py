@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from threading import get_ident
 
 from interposer.backend import DEFAULT_FACTORY
 from interposer.ir.graph import Layer, Value
@@ -55,7 +56,8 @@ class _Passage:
         self._flow, self._work = flow, work
         self._waiting = [len(needed) for needed in flow.before]
         self._ready = deque(number for number, count in enumerate(self._waiting) if not count)
-        self._left, self._active = len(flow.before), 0
+        self._left = len(flow.before)
+        self._active: set[int] = set()  # threads that are at some work
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
@@ -70,6 +72,7 @@ class _Passage:
             self.help()
         except BaseException as error:  # an interrupt: the others must not go on with memory that is let go of
             self._fail(error)
+            self._active.discard(get_ident())
         with self._changed:
             self._changed.wait_for(lambda: not self._active)
         if self._error is not None:
@@ -80,7 +83,7 @@ class _Passage:
             self._changed.wait_for(lambda: self._ready or not self._left or self._error is not None)
             if self._error is not None or not self._ready:
                 return None
-            self._active += 1
+            self._active.add(get_ident())
             return self._ready.popleft()
 
     def _do(self, number: int) -> None:
@@ -93,7 +96,7 @@ class _Passage:
 
     def _finish(self, number: int = -1, error: BaseException | None = None) -> None:
         with self._changed:
-            self._active -= 1
+            self._active.discard(get_ident())
             self._left -= 1
             self._error = self._error or error
             for following in self._flow.after[number] if error is None else ():

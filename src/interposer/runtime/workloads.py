@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,18 +33,19 @@ class TransferCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = TransferReport()
+        self._counts = dict.fromkeys(TransferReport.__slots__, 0)
 
     def add(self, **more: int) -> None:
         """Count something more."""
         with self._lock:
-            told = asdict(self._counts)
-            self._counts = TransferReport(**{name: count + more.get(name, 0) for name, count in told.items()})
+            for name, count in more.items():
+                self._counts[name] += count
 
     @property
     def report(self) -> TransferReport:
         """The counts as they are now."""
-        return self._counts
+        with self._lock:
+            return TransferReport(**self._counts)
 
 
 @dataclass(frozen=True, slots=True)
