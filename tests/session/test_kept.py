@@ -44,7 +44,7 @@ def kept_name():
 def changed(**facts):
     """Change what the entry says of how it was made."""
     entry = read_entry(read_cached(kept_name()))
-    write_cached(kept_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).to_bytes())
+    write_cached(kept_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).content())
 
 
 def test_a_network_that_was_divided_before_is_not_divided_again(load):
@@ -127,7 +127,10 @@ def test_the_command_lists_explains_and_deletes(load, capsys, folder):
     assert "digits.onnx on CpuAcc, CpuRef" in listed
     assert "of use" in listed
     assert main(["cache", "why", str(DIGITS)]) == 0
-    assert capsys.readouterr().out == "digits.onnx on CpuAcc, CpuRef (divided network): it is of use\n"
+    assert capsys.readouterr().out == (
+        "digits.onnx on CpuAcc, CpuRef (divided network): it is of use\n"
+        "digits.onnx on CpuAcc (compiled part): it is of use\n"
+    )
     assert main(["cache", "clear", "--stale"]) == 0
     assert capsys.readouterr().out == "0 files with 0 bytes are deleted\n"
     assert main(["cache", "clear"]) == 0

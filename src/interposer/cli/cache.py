@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from interposer.backend.dynamic.kept import FOLDER as PARTS
+from interposer.backend.dynamic.kept import TRIAL, read_part, was_fatal
 from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, read_cached
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
@@ -20,7 +22,11 @@ __all__ = ["configure", "execute"]
 
 @dataclass(frozen=True)
 class _Kept:
-    """One file: what it is about, and why it is of no use, unless `reason` is empty."""
+    """One file: what it is about, and why it is of no use, unless `reason` is empty.
+
+    `sha256` is of the network's file, or of the part that was compiled; `parts` are those of a network. `setting` says
+    for what a part was compiled, in the words of its backend.
+    """
 
     kind: str
     what: str
@@ -29,6 +35,8 @@ class _Kept:
     name: str
     reason: str = ""
     sha256: str = ""
+    parts: tuple[str, ...] = ()
+    setting: str = ""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +96,9 @@ def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidArgumentError(f"{model} cannot be read: {error.strerror}") from error
-    return [one for one in kept if one.sha256 == digest]
+    networks = [one for one in kept if one.sha256 == digest]
+    parts = {part for one in networks for part in one.parts}
+    return networks + [one for one in kept if one.sha256 in parts]
 
 
 def _all_kept() -> Iterator[_Kept]:
@@ -97,6 +107,8 @@ def _all_kept() -> Iterator[_Kept]:
         written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
         if folder == FOLDER:
             yield _network(file, written)
+        elif folder == PARTS:
+            yield _part(file, written)
         elif folder == "probed":
             yield _Kept("trial of a shared object", _probed(file), file.size, written, file.name)
         else:
@@ -108,9 +120,25 @@ def _network(file: CachedFile, written: str) -> _Kept:
         entry = read_entry(read_cached(file.name) or b"")
         reason = entry.fault(default_runtime().registry) or ""
         what = f"{entry.made['source'] or entry.network['name']} on {', '.join(entry.made['backends'])}"
-        return _Kept("divided network", what, file.size, written, file.name, reason, entry.made["sha256"])
+        parts = tuple(part.digest for part in entry.parts)
+        return _Kept("divided network", what, file.size, written, file.name, reason, entry.made["sha256"], parts)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Kept("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
+
+
+def _part(file: CachedFile, written: str) -> _Kept:
+    kind, name = "compiled part", file.name.removesuffix(TRIAL)
+    if name != file.name:
+        reason = "a process ended while a backend restored or saved this part" if was_fatal(name) else ""
+        return _Kept("trial of a compiled part", name, file.size, written, file.name, reason)
+    try:
+        part = read_part(read_cached(file.name) or b"")
+        what = f"{part.made['source'] or part.made['part'][:16]} on {part.made['backend']}"
+        reason = part.fault(default_runtime().registry) or ""
+        made = part.made["part"], (), part.made["fingerprint"]
+        return _Kept(kind, what, file.size, written, file.name, reason, *made)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
 def _probed(file: CachedFile) -> str:

@@ -1,7 +1,8 @@
 """Networks that were divided before: kept in the cache folder, so that a second `load` need not read and divide them.
 
-Kept are networks that one plug-in takes as a whole, as the tables that it is shown (`backend.dynamic.images`); it
-compiles them each time. The file that a network came from is read only when somebody asks for its layers.
+Kept are networks that one plug-in takes as a whole, as the tables that it is shown (`backend.dynamic.images`). It
+compiles them, or restores what was compiled before (`backend.dynamic.kept`). The file that a network came from is read
+only when somebody asks for its layers.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from interposer._version import __version__
 from interposer.backend import DEFAULT_FACTORY
+from interposer.backend.dynamic.recording import Recording, recording
 from interposer.backend.registry import BackendRegistry
-from interposer.cache import read_cached, trim_cached, write_cached
+from interposer.cache import Record, read_cached, read_record, trim_cached, write_cached
 from interposer.errors import InterposerError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
@@ -32,11 +34,14 @@ from interposer.schema import Op
 from interposer.session.model import Model
 from interposer.types import Quantization, TensorInfo
 
+if TYPE_CHECKING:
+    from interposer.backend.dynamic.images import Image
+
 __all__ = ["FOLDER", "Entry", "Keeper", "read_entry"]
 
 FOLDER: Final = "networks"
 """The folder in the cache folder."""
-MAGIC: Final = b"interposer network 1\n"
+MAGIC: Final = b"interposer network 2\n"
 MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
 MOST_KEPT: Final = 1 << 29
@@ -49,7 +54,7 @@ class Entry:
 
     made: Mapping[str, Any]
     network: Mapping[str, Any]
-    parts: tuple[tuple[memoryview, memoryview], ...]
+    parts: tuple[Image, ...]
 
     def fault(self, registry: BackendRegistry) -> str | None:
         """Why it is of no use here any more, or None where it is."""
@@ -65,27 +70,19 @@ class Entry:
             return f"backend {name!r} was changed since"
         return None
 
-    def to_bytes(self) -> bytes:
-        """What a file holds: a digest of all the rest, the facts as JSON, the parts."""
-        sizes = [list(map(len, part)) for part in self.parts]
-        facts = json.dumps({"made": self.made, "network": self.network, "sizes": sizes}).encode()
-        content = b"".join([len(facts).to_bytes(8, "little"), facts, *(piece for part in self.parts for piece in part)])
-        return MAGIC + hashlib.sha256(content).digest() + content
+    def content(self) -> list[bytes | memoryview]:
+        """What a file holds: the facts, then the tables of every part and the places of their pointers."""
+        facts = {"made": self.made, "network": self.network, "digests": [part.digest for part in self.parts]}
+        return Record(facts, [piece for part in self.parts for piece in (part.data, part.places)]).content(MAGIC)
 
 
 def read_entry(content: bytes) -> Entry:
     """The entry that a file holds; ValueError where it is damaged or none."""
-    start = len(MAGIC) + 32
-    view = memoryview(content)[start:]
-    if content[: len(MAGIC)] != MAGIC or hashlib.sha256(view).digest() != content[len(MAGIC) : start]:
-        raise ValueError("its content is damaged")
-    end = 8 + int.from_bytes(view[:8], "little")
-    facts = json.loads(bytes(view[8:end]))
-    parts = []
-    for size, count in facts["sizes"]:
-        parts.append((view[end : end + size], view[end + size : end + size + count]))
-        end += size + count
-    return Entry(facts["made"], facts["network"], tuple(parts))
+    from interposer.backend.dynamic.images import Image  # noqa: PLC0415 - only where there are plug-ins
+
+    facts, pieces = read_record(content, MAGIC)
+    parts = zip(pieces[::2], pieces[1::2], facts["digests"], strict=True)
+    return Entry(facts["made"], facts["network"], tuple(Image(*part) for part in parts))
 
 
 class Keeper:
@@ -119,6 +116,7 @@ class Keeper:
     def __init__(self, content: bytes, made: Mapping[str, Any], backend: Any, options: OptimizerOptions) -> None:
         self.content = content
         self._made, self._backend, self._options = made, backend, options
+        self.name_of_source = str(made["source"])
         lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
@@ -134,7 +132,8 @@ class Keeper:
             entry = read_entry(content)
             if entry.fault(registry) is not None:
                 return None
-            return self._restored(entry, network, registry)
+            with recording(self.name_of_source):
+                return self._restored(entry, network, registry)
         except (ValueError, KeyError, TypeError, IndexError, InterposerError):
             return None
 
@@ -162,38 +161,34 @@ class Keeper:
         )  # fmt: skip
 
     def _op(self, fact: Mapping[str, Any], entry: Entry) -> Op:
-        from interposer.backend.dynamic.images import Image  # noqa: PLC0415 - only where there are plug-ins
-
         if fact["kind"] != "PreCompiled":
             return Input(fact["binding"]) if fact["kind"] == "Input" else Output(fact["binding"])
         options = self._options.model_options.get(self._backend.id, {})
-        made = self._backend.compiled_image(Image(*entry.parts[fact["part"]]), options)
+        made = self._backend.compiled_image(entry.parts[fact["part"]], options)
         return PreCompiled(num_outputs=len(fact["outputs"]), object=made)
 
     def keeping(self, make: Callable[[], Model]) -> Model:
         """The model that `make` makes; what it is divided into is kept, if it is such as is kept."""
-        from interposer.backend.dynamic.images import recording  # noqa: PLC0415 - only where there are plug-ins
-
-        with recording() as images:
+        with recording(self.name_of_source) as recorded:
             model = make()
         optimized = model.settled
-        entry = None if optimized is None else self._entry(optimized, images)
+        entry = None if optimized is None else self._entry(optimized, recorded)
         if entry is not None:
-            content = entry.to_bytes()
-            trim_cached(FOLDER, MOST_KEPT - len(content))
+            content = entry.content()
+            trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)))
             write_cached(self.name, content)
         return model
 
-    def _entry(self, optimized: OptimizedNetwork, images: list[tuple[Any, Any]]) -> Entry | None:
+    def _entry(self, optimized: OptimizedNetwork, recorded: Recording) -> Entry | None:
         if optimized.refusals or optimized.messages or optimized.crossings:
             return None
-        parts: list[Any] = []
+        parts: list[Image] = []
         layers = []
         index: dict[Any, int] = {}
         for layer in optimized.graph.topological():
             if isinstance(layer.op, Constant):  # of compiled parts, or else what uses it is not kept
                 continue
-            fact = self._layer(layer, index, images, parts)
+            fact = self._layer(layer, index, recorded, parts)
             if fact is None:
                 return None
             layers.append(fact)
@@ -204,7 +199,7 @@ class Keeper:
         return Entry({**self._made, "time": time.time()}, network, tuple(parts))
 
     def _layer(
-        self, layer: Layer, index: Mapping[Any, int], images: list[tuple[Any, Any]], parts: list[Any]
+        self, layer: Layer, index: Mapping[Any, int], recorded: Recording, parts: list[Image]
     ) -> dict[str, Any] | None:
         plain = all(value.known.is_tensor and value.known.is_concrete for value in layer.outputs)
         if (
@@ -220,10 +215,10 @@ class Keeper:
         }  # fmt: skip
         if isinstance(layer.op, Input | Output):
             return fact | {"binding": layer.op.binding_id}
-        image = next((one for made, one in images if made is getattr(layer.op, "object", None)), None)
+        image = next((one for made, one in recorded.parts if made is getattr(layer.op, "object", None)), None)
         if not isinstance(layer.op, PreCompiled) or image is None:
             return None
-        parts.append((image.data, image.places))
+        parts.append(image)
         return fact | {"part": len(parts) - 1}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from functools import cache
 
+from interposer.backend.dynamic.recording import recording
 from interposer.errors import expect
 from interposer.frontends.template import Values
 from interposer.ir.network import Network
@@ -83,7 +85,8 @@ def load(
         keeper = Keeper.of(source, format, backends, options, runtime.registry)
     if keeper is None:
         network = read_source(source, format, shapes, values)
-        return Model(network, runtime, backends, options, limits, fallback, plan)
+        with nullcontext() if measured else recording():
+            return Model(network, runtime, backends, options, limits, fallback, plan)
 
     def read() -> Network:
         return read_network(source, format)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -11,11 +10,12 @@ from interposer.backend.base import Backend, BackendContext
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.blobs import Blobs
+from interposer.backend.dynamic.compiling import compile_image, compile_part
 from interposer.backend.dynamic.context import DynamicContext
-from interposer.backend.dynamic.executable import Executable, compile_image, compile_part
+from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.handles import Allocators, Handles
-from interposer.backend.dynamic.images import Image, ImageGraph
+from interposer.backend.dynamic.images import Image
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.parts import Optimizer
@@ -96,17 +96,16 @@ class DynamicBackend(Backend):
     @property
     def identity(self) -> str:
         """A text that is different after the library was changed."""
-        found = os.stat(self.library.path)
-        return f"{self.id} {self.version} {found.st_size} {found.st_mtime_ns}"
+        return self.library.stamp
 
     def compiled_image(self, image: Image, options: Options) -> Executable:
-        """Compile a part that was kept as an image, for a network with these options.
+        """Compile a part that was kept as an image, for a network with these options, or restore what it became.
 
         Raises:
             CallError: the plug-in cannot.
             InvalidArgumentError: the image is damaged, or the options cannot be meant.
         """
-        return compile_image(self.library, ImageGraph(image), self._options(options), self)
+        return compile_image(self.library, image, self._options(options), self)
 
     @property
     def blobs(self) -> Blobs | None:

@@ -6,14 +6,18 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from interposer.backend.capabilities import Options
 from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.arrays import address_of
 from interposer.backend.dynamic.calls import CallError
 from interposer.backend.dynamic.executable import Executable
+from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.images import ImageGraph
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.located import located
 from interposer.backend.dynamic.options import OptionTable, checked_options
-from interposer.backend.dynamic.parts import flat_view
 from interposer.backend.dynamic.reading import MAX_BYTES, read, read_text
 from interposer.errors import BackendContractError, InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
@@ -27,7 +31,7 @@ _FUNCTIONS: Final = {name: name for name in ("fingerprint", "save", "check", "re
 class Blob:
     """A compiled part as bytes. One that `needs_graph` has no constants in it and is restored with its part."""
 
-    data: bytes
+    data: bytes | memoryview
     needs_graph: bool = False
 
 
@@ -47,10 +51,10 @@ class Blobs:
     def __init__(self, library: Library, functions: dict[str, Any], owner: object) -> None:
         self._library, self._functions, self._owner = library, functions, owner
 
-    def fingerprint(self, options: Options | None = None) -> str:
+    def fingerprint(self, options: Options | OptionTable | None = None) -> str:
         """A text that is different where blobs of one setting are of no use in another."""
         out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
-        table = self._options(options)
+        table = options if isinstance(options, OptionTable) else self._options(options)
         with self._library.serialized():
             self._call("fingerprint", table.address, ctypes.addressof(out))
             with self._library.holding(out):
@@ -96,20 +100,28 @@ class Blobs:
         """
         if blob.needs_graph and view is None:
             raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
-        out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
         table, flat = self._options(options), None
-        if view is not None:
-            flat = flat_view(self._library, view)
-            if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
-                flat.hash_constants()
+        if view is None:
+            return self.restore_tables(blob, None, table, self._owner)
+        flat = FlatGraph.of(view, minor=self._library.identity.minor, alignment=self._library.info.alignment)
+        if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
+            flat.hash_constants()
+        with located(flat):
+            return self.restore_tables(blob, flat, table, self._owner)
+
+    def restore_tables(
+        self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object
+    ) -> Executable:
+        """The same with the tables of a part, which are not looked at before; what is made keeps `owner` alive.
+
+        Raises:
+            CallError: the plug-in cannot.
+        """
+        out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+        address = None if flat is None else flat.address
         with self._library.serialized():
-            arguments = (*_bytes(blob), flat and flat.address, table.address, ctypes.addressof(out))
-            if flat is None:
-                self._call("restore", *arguments)
-            else:
-                with located(flat):
-                    self._call("restore", *arguments)
-            return Executable(self._library, out, flat, self._owner)
+            self._call("restore", *_bytes(blob), address, table.address, ctypes.addressof(out))
+            return Executable(self._library, out, flat, owner)
 
     def _options(self, options: Options | None) -> OptionTable:
         library = self._library
@@ -121,4 +133,4 @@ class Blobs:
 
 def _bytes(blob: Blob) -> tuple[int | None, int]:
     """Where the bytes lie, valid while the blob is, and how many there are."""
-    return ctypes.cast(ctypes.c_char_p(blob.data), ctypes.c_void_p).value, len(blob.data)
+    return address_of(np.frombuffer(blob.data, np.uint8)) or None, len(blob.data)

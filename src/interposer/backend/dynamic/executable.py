@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import weakref
 import zlib
@@ -14,14 +13,12 @@ import numpy as np
 
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.flatten import FlatGraph
-from interposer.backend.dynamic.images import ImageGraph, recorded
+from interposer.backend.dynamic.images import ImageGraph
 from interposer.backend.dynamic.library import Library
-from interposer.backend.dynamic.located import located
-from interposer.backend.dynamic.options import OptionTable
 from interposer.errors import BackendContractError
 from interposer.types import Array
 
-__all__ = ["Executable", "compile_image", "compile_part"]
+__all__ = ["Executable"]
 
 MOST_WORKSPACE: Final = 1 << 40
 MOST_ALIGNMENT: Final = 1 << 21
@@ -85,36 +82,6 @@ def _call_in_turn(turn: threading.Lock, call: Callable[[], None]) -> None:
 
 def _sum(array: Array) -> int:
     return zlib.crc32(array.reshape(-1).view(np.uint8).data)
-
-
-def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner: object = None) -> Executable:
-    """Let a plug-in compile the layers of its tables; what it makes keeps `owner` alive.
-
-    Raises:
-        CallError: it cannot; what it names as faulty is one of `flat`.
-    """
-    if abi.Cap.WANTS_HASHES in library.info.capabilities:
-        flat.hash_constants()
-    out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
-    function, arguments = library.functions["compile"], (library.self, flat.address, options.address)
-    with library.serialized(), located(flat):
-        library.call("compile", function, *arguments, ctypes.addressof(out))
-        made = Executable(library, out, flat, owner)
-    recorded(made, flat.struct, flat.constants)
-    return made
-
-
-def compile_image(library: Library, graph: ImageGraph, options: OptionTable, owner: object = None) -> Executable:
-    """The same for a part that was kept as an image.
-
-    Raises:
-        CallError: it cannot.
-    """
-    out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
-    function, arguments = library.functions["compile"], (library.self, graph.address, options.address)
-    with library.serialized():
-        library.call("compile", function, *arguments, ctypes.addressof(out))
-        return Executable(library, out, graph, owner)
 
 
 def _workspace(out: abi.Executable, backend: str) -> tuple[int, int]:

@@ -7,9 +7,8 @@ they are, so that making them addresses again takes one addition, whatever the s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import hashlib
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -19,19 +18,25 @@ from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.errors import InvalidArgumentError
 from interposer.types import Array
 
-__all__ = ["Image", "ImageGraph", "recorded", "recording"]
+__all__ = ["Image", "ImageGraph"]
 
 ALIGNMENT: Final = 64
-MOST_BYTES: Final = 1 << 26
-"""Larger parts are not recorded: what they need is compiled in no time compared with reading them."""
-_recorder: ContextVar[list[tuple[Any, Image]] | None] = ContextVar("interposer_recorder", default=None)
 
 
 class Image:
-    """The tables of a part as bytes: `data`, and `places`, the offsets of pointers in it."""
+    """The tables of a part as bytes: `data`, and `places`, the offsets of pointers in it; `digest` is of both."""
 
-    def __init__(self, data: bytes | memoryview, places: bytes | memoryview) -> None:
+    def __init__(self, data: bytes | memoryview, places: bytes | memoryview, digest: str | None = None) -> None:
         self.data, self.places = data, places
+        if digest is not None:
+            self.digest = digest
+
+    @cached_property
+    def digest(self) -> str:
+        """Another one for every other part; in hexadecimal digits."""
+        found = hashlib.sha256(self.data)
+        found.update(self.places)
+        return found.hexdigest()
 
     @classmethod
     def of(cls, graph: abi.Graph) -> Image:
@@ -137,21 +142,3 @@ class _Writer:
             found = self._known[address, size] = len(self.data)
             self.data += ctypes.string_at(address, size)
         return found
-
-
-@contextmanager
-def recording() -> Iterator[list[tuple[Any, Image]]]:
-    """Keep images of all parts that are compiled meanwhile, each with what it became: pairs are added to the list."""
-    found: list[tuple[Any, Image]] = []
-    token = _recorder.set(found)
-    try:
-        yield found
-    finally:
-        _recorder.reset(token)
-
-
-def recorded(executable: Any, graph: abi.Graph, constants: list[Array]) -> None:
-    """Tell of a part that was compiled, should somebody keep images."""
-    found = _recorder.get()
-    if found is not None and sum(array.nbytes for array in constants) <= MOST_BYTES:
-        found.append((executable, Image.of(graph)))

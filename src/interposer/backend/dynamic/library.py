@@ -215,6 +215,7 @@ class Library:
         }
         self._library, self._table = library, table
         self.self = table.self
+        self.setting: tuple[int, Options] = (0, {})  # threads, and what `init` was given
         self._errors = ErrorBuffers(identity.id)
         self._host: HostServices | None = None
         self._ring = LogRing()
@@ -239,6 +240,7 @@ class Library:
     def _start(self, settings: HostSettings, options: Options) -> None:
         self.info = self._ask_info()
         given = OptionTable(checked_options(self.id, options, self.info.options, abi.SCOPE_INIT))
+        self.setting = (settings.threads, given.options)
         host = HostServices(self.path, settings, self.checking, self._ring)
         self._host = host
         try:
@@ -271,6 +273,12 @@ class Library:
     def closed(self) -> bool:
         """True after `close`, and before it is initialised."""
         return bool(self._why_closed)
+
+    @property
+    def stamp(self) -> str:
+        """A text that is different after the file was changed."""
+        found = os.stat(self.path)
+        return f"{self.id} {self.info.version} {found.st_size} {found.st_mtime_ns}"
 
     def close(self) -> bool:
         """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.

@@ -48,9 +48,10 @@ def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> Option
 
 
 class OptionTable:
-    """An ``ipr_options`` with everything that it points to."""
+    """An ``ipr_options`` with everything that it points to; `options` is what it was made of."""
 
     def __init__(self, options: Options) -> None:
+        self.options = options
         self._kept: list[Any] = []
         items = (abi.Attribute * len(options))(*(self._item(name, value) for name, value in options.items()))
         self._struct = abi.Options(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.answers import Replacement, optimized
 from interposer.backend.dynamic.calls import CallError
-from interposer.backend.dynamic.executable import compile_part
+from interposer.backend.dynamic.compiling import compile_part
 from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.located import faulty_layer

@@ -1,0 +1,72 @@
+"""Compiling the layers of tables, or restoring what they became when they were compiled before."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import nullcontext
+from typing import Final
+
+from interposer.backend.dynamic import abi
+from interposer.backend.dynamic.executable import Executable
+from interposer.backend.dynamic.flatten import FlatGraph
+from interposer.backend.dynamic.images import Image, ImageGraph
+from interposer.backend.dynamic.kept import PartKeeper
+from interposer.backend.dynamic.library import Library
+from interposer.backend.dynamic.located import located
+from interposer.backend.dynamic.options import OptionTable
+from interposer.backend.dynamic.recording import current_recording
+
+__all__ = ["compile_image", "compile_part"]
+
+MOST_BYTES: Final = 1 << 26
+"""Parts with more bytes of constants are not recorded."""
+
+
+def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner: object = None) -> Executable:
+    """Let a plug-in compile the layers of its tables; what it makes keeps `owner` alive.
+
+    Raises:
+        CallError: it cannot; what it names as faulty is one of `flat`.
+    """
+    if abi.Cap.WANTS_HASHES in library.info.capabilities:
+        flat.hash_constants()
+    into = current_recording()
+    if into is None or sum(array.nbytes for array in flat.constants) > MOST_BYTES:
+        return _compiled(library, flat, options, owner)
+    image = Image.of(flat.struct)
+    made = _restored_or_compiled(library, flat, image, options, owner, into.source)
+    into.parts.append((made, image))
+    return made
+
+
+def compile_image(library: Library, image: Image, options: OptionTable, owner: object = None) -> Executable:
+    """The same for a part that was kept as an image.
+
+    Raises:
+        CallError: it cannot.
+        InvalidArgumentError: the image is damaged.
+    """
+    into = current_recording()
+    source = "" if into is None else into.source
+    return _restored_or_compiled(library, ImageGraph(image), image, options, owner, source)
+
+
+def _restored_or_compiled(
+    library: Library, tables: FlatGraph | ImageGraph, image: Image, options: OptionTable, owner: object, source: str
+) -> Executable:
+    keeper = PartKeeper.of(library, image, options)
+    made = None if keeper is None else keeper.restored(tables, owner)
+    if made is None:
+        made = _compiled(library, tables, options, owner)
+        if keeper is not None:
+            keeper.keep(made, source)
+    return made
+
+
+def _compiled(library: Library, tables: FlatGraph | ImageGraph, options: OptionTable, owner: object) -> Executable:
+    out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+    function, arguments = library.functions["compile"], (library.self, tables.address, options.address)
+    naming = located(tables) if isinstance(tables, FlatGraph) else nullcontext()
+    with library.serialized(), naming:
+        library.call("compile", function, *arguments, ctypes.addressof(out))
+        return Executable(library, out, tables, owner)

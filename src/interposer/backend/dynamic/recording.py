@@ -1,0 +1,42 @@
+"""What plug-ins compile for a network, recorded for those who keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interposer.backend.dynamic.executable import Executable
+    from interposer.backend.dynamic.images import Image
+
+__all__ = ["Recording", "current_recording", "recording"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was compiled, in pairs with the tables that it was made of. `source` is the name of the network's file."""
+
+    source: str
+    parts: list[tuple[Executable, Image]] = field(default_factory=list)
+
+
+_recording: ContextVar[Recording | None] = ContextVar("interposer_recording", default=None)
+
+
+@contextmanager
+def recording(source: str = "") -> Iterator[Recording]:
+    """Record all parts that are compiled in this block; what was compiled before is restored from the cache folder."""
+    found = Recording(source)
+    token = _recording.set(found)
+    try:
+        yield found
+    finally:
+        _recording.reset(token)
+
+
+def current_recording() -> Recording | None:
+    """That of the innermost block, or None outside."""
+    return _recording.get()
