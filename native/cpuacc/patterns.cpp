@@ -2,21 +2,21 @@
 
 #include <cmath>
 
-#include "cpuacc/rules.hpp"
+#include "cpuacc/patterns.hpp"
 
 namespace cpuacc {
-namespace {
 
 bool is_operation(const Node& node, const char* type, const char* operation) {
   return node.posts.empty() && (node.type == type || (node.type == "ElementwiseBinary" && node.text("operation") == operation));
 }
 
-/// The node that gives a tensor which only one operand of one node reads; nullptr otherwise.
 Node* private_producer(Graph& graph, int tensor) {
   if (tensor < 0 || graph[tensor].producer < 0 || graph.is_border(tensor) || graph.users(tensor).size() != 1) return nullptr;
   Node& node = graph.nodes[size_t(graph[tensor].producer)];
   return node.type.empty() || !node.posts.empty() ? nullptr : &node;
 }
+
+namespace {
 
 /// Whether a tensor is one constant number near a value.
 bool is_number(const Graph& graph, int tensor, double value) {
@@ -129,7 +129,9 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
   for (size_t n = 0; n < 2; ++n) {
     Node* product = private_producer(graph, node.inputs[n]);
     int bias = node.inputs[1 - n];
-    if (!product || product->type != "BatchMatMul" || !graph[bias].is_constant()) continue;
+    if (!product || bias < 0 || !graph[bias].is_constant()) continue;
+    const bool connected = product->type == "FullyConnected" && !graph.in(*product, 2);
+    if (!connected && product->type != "BatchMatMul") continue;
     const Tensor &weights = *graph.in(*product, 1), &in = *graph.in(*product, 0);
     bool plain = !product->flag("transpose_x") && !product->flag("adjoint_x") && !product->flag("adjoint_y");
     if (!plain || weights.rank() != 2 || !weights.is_constant() || in.rank() < 2) continue;
@@ -143,8 +145,8 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
     Tensor vector = graph[bias];
     vector.shape = {vector.elements()};
     fused.inputs = {product->inputs[0], product->inputs[1], graph.add_tensor(vector)};
-    for (const char* name : {"transpose_weight_matrix", "keep_dims"}) fused.set(name, 1);
-    if (!product->flag("transpose_y")) fused.set("transpose_weight_matrix", 0);
+    fused.set("keep_dims", 1);
+    fused.set("transpose_weight_matrix", product->flag(connected ? "transpose_weight_matrix" : "transpose_y"));
     if (!find_lowering(graph, fused, settings)) continue;
     product->type.clear();
     node = std::move(fused);

@@ -6,6 +6,7 @@
 
 namespace cpuacc {
 
+Family attention_family();
 Family bottleneck_f32_family();
 Family codes_q8_family();
 Family conv_f32_family();
@@ -37,6 +38,7 @@ using Make = Family (*)();
 
 const Make kFamilies[] = {
     lstm_family,
+    attention_family,
     patterns_family,
     fusion_family,
     bottleneck_f32_family,

@@ -2,6 +2,7 @@
 
 #include "cpuacc/kernels/conv_f32.hpp"
 
+#include "cpuacc/kernels/attention.hpp"
 #include "cpuacc/kernels/bottleneck.hpp"
 #include "cpuacc/kernels/matrix.hpp"
 #include "cpuacc/kernels/window.hpp"
@@ -10,6 +11,6 @@
 namespace cpuacc::ISA_NS {
 
 extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, winograd, winograd_weights,
-                                          bottleneck, matrix, vector};
+                                          bottleneck, matrix, attention, vector};
 
 }  // namespace cpuacc::ISA_NS

@@ -134,6 +134,34 @@ inline int64_t scratch_of(const MatrixProduct& m) {
   return int64_t{m.rows} * ((m.depth + 15) / 16 + 6) * 16 + (m.packed ? 0 : blocks * 16 * m.depth);
 }
 
+/// One head of attention. Steps are in elements, from a row or an element of a matrix to the next.
+struct AttentionHead {
+  int32_t queries, keys, size, value_size;
+  int64_t query_row, query_element, key_row, key_element, value_row, value_element, out_row;
+  float scale, cap;             // products become x = scale * product, and then cap * tanh(x / cap) where cap is not 0
+  int64_t mask_row, mask_key;   // 0: one for all
+  int32_t mask_keys;            // the mask knows; keys behind them are not seen
+  bool mask_is_bool;
+  bool unseen_is_zero;          // the result where no key is seen; else it is not a number
+  int64_t left, right;          // how many keys before and behind its own position a query sees; -1: all
+  int32_t rows;                 // queries at once
+};
+
+/// What differs from head to head: where its matrices begin, the position of the first query among the keys, and how
+/// many keys count.
+struct AttentionRun {
+  const float *query, *key, *value;
+  const void* mask;    // float or bool; nullptr where there is none
+  const float* zeros;  // as many as keys, and as a row of values has elements, filled up to blocks
+  int64_t position, valid;
+};
+
+/// Floats of scratch memory.
+inline int64_t scratch_of(const AttentionHead& h) {
+  int64_t keys = (h.keys + 15) / 16 * 16, values = (h.value_size + 15) / 16 * 16, size = (h.size + 15) / 16 * 16;
+  return keys * h.size + values * h.keys + (size + keys + values + 1) * h.rows + keys;
+}
+
 constexpr int32_t kVectorPanel = 4;  // blocks of a panel for products of one row
 
 struct ConvKernels {
@@ -154,6 +182,9 @@ struct ConvKernels {
   /// Rows and blocks of columns of `part`.
   void (*matrix)(const MatrixProduct&, const float* a, const float* b, float* out, const float* residual, float* scratch,
                  const Part& part);
+  /// Queries [first, last). `same_head`: the last call with this scratch memory was for the same key and value.
+  void (*attention)(const AttentionHead&, const AttentionRun&, float* out, float* scratch, int first, int last,
+                    bool same_head);
   /// One row: `part` are blocks, cut at panels.
   void (*vector)(const MatrixProduct&, const float* a, float* out, const float* residual, const Part& part);
 };

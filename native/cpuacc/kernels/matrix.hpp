@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cpuacc/kernels/product.hpp"
+#include "cpuacc/kernels/turn.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -22,8 +23,12 @@ void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to) {
         else
           memcpy(to + row * 16, from + row * m.a_row, sizeof(float) * static_cast<size_t>(count));
     } else {
+      int row = 0;
+      if (m.a_row == 1 && count == 16)
+        for (; row + 4 <= rows; row += 4)
+          for (int k = 0; k < 16; k += 4) turn(from + k * m.a_depth + row, m.a_depth, to + row * 16 + k, 16);
       for (int k = 0; k < count; ++k)
-        for (int row = 0; row < rows; ++row) to[row * 16 + k] = from[k * m.a_depth + row * m.a_row];
+        for (int left = row; left < rows; ++left) to[left * 16 + k] = from[k * m.a_depth + left * m.a_row];
     }
   }
 }
@@ -40,10 +45,25 @@ void pack_panel(const MatrixProduct& m, const float* b, int columns, int blocks,
   }
   for (int first = 0; first < m.depth; first += 16) {
     int last = first + 16 < m.depth ? first + 16 : m.depth;
-    for (int column = 0; column < columns; ++column)
+    int column = 0;
+    if (m.b_depth == 1 && last - first == 16)
+      for (; column + 4 <= columns; column += 4)
+        for (int k = first; k < last; k += 4) turn(b + column * m.b_column + k, m.b_column, to + k * wide + column, wide);
+    for (; column < columns; ++column)
       for (int k = first; k < last; ++k) to[k * wide + column] = b[column * m.b_column + k * m.b_depth];
     for (int k = first; k < last; ++k)
       memset(to + k * wide + columns, 0, sizeof(float) * static_cast<size_t>(wide - columns));
+  }
+}
+
+/// Panels that begin in the blocks [first, last), each where it lies among all.
+void pack_panels(const MatrixProduct& m, const float* b, float* to, int first, int last) {
+  const int all = (m.columns + 15) / 16;
+  for (int block = first; block < last;) {
+    int blocks = panel_at(block, all), left = m.columns - block * 16;
+    pack_panel(m, b + block * 16 * m.b_column, left < blocks * 16 ? left : blocks * 16, blocks,
+               to + int64_t{block} * 16 * m.depth);
+    block += blocks;
   }
 }
 
@@ -77,12 +97,7 @@ void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, 
   if (residual) residual += part.row * m.out_row;
   if (!m.packed) {
     p.weights = panels;
-    for (int block = part.block; block < part.block_end;) {
-      int blocks = panel_at(block, all), left = m.columns - block * 16;
-      pack_panel(m, b + block * 16 * m.b_column, left < blocks * 16 ? left : blocks * 16, blocks,
-                 panels + int64_t{block} * 16 * m.depth);
-      block += blocks;
-    }
+    pack_panels(m, b, panels, part.block, part.block_end);
   }
   int full = part.block_end;
   if (part.block_end == all && m.columns % 16)

@@ -9,12 +9,6 @@ namespace {
 
 constexpr int64_t kColumns = 256;  // columns that are worked on at once
 
-float horizontal_sum(Vec v) {
-  float total = 0;
-  for (int n = 0; n < kLanes; ++n) total += v[n];
-  return total;
-}
-
 /// The larger one, and what is not a number.
 CPUACC_INLINE float larger(float a, float b) { return a > b || a != a ? a : b; }
 CPUACC_INLINE float smaller(float a, float b) { return a < b || a != a ? a : b; }
@@ -99,65 +93,100 @@ void reduce(Reduction operation, const float* in, float* out, int64_t extent, in
 
 // ---- Softmax ----------------------------------------------------------------------------------------------------------
 
-/// exp((x - top) * beta) of a row, and their sum.
+/// exp of what is mostly not above 0.
+template <bool kBelow>
+CPUACC_INLINE Vec exponential_of(Vec x) {
+  if constexpr (kBelow) return exponential_below_zero(x);
+  return exponential(x);
+}
+
+/// The first `count` lanes of memory, the others `filling`.
+CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
+  if (count >= kLanes) return load(in);
+  Vec v = all(filling);
+  for (int64_t n = 0; n < count; ++n) v[n] = in[n];
+  return v;
+}
+
+CPUACC_INLINE void store_some(float* out, int64_t count, Vec v) {
+  if (count >= kLanes) return store(out, v);
+  for (int64_t n = 0; n < count; ++n) out[n] = v[n];
+}
+
+float greatest_of(const float* in, int64_t count) {
+  Vec top = all(-INFINITY), other = top;
+  int64_t n = 0;
+  for (; n + 2 * kLanes <= count; n += 2 * kLanes) {
+    top = at_least(load(in + n), top);
+    other = at_least(load(in + n + kLanes), other);
+  }
+  for (; n < count; n += kLanes) top = at_least(load_some(in + n, count - n, -INFINITY), top);
+  return greatest_lane(at_least(other, top));
+}
+
+/// exp((x - top) * beta) of a row, which is written where `out` is given, and their sum.
+template <bool kBelow>
 float exponentials(const float* in, float* out, int64_t count, float top, float beta) {
   Vec total = {};
-  int64_t n = 0;
-  for (; n + kLanes <= count; n += kLanes) {
-    Vec e = exponential((load(in + n) - top) * beta);
-    store(out + n, e);
+  for (int64_t n = 0; n < count; n += kLanes) {
+    Vec x = load_some(in + n, count - n, -INFINITY);
+    Vec e = exponential_of<kBelow>((x - top) * beta);
+    if (count - n < kLanes)
+      for (int64_t k = count - n; k < kLanes; ++k) e[k] = 0;
+    if (out) store_some(out + n, count - n, e);
     total += e;
   }
-  float sum = horizontal_sum(total);
-  if (n < count) {
-    Vec rest = all(-INFINITY);
-    for (int64_t k = n; k < count; ++k) rest[k - n] = (in[k] - top) * beta;
-    rest = exponential(rest);
-    for (int64_t k = n; k < count; ++k) out[k] = rest[k - n], sum += rest[k - n];
-  }
-  return sum;
+  return sum_of_lanes(total);
 }
 
 void softmax_row(const float* in, float* out, int64_t count, float beta, bool logarithm) {
-  float top = fold_row<Greatest>(in, count, -INFINITY);
+  float top = greatest_of(in, count);
+  float total = beta >= 0 ? exponentials<true>(in, logarithm ? nullptr : out, count, top, beta)
+                          : exponentials<false>(in, logarithm ? nullptr : out, count, top, beta);
   if (logarithm) {
-    double total = 0;
-    for (int64_t n = 0; n < count; ++n) total += expf((in[n] - top) * beta);
-    float less = logf(float(total));
+    float less = logf(total);
     for (int64_t n = 0; n < count; ++n) out[n] = (in[n] - top) * beta - less;
     return;
   }
-  float factor = 1.0f / exponentials(in, out, count, top, beta);
+  float factor = 1.0f / total;
   for (int64_t n = 0; n < count; ++n) out[n] *= factor;
 }
 
-void softmax_columns(const float* in, float* out, int64_t extent, int64_t inner, int64_t c0, int64_t count, float beta,
-                     bool logarithm) {
-  float top[kColumns], total[kColumns];
-  for (int64_t c = 0; c < count; ++c) top[c] = -INFINITY, total[c] = 0;
-  for (int64_t e = 0; e < extent; ++e)
-    for (int64_t c = 0; c < count; ++c) top[c] = larger(top[c], in[e * inner + c0 + c]);
+/// One run of columns, at most as many as a vector has lanes.
+template <bool kBelow>
+CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float beta,
+                                 bool logarithm) {
+  Vec top = all(-INFINITY), total = {};
+  for (int64_t e = 0; e < extent; ++e) top = at_least(load_some(in + e * inner, count, 0), top);
   for (int64_t e = 0; e < extent; ++e) {
-    const float* row = in + e * inner + c0;
-    float* to = out + e * inner + c0;
-    for (int64_t c = 0; c < count; ++c) {
-      float x = (row[c] - top[c]) * beta, power = expf(x);
-      total[c] += power;
-      to[c] = logarithm ? x : power;
-    }
+    Vec x = (load_some(in + e * inner, count, 0) - top) * beta, power = exponential_of<kBelow>(x);
+    total += power;
+    store_some(out + e * inner, count, logarithm ? x : power);
   }
-  for (int64_t c = 0; c < count; ++c) total[c] = logarithm ? logf(total[c]) : 1.0f / total[c];
+  Vec less = total;
+  for (int n = 0; logarithm && n < kLanes; ++n) less[n] = logf(total[n]);
+  Vec factor = 1.0f / total;
   for (int64_t e = 0; e < extent; ++e) {
-    float* to = out + e * inner + c0;
-    for (int64_t c = 0; c < count; ++c) to[c] = logarithm ? to[c] - total[c] : to[c] * total[c];
+    Vec x = load_some(out + e * inner, count, 0);
+    store_some(out + e * inner, count, logarithm ? x - less : x * factor);
+  }
+}
+
+void softmax_columns(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float beta,
+                     bool logarithm) {
+  for (int64_t c = 0; c < count; c += kLanes) {
+    int64_t some = count - c < kLanes ? count - c : kLanes;
+    if (beta >= 0)
+      softmax_lanes<true>(in + c, out + c, extent, inner, some, beta, logarithm);
+    else
+      softmax_lanes<false>(in + c, out + c, extent, inner, some, beta, logarithm);
   }
 }
 
 void softmax(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float beta,
              bool logarithm) {
   if (inner == 1) return softmax_row(in, out, extent, beta, logarithm);
-  for (int64_t c0 = first; c0 < last; c0 += kColumns)
-    softmax_columns(in, out, extent, inner, c0, last - c0 < kColumns ? last - c0 : kColumns, beta, logarithm);
+  softmax_columns(in + first, out + first, extent, inner, last - first, beta, logarithm);
 }
 
 // ---- Normalisations ---------------------------------------------------------------------------------------------------
@@ -209,16 +238,27 @@ void affine(const float* in, float* out, int64_t count, int64_t begin, const Aff
   }
 }
 
+/// The sum of (x - mean)**kPower over a row.
+template <int kPower>
+float sum_of_powers(const float* in, int64_t length, float mean) {
+  Vec totals[4] = {};
+  int64_t n = 0;
+  auto power = [&](Vec x) { return kPower == 1 ? x : (x - mean) * (x - mean); };
+  for (; n + 4 * kLanes <= length; n += 4 * kLanes)
+    for (int k = 0; k < 4; ++k) totals[k] += power(load(in + n + k * kLanes));
+  for (; n < length; n += kLanes) totals[0] += power(load_some(in + n, length - n, mean));
+  return sum_of_lanes((totals[0] + totals[1]) + (totals[2] + totals[3]));
+}
+
 void standardize(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
-  float mean = spread == Spread::mean_square ? 0.0f : fold_row<Sum>(in, length, 0) / float(length);
-  for (int64_t n = 0; n < length; ++n) out[n] = in[n] - mean;
-  float variance = fold_row<Squares>(out, length, 0) / float(length);
+  float mean = spread == Spread::mean_square ? 0.0f : sum_of_powers<1>(in, length, 0) / float(length);
+  float variance = sum_of_powers<2>(in, length, mean) / float(length);
   float factor = spread == Spread::deviation ? 1.0f / (sqrtf(variance) + eps) : 1.0f / sqrtf(variance + eps);
   if (with.inner == 1 && with.period == length && with.scale && with.shift) {
-    for (int64_t n = 0; n < length; ++n) out[n] = out[n] * factor * with.scale[n] + with.shift[n];
+    for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) * factor * with.scale[n] + with.shift[n];
     return;
   }
-  for (int64_t n = 0; n < length; ++n) out[n] *= factor;
+  for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) * factor;
   if (with.scale || with.shift) affine(out, out, length, 0, with);
 }
 

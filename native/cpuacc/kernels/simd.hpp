@@ -58,6 +58,28 @@ CPUACC_INLINE Vec at_most(Vec v, Vec high) {
 #endif
 }
 
+template <int kBy>
+CPUACC_INLINE Vec rotated(Vec v) {
+  IntVec from;
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; ++n) from[n] = (n + kBy) % kLanes;
+  return __builtin_shuffle(v, from);
+}
+
+CPUACC_INLINE float greatest_lane(Vec v) {
+  if constexpr (kLanes == 16) v = at_least(v, rotated<8>(v));
+  if constexpr (kLanes >= 8) v = at_least(v, rotated<4>(v));
+  v = at_least(v, rotated<2>(v));
+  return at_least(v, rotated<1>(v))[0];
+}
+
+CPUACC_INLINE float sum_of_lanes(Vec v) {
+  if constexpr (kLanes == 16) v += rotated<8>(v);
+  if constexpr (kLanes >= 8) v += rotated<4>(v);
+  v += rotated<2>(v);
+  return (v + rotated<1>(v))[0];
+}
+
 CPUACC_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace

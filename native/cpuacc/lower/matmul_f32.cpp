@@ -8,6 +8,7 @@ namespace cpuacc {
 namespace {
 
 constexpr double kBytesPerNanosecond = 30;
+constexpr double kSharedBytes = 2 << 20;  // of weights that all threads read, each for some rows
 constexpr int64_t kMost = 1 << 28;
 
 /// Where the operands of one product of a batch begin, in floats.
@@ -23,8 +24,9 @@ struct State {
   bool by_blocks;
 };
 
+/// As equal as can be: tiles of some rows less cost little, threads that wait cost more.
 Range rows_of(const State& state, int64_t number) {
-  return split(state.product.rows, int(number), int(state.parts_of_rows), 14);
+  return split(state.product.rows, int(number), int(state.parts_of_rows));
 }
 
 void run_products(const Step& step, const Run& run, int part, int parts) {
@@ -86,7 +88,9 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   step.name = std::string(one ? "vector product " : "matrix product ") + node.name;
   step.fn = one ? run_vector : run_products;
   step.max_parts = parts_for(builder.settings, std::max(operations / kOperationsPerNanosecond, bytes / kBytesPerNanosecond));
-  state->by_blocks = constant && int64_t{m.columns} > int64_t{m.rows} && blocks_of(m.columns) >= 4 * builder.settings.threads;
+  const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
+  state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
+                     blocks_of(m.columns) >= 4 * builder.settings.threads;
   state->parts_of_rows = state->by_blocks || int64_t(state->batch.size()) >= 4 * step.max_parts ? 1 : step.max_parts;
   step.operations = operations;
   step.in = {builder.buffer(node.inputs[0]), constant ? Buffer() : builder.buffer(node.inputs[1]),

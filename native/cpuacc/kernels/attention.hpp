@@ -1,0 +1,99 @@
+// Attention of one head: both products and the softmax between them, over so many rows as stay in the cache.
+
+#ifndef CPUACC_KERNELS_ATTENTION_HPP
+#define CPUACC_KERNELS_ATTENTION_HPP
+
+#include "cpuacc/kernels/matrix.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+/// What is added to the scores of one query: the mask, and minus infinity where a key is not seen.
+void lay_out_mask(const AttentionHead& h, const AttentionRun& run, int row, float* to) {
+  const int padded = (h.keys + 15) / 16 * 16;
+  int64_t position = row + run.position, begin = 0, end = run.valid;
+  if (h.left >= 0 && position - h.left > begin) begin = position - h.left;
+  if (h.right >= 0 && position + h.right + 1 < end) end = position + h.right + 1;
+  if (run.mask && h.mask_keys < end) end = h.mask_keys;
+  if (end < begin) end = begin;
+  for (int k = 0; k < padded; ++k) to[k] = -__builtin_inff();
+  if (!run.mask) {
+    for (int64_t k = begin; k < end; ++k) to[k] = 0;
+  } else if (h.mask_is_bool) {
+    const uint8_t* mask = static_cast<const uint8_t*>(run.mask) + row * h.mask_row;
+    for (int64_t k = begin; k < end; ++k) to[k] = mask[k * h.mask_key] ? 0 : -__builtin_inff();
+  } else {
+    const float* mask = static_cast<const float*>(run.mask) + row * h.mask_row;
+    for (int64_t k = begin; k < end; ++k) to[k] = mask[k * h.mask_key];
+  }
+}
+
+/// Scores of one query, 16 in every block, become exponentials; returns by what they are to be multiplied.
+float soften(const AttentionHead& h, float* scores, int64_t block_step, const float* added) {
+  const int blocks = (h.keys + 15) / 16;
+  Vec top = all(-__builtin_inff()), total = {};
+  for (int n = 0; n < blocks; ++n)
+    for (int v = 0; v < 16; v += kLanes) {
+      float* at = scores + n * block_step + v;
+      Vec x = load(at) * h.scale;
+      if (h.cap != 0) x = h.cap * hyperbolic_tangent(x / h.cap);
+      if (added) x += load(added + n * 16 + v);
+      store(at, x);
+      top = at_least(x, top);
+    }
+  float greatest = greatest_lane(top);
+  if (greatest == -__builtin_inff() && h.unseen_is_zero) greatest = 0;
+  for (int n = 0; n < blocks; ++n)
+    for (int v = 0; v < 16; v += kLanes) {
+      float* at = scores + n * block_step + v;
+      Vec e = exponential_below_zero(load(at) - greatest);
+      store(at, e);
+      total += e;
+    }
+  float sum = sum_of_lanes(total);
+  return sum == 0 && h.unseen_is_zero ? 0 : 1 / sum;
+}
+
+void attention(const AttentionHead& h, const AttentionRun& run, float* out, float* scratch, int first, int last,
+               bool same_head) {
+  const int key_blocks = (h.keys + 15) / 16, value_blocks = (h.value_size + 15) / 16, most = h.rows;
+  float* keys = scratch;
+  float* values = keys + int64_t{key_blocks} * 16 * h.size;
+  float* queries = values + int64_t{value_blocks} * 16 * h.keys;
+  float* scores = queries + int64_t{most} * ((h.size + 15) / 16) * 16;
+  float* sums = scores + int64_t{most} * key_blocks * 16;
+  float* added = sums + int64_t{most} * value_blocks * 16;
+  float* factors = added + key_blocks * 16;
+  MatrixProduct left{0, h.keys, h.size, h.query_row, h.query_element, h.key_element, h.key_row, 0, nullptr, nullptr, {}};
+  MatrixProduct right{0, h.value_size, h.keys, 0, 1, h.value_row, h.value_element, 0, nullptr, nullptr, {}};
+  if (!same_head) {
+    pack_panels(left, run.key, keys, 0, key_blocks);
+    pack_panels(right, run.value, values, 0, value_blocks);
+  }
+  const Finish nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
+  const bool each = h.left >= 0 || h.right >= 0 || (run.mask && h.mask_row != 0);
+  const bool any = each || run.mask || run.valid < h.keys || h.keys % 16;
+  if (any && !each) lay_out_mask(h, run, 0, added);
+  for (int row = first; row < last; row += most) {
+    const int rows = last - row < most ? last - row : most;
+    pack_rows(left, run.query + row * h.query_row, rows, queries);
+    product({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
+            {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
+    for (int m = 0; m < rows; ++m) {
+      if (each) lay_out_mask(h, run, row + m, added);
+      factors[m] = soften(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr);
+    }
+    product({h.keys, value_blocks, values, run.zeros, nothing}, scores, int64_t{rows} * 16, sums,
+            {16, 0, value_blocks * 16}, nullptr, {0, rows, 0, value_blocks});
+    for (int m = 0; m < rows; ++m) {
+      float* to = out + (row + m) * h.out_row;
+      const float* from = sums + int64_t{m} * value_blocks * 16;
+      for (int n = 0; n < h.value_size; ++n) to[n] = from[n] * factors[m];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_ATTENTION_HPP
