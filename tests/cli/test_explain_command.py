@@ -44,6 +44,12 @@ network 'alternating': 4 layers, 2 copies between backends
   copied from Device to Sums (16 bytes): positive
   passed from Sums to CpuRef without a copy (16 bytes): product
 
+part  backend  layers    work  comes in         goes out
+   1  Sums     twice     ~22%                   16 bytes copied
+   2  Device   positive  ~22%  16 bytes copied  16 bytes copied
+   3  Sums     product   ~33%  16 bytes copied  16 bytes passed
+   4  CpuRef   bounded   ~22%  16 bytes passed
+
 layer     operator        backend  refused by
 twice     Addition        Sums     Device [1]
 positive  Activation      Device   Sums [4]

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
+from pathlib import Path
+from typing import Final
 
+from interposer.cli.images import Preprocessing
+from interposer.cli.inputs import read_inputs
 from interposer.cli.network import add_network_arguments, open_model
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
@@ -12,19 +17,54 @@ from interposer.session import Model
 
 __all__ = ["configure", "execute"]
 
+_RIGHT: Final = ("part", "time", "work")
+
+_HELP: Final = """\
+For every layer: who runs it, and why every other backend does not. For every
+part (layers of one backend that hang together): its time, and what crosses its
+border, copied or not.
+
+With --measure the network is run, on --input or on random numbers, and every
+layer that runs and every copy is timed. Times with a ~ are estimated by work
+(bytes and operations): of layers within a compiled part, and of all where
+nothing is measured. --html draws the network into a page that stands alone.
+"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.epilog = _HELP
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_network_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a page that draws the network")
+    parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
+    parser.add_argument("--budget", type=_seconds, default=1.0, metavar="S", help="seconds to measure (default: 1)")
+    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, not {text!r}")
+    return found
 
 
 def execute(args: argparse.Namespace) -> None:
-    """Divide the network among the backends without running it, and print the explanation."""
+    """Divide the network among the backends, run it where it is to be measured, and print the explanation."""
+    if args.input and not args.measure:
+        raise InvalidArgumentError("--input is what the network runs on to be measured; give --measure too")
     with open_model(args) as model:
-        _require_shapes(model)
-        _require_values(model)
-        explanation = model.explain()
+        if not args.measure or not args.input:
+            _require_shapes(model)
+            _require_values(model)
+        given = read_inputs(args.input, model.inputs, Preprocessing(None, (), ())) if args.input else None
+        explanation = model.explain(args.measure, inputs=given, budget_seconds=args.budget)
+    if args.html is not None:
+        args.html.write_text(explanation.to_html(), encoding="utf-8")
     if args.json:
         write_json(explanation.to_dict())
     else:
@@ -61,6 +101,6 @@ def _print(explanation: Explanation, left_out: list[str]) -> None:
         say(line)
     if left_out:
         say(f"  not available here: {', '.join(left_out)} (interposer backends says why)")
-    print()
-    titles, *rows = explanation.table()
-    show(Table(titles, rows))
+    for titles, *rows in filter(None, (explanation.part_table(), explanation.table())):
+        print()
+        show(Table(titles, rows, _RIGHT))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from interposer.ir.facts import Facts, LayerFacts, Part, Tensor, facts_of
 from interposer.ir.report import Crossing, Placement, Refusal
+from interposer.ir.times import BASIS, Clock, Times, time_text
 
 if TYPE_CHECKING:
     from interposer.ir.optimized import OptimizedNetwork
 
-__all__ = ["Explanation", "Verdict"]
+__all__ = ["Explanation", "Times", "Verdict"]
 
+VERSION: Final = 1
+"""Of the data that `Explanation.to_dict` gives; a member that is new does not change it."""
 COULD: Final = "could, ranked lower"
 CALLER: Final = "the caller"
 _HOW: Final = {
@@ -23,7 +28,9 @@ _HOW: Final = {
     "copy": "copied from {source} to {target}",
 }
 LATE: Final = ("was not asked, as the layer came in while others were given back",)
-_TITLES: Final = ("layer", "operator", "backend", "runs in", "stands also for", "refused by")
+_TITLES: Final = ("layer", "operator", "backend", "time", "runs in", "stands also for", "refused by")
+_PART_TITLES: Final = ("part", "backend", "layers", "{}", "comes in", "goes out")
+_MOVES: Final = {"direct": "passed", "import": "imported", "device copy": "copied by the device", "copy": "copied"}
 _ALWAYS: Final = 3
 
 
@@ -40,7 +47,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The placement of a whole network with the verdicts of all its backends. ``print`` shows a table for people."""
+    """The placement of a whole network with the verdicts of all its backends. ``print`` shows tables for people.
+
+    `to_dict` and `to_json` give it as data, `to_html` as a page that draws the network.
+    """
 
     network: str
     preferences: tuple[str, ...]
@@ -50,10 +60,12 @@ class Explanation:
     notes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     """Those of the notes that tell more than refusals."""
+    facts: Facts = field(default_factory=Facts)
+    times: Times | None = None
 
     @classmethod
-    def of(cls, optimized: OptimizedNetwork) -> Explanation:
-        """The explanation of an optimized network."""
+    def of(cls, optimized: OptimizedNetwork, times: Times | None = None) -> Explanation:
+        """The explanation of an optimized network, and of what is known of its times."""
         refusals: dict[tuple[str, str], Refusal] = {(one.layer, one.backend): one for one in optimized.refusals}
         rows = tuple((one, tuple(_verdicts(one, optimized, refusals))) for one in optimized.placements)
         return cls(
@@ -64,6 +76,8 @@ class Explanation:
             tuple((one.id, one.reason) for one in optimized.absent),
             tuple(map(str, optimized.messages)),
             tuple(one.text for one in optimized.messages if not one.refusals),
+            facts_of(optimized),
+            times,
         )
 
     @property
@@ -77,20 +91,55 @@ class Explanation:
         return {backend: counted[backend] for backend in self.preferences}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON-compatible data."""
+        """Everything as JSON-compatible data; docs/explaining.md describes it."""
+        part_of = {name: part.number for part in self.facts.parts for name in part.layers}
+        clock = Clock(self.facts, self.times)
+        layers = [
+            placement.to_dict()
+            | {"others": {one.backend: list(one.reasons) or [COULD] for one in verdicts}}
+            | {"part": part_of.get(placement.layer), "time": clock.layer(placement.layer).to_dict()}
+            | self._layer_facts(placement).to_dict()
+            for placement, verdicts in self.rows
+        ]
+        known = {} if self.times is None else self.times.units
+        crossings = [crossing.to_dict() | {"ms": known.get(crossing.layer)} for crossing in self.crossings]
         return {
+            "explanation": VERSION,
             "network": self.network,
             "backends": list(self.preferences),
             "absent": [{"id": backend, "reason": reason} for backend, reason in self.absent],
-            "layers": [
-                placement.to_dict() | {"others": {one.backend: list(one.reasons) or [COULD] for one in verdicts}}
-                for placement, verdicts in self.rows
+            "times": self._times_to_dict(),
+            "inputs": [_bare(one) for one in self.facts.inputs],
+            "outputs": [_bare(one) for one in self.facts.outputs],
+            "layers": layers,
+            "run by the runtime": [
+                {"layer": one.name, "kind": one.kind} | one.to_dict() | {"ms": known.get(one.name)}
+                for one in self.facts.hosted
             ],
+            "parts": [_part_to_dict(one) | {"time": clock.part(one).to_dict()} for one in self.facts.parts],
             "counts": self.counts(),
-            "copies": [copy.to_dict() for copy in self.copies],
-            "crossings": [crossing.to_dict() for crossing in self.crossings],
+            "copies": [copy for copy, one in zip(crossings, self.crossings, strict=True) if one.is_copy],
+            "crossings": crossings,
             "messages": list(self.notes),
         }
+
+    def _layer_facts(self, placement: Placement) -> LayerFacts:
+        known = self.facts.layers.get(placement.layer)
+        return known or LayerFacts(placement.layer, placement.kind, {}, (), (), 0, 0)
+
+    def _times_to_dict(self) -> dict[str, Any]:
+        times = self.times or Times()
+        return {"whole_ms": times.whole, "source": times.source, "runs": times.runs, "estimated_by": BASIS}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Everything as a JSON text: see `to_dict`."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_html(self) -> str:
+        """A page that stands alone: the network drawn, with everything that is known of each layer."""
+        from interposer.ir.page import html  # noqa: PLC0415 - seldom needed
+
+        return html(self.to_dict())
 
     def refusals(self) -> dict[Verdict, Counter[str]]:
         """Every no that was given, once, with the operators it was given for; in order of preference."""
@@ -106,9 +155,33 @@ class Explanation:
         Columns that would be empty are left out.
         """
         numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
-        cells = [_TITLES, *(_cells(placement, verdicts, numbers) for placement, verdicts in self.rows)]
-        kept = [column for column in range(len(_TITLES)) if column < _ALWAYS or any(row[column] for row in cells[1:])]
-        return [tuple(row[column] for column in kept) for row in cells]
+        clock = None if self.times is None else Clock(self.facts, self.times)
+        rows = [_cells(placement, verdicts, numbers, clock) for placement, verdicts in self.rows]
+        return _without_empty(_TITLES, rows, _ALWAYS)
+
+    def part_table(self) -> list[tuple[str, ...]]:
+        """A row for every part under a row of titles: its backend, its layers, its time, and what crosses its border.
+
+        Times with a ~ are estimated; where nothing is measured, it is the share of the work instead. Empty where
+        there is one part only, of which nothing is known.
+        """
+        if len(self.facts.parts) < 2 and self.times is None:
+            return []
+        clock = Clock(self.facts, self.times)
+        titles = tuple(one.format("work" if self.times is None else "time") for one in _PART_TITLES)
+        return _without_empty(titles, [self._part_cells(one, clock) for one in self.facts.parts], _ALWAYS)
+
+    def _part_cells(self, part: Part, clock: Clock) -> tuple[str, ...]:
+        first, last = (part.layers or part.units)[0], (part.layers or part.units)[-1]
+        layers = first if len(part.layers) < 2 else f"{first} .. {last} ({len(part.layers)})"
+        moves = self._moved(part.incoming), self._moved(part.outgoing)
+        return str(part.number), part.backend, layers, str(clock.part(part)), *moves
+
+    def _moved(self, crossings: tuple[int, ...]) -> str:
+        sizes: Counter[str] = Counter()
+        for number in crossings:
+            sizes[_MOVES[self.crossings[number].how]] += self.crossings[number].num_bytes
+        return ", ".join(f"{size:,} bytes {how}" for how, size in sizes.items())
 
     def summary(self) -> Iterator[str]:
         """What there is to say of the whole, of each backend with its refusals, and of what crosses, line by line."""
@@ -119,6 +192,7 @@ class Explanation:
         for backend, count in self.counts().items():
             yield from self._standing(backend, count)
         yield from self._crossings()
+        yield from self._timing()
         for remark in self.remarks:
             yield f"  {remark}"
 
@@ -143,13 +217,19 @@ class Explanation:
             names = ", ".join(one.value for one in together)
             yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
 
+    def _timing(self) -> Iterator[str]:
+        times = self.times
+        if times is not None and times.whole is not None:
+            said = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
+            yield f"  one run takes {time_text(times.whole)} ({said}); ~ stands before estimates, by work ({BASIS})"
+
     def lines(self) -> Iterator[str]:
-        """The explanation as lines of text: the summary, and the table of layers."""
+        """The explanation as lines of text: the summary, and the tables of parts and of layers."""
         yield from self.summary()
-        rows = self.table()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            yield f"  {'  '.join(map(str.ljust, row, widths))}".rstrip()
+        for rows in filter(None, (self.part_table(), self.table())):
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            for row in rows:
+                yield f"  {'  '.join(map(str.ljust, row, widths))}".rstrip()
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -163,11 +243,36 @@ def _counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
-def _cells(placement: Placement, verdicts: tuple[Verdict, ...], numbers: Mapping[Verdict, int]) -> tuple[str, ...]:
+def _without_empty(titles: tuple[str, ...], rows: list[tuple[str, ...]], always: int) -> list[tuple[str, ...]]:
+    kept = [column for column in range(len(titles)) if column < always or any(row[column] for row in rows)]
+    return [tuple(row[column] for column in kept) for row in (titles, *rows)]
+
+
+def _cells(
+    placement: Placement, verdicts: tuple[Verdict, ...], numbers: Mapping[Verdict, int], clock: Clock | None
+) -> tuple[str, ...]:
     inside = "" if placement.runs_in == placement.layer else placement.runs_in
     refused = ", ".join(f"{one.backend} [{numbers[one]}]" for one in filter(_is_refusal, verdicts))
     merged = ", ".join(name for name in placement.replaced if name != placement.layer)
-    return placement.layer, placement.kind, placement.backend, inside, merged, refused
+    time = "" if clock is None else str(clock.layer(placement.layer))
+    return placement.layer, placement.kind, placement.backend, time, inside, merged, refused
+
+
+def _bare(tensor: Tensor) -> dict[str, Any]:
+    """A tensor at the border of the network, without what only operands have."""
+    told = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
+    return told | {"name": tensor.role, "crossing": tensor.crossing}
+
+
+def _part_to_dict(part: Part) -> dict[str, Any]:
+    return {
+        "part": part.number,
+        "backend": part.backend,
+        "layers": list(part.layers),
+        "runs_as": list(part.units),
+        "incoming": list(part.incoming),
+        "outgoing": list(part.outgoing),
+    }
 
 
 def _verdicts(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interposer.ir.explain import Explanation
+from interposer.ir.explain import Explanation, Times
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.report import Crossing, Message, Placement, Refusal
 
@@ -43,6 +43,8 @@ class OptimizedNetwork:
     model_options: Mapping[str, Mapping[str, Any]]
     ask: Callable[[str], Verdicts]
     """For a backend's id, what it says of every layer by name: no reasons for a yes."""
+    divided: Callable[[], Graph]
+    """Gives the graph as backends were asked about it, before they replaced parts."""
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
@@ -64,9 +66,13 @@ class OptimizedNetwork:
         """The Output layers, by binding id."""
         return self.graph.outputs
 
-    def explain(self) -> Explanation:
-        """Which backend has which layer, and why the others have not; backends not asked before are asked now."""
-        return Explanation.of(self)
+    def explain(self, times: Times | None = None) -> Explanation:
+        """Which backend has which layer, and why the others have not; backends not asked before are asked now.
+
+        Args:
+            times: what is known of how long runs take; `Model.explain` finds it out.
+        """
+        return Explanation.of(self, times)
 
     def __str__(self) -> str:
         return str(self.graph)

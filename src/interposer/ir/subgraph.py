@@ -11,10 +11,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from interposer.errors import InvalidArgumentError
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ops.control import Constant
+from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
+from interposer.ops.control_flow import ControlFlow
 from interposer.schema import Op
 
-__all__ = ["SubgraphView", "quotient_is_acyclic", "select"]
+__all__ = ["SubgraphView", "is_placed_by_a_backend", "quotient_is_acyclic", "select"]
+
+
+def is_placed_by_a_backend(layer: Layer) -> bool:
+    """False for the border of the network, for constants, and for the layers that the runtime runs itself."""
+    return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug | ControlFlow)
 
 
 class SubgraphView:

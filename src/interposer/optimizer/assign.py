@@ -13,18 +13,12 @@ from interposer.ir.inference import shaped_by_data
 from interposer.ir.optimized import AbsentBackend
 from interposer.ir.regions import named_graphs
 from interposer.ir.report import Message, Placement, Refusal
-from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
-from interposer.ops.control_flow import ControlFlow
+from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32
 
-__all__ = ["Assigner", "Records", "is_placed_by_a_backend", "query"]
+__all__ = ["Assigner", "Records", "query"]
 
 _log = logging.getLogger("interposer.optimizer")
-
-
-def is_placed_by_a_backend(layer: Layer) -> bool:
-    """False for the border of the network, for constants, and for the layers that the runtime runs itself."""
-    return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug | ControlFlow)
 
 
 def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:

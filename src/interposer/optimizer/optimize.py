@@ -12,9 +12,10 @@ from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import Place, find_layer, places
 from interposer.ir.report import Crossing, Message, Placement
+from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.ir.verify import verify
 from interposer.ops.control_flow import ControlFlow
-from interposer.optimizer.assign import Assigner, Records, is_placed_by_a_backend
+from interposer.optimizer.assign import Assigner, Records
 from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.offers import Offers
@@ -84,6 +85,7 @@ def optimize(
         backends={backend.id: backend for backend in chosen},
         model_options=dict(options.model_options),
         ask=assigner.verdicts(snapshot),
+        divided=lambda: snapshot,
     )
 
 

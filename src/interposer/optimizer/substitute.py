@@ -12,9 +12,9 @@ from interposer.backend.registry import checked
 from interposer.errors import BackendContractError, InterposerError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
-from interposer.ir.subgraph import select
+from interposer.ir.subgraph import is_placed_by_a_backend, select
 from interposer.ops.control import Input, Output, PreCompiled
-from interposer.optimizer.assign import Assigner, is_placed_by_a_backend
+from interposer.optimizer.assign import Assigner
 from interposer.schema import Op
 
 __all__ = ["let_backends_optimize"]

@@ -53,6 +53,9 @@ class RunControl:
         if self._stops is not None and time.monotonic() > self._stops:
             raise self.late()
 
+    def ran(self, place: str, seconds: float) -> None:
+        """Called after a layer has run; `place` is as for `check`. For those who keep it; from several threads."""
+
     def check_waiting(self, what: str) -> None:
         """Called while the run waits for something else before it begins.
 

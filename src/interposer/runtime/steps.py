@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -231,10 +232,14 @@ class Steps:
 
     def _execute_one(self, number: int, late: LateHandles, control: RunControl | None) -> None:
         layer, (execute, given, made) = self.program.running[number], self._calls[number]
+        place = f"{self._prefix}{layer.name}"
         if control is not None:
-            control.check(layer, f"{self._prefix}{layer.name}")
+            control.check(layer, place)
         try:
+            start = perf_counter()
             execute(given, late if made is None else made)
+            if control is not None:
+                control.ran(place, perf_counter() - start)
         except (RunCancelledError, DeadlineExceededError):
             raise
         except Exception as error:

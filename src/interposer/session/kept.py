@@ -154,10 +154,11 @@ class Keeper:
             values += layer.outputs
         placements = tuple(Placement(**one | {"replaced": tuple(one["replaced"])}) for one in facts["placements"])
         ids = tuple(self._made["backends"])
+        divided = _divided(network, ids, registry, self._options)
         return OptimizedNetwork(
             graph=graph, preferences=ids, placements=placements, refusals=(), messages=(), crossings=(), absent=(),
             backends={name: registry.get(name) for name in ids}, model_options=dict(self._options.model_options),
-            ask=_asker(network, ids, registry, self._options),
+            ask=lambda backend: divided().ask(backend), divided=lambda: divided().divided(),
         )  # fmt: skip
 
     def _op(self, fact: Mapping[str, Any], entry: Entry) -> Op:
@@ -246,10 +247,10 @@ def _info(plain: list[Any]) -> TensorInfo:
     return TensorInfo(tuple(shape), dtype, None if scales is None else Quantization(*scales))
 
 
-def _asker(
+def _divided(
     network: Callable[[], Network], ids: tuple[str, ...], registry: BackendRegistry, options: OptimizerOptions
-) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
-    """What `OptimizedNetwork.ask` is: it divides the network after all, once."""
+) -> Callable[[], OptimizedNetwork]:
+    """Divides the network after all, once, for those who ask for an explanation."""
 
     @cache
     def divided() -> OptimizedNetwork:
@@ -258,7 +259,7 @@ def _asker(
 
         return optimize(network(), ids, DeviceSpec(registry), options)
 
-    return lambda backend: divided().ask(backend)
+    return divided
 
 
 @cache

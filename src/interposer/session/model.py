@@ -28,7 +28,7 @@ from interposer.errors import (
     expect,
 )
 from interposer.frontends.template import Template
-from interposer.ir.explain import Explanation
+from interposer.ir.explain import Explanation, Times
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
@@ -207,9 +207,41 @@ class Model:
         """The measured or given placement that the model follows; None where there is none, or none yet."""
         return self._choice.used_plan
 
-    def explain(self) -> Explanation:
-        """Which backend has which layer, and why the others have not; print it, or take ``.to_dict()``."""
-        return self.optimized.explain()
+    def explain(
+        self,
+        measure: bool = False,
+        *,
+        inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+        budget_seconds: float = 1.0,
+    ) -> Explanation:
+        """Which backend has which layer, and why the others have not: print it, or take `to_json` or `to_html`.
+
+        Times of parts and layers are measured where that is asked for. Else they are estimated: from the time of a
+        whole run where a plan measured that, as shares of the work where nothing is known.
+
+        Args:
+            measure: run the network, and time its layers and copies.
+            inputs: as of `run`, for measuring; None for random numbers, and zeros for integers that may be indices.
+            budget_seconds: how long to measure, after a run that is not counted.
+
+        Raises:
+            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet; no time; inputs
+                that no numbers can be made up for.
+            InterposerError: what `run` raises.
+        """
+        if not measure:
+            return self.optimized.explain(self._planned_time())
+        from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
+
+        given = example_inputs(self.optimized) if inputs is None else inputs
+        times = measured_times(lambda control: self._run_watched(given, None, lambda: control), budget_seconds)
+        return self.optimized.explain(times)
+
+    def _planned_time(self) -> Times | None:
+        """What the plan says of a whole run."""
+        plan = self.plan
+        whole = None if plan is None else plan.measured.get(plan.chosen)
+        return None if whole is None else Times(whole, source="as its plan measured")
 
     def transfers(self) -> TransferReport:
         """What has crossed between kinds of memory in the calls of the last call's variant.

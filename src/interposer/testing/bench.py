@@ -21,8 +21,8 @@ from interposer.collected import as_given, as_stored
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer import OptimizerOptions, optimize
-from interposer.optimizer.assign import is_placed_by_a_backend
 from interposer.runtime import Runtime
 from interposer.testing.oracle import Oracle
 from interposer.testing.patterns import Pool

@@ -1,0 +1,36 @@
+"""The page that draws an explanation: one file of HTML, which asks for nothing from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["html"]
+
+SCRIPTS: Final = ("layout.js", "view.js", "page.js")
+_ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+def html(data: Mapping[str, Any]) -> str:
+    """The page for what `Explanation.to_dict` gave.
+
+    Nothing in the data can become markup or code: texts are set as text only, and the browser is told to run no script
+    but the page's own, and to load nothing.
+    """
+    folder = Path(__file__).parent
+    script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    parts = {
+        "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        "TITLE": escape("".join(one if one.isprintable() else "?" for one in str(data["network"]))),
+        "STYLE": (folder / "page.css").read_text(encoding="utf-8"),
+        "SCRIPT": script,
+        "DATA": json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_ESCAPED),
+    }
+    pieces = (folder / "page.html").read_text(encoding="utf-8").split("@@")
+    return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))

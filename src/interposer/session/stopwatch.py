@@ -1,0 +1,76 @@
+"""How long a loaded network's layers and copies take, each by itself, in runs that are timed for it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from interposer.errors import InvalidArgumentError
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.ir.times import Times
+from interposer.runtime import RunControl
+from interposer.session.placement.cuts import example
+from interposer.session.timing import take_turns
+from interposer.types import Array
+
+__all__ = ["example_inputs", "measured_times"]
+
+ROUNDS: Final = 5
+
+
+class _Stopwatch(RunControl):
+    """Keeps the seconds of every layer in one run; those of iterations are added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def ran(self, place: str, seconds: float) -> None:
+        with self._lock:
+            self.seconds[place] += seconds  # type: ignore[assignment] # seconds are no whole numbers
+
+
+def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: float) -> Times:
+    """Time whole runs, and by turns with them runs in which every layer is timed.
+
+    Args:
+        run: runs the network once, told to stop by what it is given, if anything.
+        budget_seconds: how long to measure, after a run that is not counted.
+
+    Raises:
+        InvalidArgumentError: no time.
+        InterposerError: what a run raises.
+    """
+    if not (budget_seconds > 0 and math.isfinite(budget_seconds)):
+        raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
+    run(None)
+    watched: list[_Stopwatch] = []
+
+    def watch() -> None:
+        stopwatch = _Stopwatch()
+        run(stopwatch)
+        watched.append(stopwatch)
+
+    calls = {"whole": lambda: run(None), "layers": watch}
+    timings = take_turns(calls, rounds=ROUNDS, seconds=budget_seconds / (len(calls) * ROUNDS))
+    names = dict.fromkeys(name for one in watched for name in one.seconds)
+    units = {name: statistics.median(one.seconds[name] for one in watched) * 1e3 for name in names}
+    return Times(timings["whole"].median, units, "measured", len(watched))
+
+
+def example_inputs(optimized: OptimizedNetwork) -> dict[str, Array]:
+    """Numbers for the inputs of a network: random, and zeros for integers that may be indices.
+
+    Raises:
+        InvalidArgumentError: an input that is no tensor of numbers.
+    """
+    infos = {layer.name: layer.output.known for layer in optimized.inputs}
+    for name, info in infos.items():
+        if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
+            raise InvalidArgumentError(f"input {name!r} is {info}; measuring needs an array for it: give inputs")
+    return {name: example(info, seed) for seed, (name, info) in enumerate(infos.items())}
