@@ -200,7 +200,13 @@ def test_what_is_different_from_where_a_plan_was_made_is_told(
         ('{"plan": 1, "backends": [], "layers": {}}', '"backends" must be a list of ids'),
         ('{"plan": 1, "backends": ["A"], "layers": {"a": 1}}', '"layers" must map names to ids'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": 3}', '"milliseconds" must map names to numbers'),
+        ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": {"A": NaN}}', '"milliseconds" must map names'),
+        (
+            f'{{"plan": 1, "backends": ["A"], "layers": {{}}, "milliseconds": {{"A": 1{"0" * 400}}}}}',
+            "map names to num",
+        ),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "made with": 3}', '"made with" must be an object'),
+        ("[" * 100_000, "is no JSON: maximum recursion depth exceeded"),
     ],
 )
 def test_files_that_are_no_plans_are_refused(text: str, fault: str, tmp_path: Any) -> None:

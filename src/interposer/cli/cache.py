@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Final
 
 from interposer.backend.dynamic.kept import FOLDER as PARTS
 from interposer.backend.dynamic.kept import TRIAL, read_part, was_fatal
@@ -16,8 +18,13 @@ from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.session import default_runtime
 from interposer.session.kept import FOLDER, MOST_BYTES, read_entry
+from interposer.session.placement import Plan
+from interposer.session.placement.measured import made_with
 
 __all__ = ["configure", "execute"]
+
+_PLAN: Final = re.compile(r"\.?plan-[0-9a-f]{32}\.json(\.\w+)?")
+"""A plan in the cache folder, also one that a process did not finish writing."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,9 @@ def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
 
 
 def _all_kept() -> Iterator[_Kept]:
+    """What was kept by this package; other files in the folder are nobody's business here."""
     for file in cached_files():
-        folder = file.name.split("/")[0]
+        folder, _, rest = file.name.partition("/")
         written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
         if folder == FOLDER:
             yield _network(file, written)
@@ -111,8 +119,10 @@ def _all_kept() -> Iterator[_Kept]:
             yield _part(file, written)
         elif folder == "probed":
             yield _Kept("trial of a shared object", _probed(file), file.size, written, file.name)
-        else:
-            yield _Kept("file of a backend", file.name.removeprefix("backends/"), file.size, written, file.name)
+        elif folder == "backends":
+            yield _Kept("file of a backend", rest, file.size, written, file.name)
+        elif _PLAN.fullmatch(file.name):
+            yield _plan(file, written)
 
 
 def _network(file: CachedFile, written: str) -> _Kept:
@@ -139,6 +149,23 @@ def _part(file: CachedFile, written: str) -> _Kept:
         return _Kept(kind, what, file.size, written, file.name, reason, *made)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+
+
+def _plan(file: CachedFile, written: str) -> _Kept:
+    kind = "measured placement"
+    try:
+        plan = Plan.from_json((read_cached(file.name) or b"").decode())
+    except (InvalidArgumentError, UnicodeDecodeError) as error:
+        return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+    what = f"{plan.network} on {', '.join(sorted(plan.backends))}"
+    return _Kept(kind, what, file.size, written, file.name, _outdated(plan))
+
+
+def _outdated(plan: Plan) -> str:
+    """Why a plan is not looked for any more; with another number of threads it may be."""
+    here = made_with(default_runtime(), plan.backends)
+    changed = [name for name, one in here.items() if name != "threads" and one != plan.made_with.get(name)]
+    return f"{' and '.join(changed)} changed since it was measured" if changed else ""
 
 
 def _probed(file: CachedFile) -> str:

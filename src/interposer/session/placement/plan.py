@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -90,7 +91,7 @@ class Plan:
         """The plan of a JSON text; `InvalidArgumentError` where it is none."""
         try:
             told = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"{where} is no JSON: {error}") from error
         fault = _fault(told)
         if fault:
@@ -111,6 +112,10 @@ def _fault(told: Any) -> str | None:
     if not isinstance(layers, dict) or not all(isinstance(one, str) for one in layers.values()):
         return '"layers" must map names to ids'
     times = told.get("milliseconds", {})
-    if not isinstance(times, dict) or not all(isinstance(one, int | float) for one in times.values()):
+    if not isinstance(times, dict) or not all(map(_is_time, times.values())):
         return '"milliseconds" must map names to numbers'
     return None if isinstance(told.get("made with", {}), dict) else '"made with" must be an object'
+
+
+def _is_time(one: Any) -> bool:
+    return isinstance(one, int | float) and 0 <= one <= sys.float_info.max
