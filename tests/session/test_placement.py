@@ -201,12 +201,7 @@ def test_what_is_different_from_where_a_plan_was_made_is_told(
         ('{"plan": 1, "backends": ["A"], "layers": {"a": 1}}', '"layers" must map names to ids'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": 3}', '"milliseconds" must map names to numbers'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": {"A": NaN}}', '"milliseconds" must map names'),
-        (
-            f'{{"plan": 1, "backends": ["A"], "layers": {{}}, "milliseconds": {{"A": 1{"0" * 400}}}}}',
-            "map names to num",
-        ),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "made with": 3}', '"made with" must be an object'),
-        ("[" * 100_000, "is no JSON: maximum recursion depth exceeded"),
     ],
 )
 def test_files_that_are_no_plans_are_refused(text: str, fault: str, tmp_path: Any) -> None:
@@ -214,6 +209,13 @@ def test_files_that_are_no_plans_are_refused(text: str, fault: str, tmp_path: An
     with pytest.raises(InvalidArgumentError) as caught:
         Plan.load(tmp_path / "plan.json")
     assert fault in str(caught.value)
+
+
+def test_plans_of_numbers_that_are_too_large_and_of_lists_that_are_too_deep_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match='"milliseconds" must map names to numbers'):
+        Plan.from_json(f'{{"plan": 1, "backends": ["A"], "layers": {{}}, "milliseconds": {{"A": 1{"0" * 400}}}}}')
+    with pytest.raises(InvalidArgumentError, match="the plan is no JSON: "):
+        Plan.from_json("[" * 100_000)
 
 
 def test_a_plan_that_is_not_there_is_told(tmp_path: Any) -> None:
