@@ -238,6 +238,24 @@ void affine(const float* in, float* out, int64_t count, int64_t begin, const Aff
   }
 }
 
+void clamp(float* values, int64_t count, float low, float high) {
+  int64_t n = 0;
+  for (; n + kLanes <= count; n += kLanes) store(values + n, at_most(at_least(load(values + n), all(low)), all(high)));
+  for (; n < count; n += kLanes)
+    store_some(values + n, count - n, at_most(at_least(load_some(values + n, count - n, 0), all(low)), all(high)));
+}
+
+void affine_block(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
+                  float high) {
+  constexpr int kVecs = 16 / kLanes;
+  Vec factors[kVecs], terms[kVecs];
+  for (int v = 0; v < kVecs; ++v) factors[v] = load(scale + v * kLanes), terms[v] = load(shift + v * kLanes);
+  const Vec least = all(low), most = all(high);
+  for (const float* end = in + pixels * 16; in < end; in += 16, out += 16)
+    for (int v = 0; v < kVecs; ++v)
+      store(out + v * kLanes, at_most(at_least(load(in + v * kLanes) * factors[v] + terms[v], least), most));
+}
+
 /// The sum of (x - mean)**kPower over a row.
 template <int kPower>
 float sum_of_powers(const float* in, int64_t length, float mean) {
@@ -264,6 +282,6 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
 
 }  // namespace
 
-extern const RowKernels row_kernels = {softmax, reduce, unit_length, standardize, affine};
+extern const RowKernels row_kernels = {softmax, reduce, unit_length, standardize, affine, clamp, affine_block};
 
 }  // namespace cpuacc::ISA_NS

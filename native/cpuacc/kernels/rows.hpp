@@ -32,6 +32,11 @@ struct RowKernels {
   void (*standardize)(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& affine);
   /// out = in * scale + shift by the element's number.
   void (*affine)(const float* in, float* out, int64_t count, int64_t begin, const Affine& affine);
+  /// Between `low` and `high`; what is not a number stays so.
+  void (*clamp)(float* values, int64_t count, float low, float high);
+  /// Scaled, shifted and clamped: pixels of one block of 16 channels, between `low` and `high`.
+  void (*affine_block)(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
+                       float high);
 };
 CPUACC_TABLE(RowKernels, row_kernels)
 

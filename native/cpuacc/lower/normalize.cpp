@@ -6,6 +6,7 @@
 
 #include "cpuacc/box.hpp"
 #include "cpuacc/kernels/rows.hpp"
+#include "cpuacc/lower/finish_f32.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -177,10 +178,14 @@ void lower_mean_variance(const Node& node, Builder& builder) {
 
 // ---- Batch normalization ----------------------------------------------------------------------------------------------
 
+constexpr int64_t kAtOnce = 8192;  // elements, so that they are still in the cache when they are clamped
+
 struct Batch {
   const RowKernels* kernels;
   float eps;
   int64_t count, channels, inner;
+  bool clamps;
+  float low, high;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Batch& self = step.as<Batch>();
@@ -194,13 +199,91 @@ struct Batch {
       shift[c] = float(double(beta[c]) - double(mean[c]) * factor);
     }
     Range range = split(self.count, part, parts, 64);
-    if (range.first == range.last) return;
-    self.kernels->affine(run.at<float>(step.in[0]) + range.first, run.at<float>(step.out[0]) + range.first,
-                         range.last - range.first, range.first, {scale, shift, self.inner, self.channels});
+    for (int64_t at = range.first; at < range.last; at += kAtOnce) {
+      int64_t count = std::min(kAtOnce, range.last - at);
+      float* out = run.at<float>(step.out[0]) + at;
+      self.kernels->affine(run.at<float>(step.in[0]) + at, out, count, at, {scale, shift, self.inner, self.channels});
+      if (self.clamps) self.kernels->clamp(out, count, self.low, self.high);
+    }
   }
 };
 
+/// Blocks of 16 channels, with constant factors, and a clamp behind it.
+struct BlockedBatch {
+  const RowKernels* kernels;
+  const float *scale, *shift;
+  float low, high;
+  int64_t slices, blocks, pixels;  // a slice is one block of one image
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const BlockedBatch& self = step.as<BlockedBatch>();
+    Range range = split(self.slices * self.pixels, part, parts);
+    for (int64_t at = range.first; at < range.last;) {
+      int64_t slice = at / self.pixels, end = std::min(range.last, (slice + 1) * self.pixels), c = slice % self.blocks * 16;
+      self.kernels->affine_block(run.at<float>(step.in[0]) + at * 16, run.at<float>(step.out[0]) + at * 16, end - at,
+                                 self.scale + c, self.shift + c, self.low, self.high);
+      at = end;
+    }
+  }
+};
+
+/// What a channel is multiplied with and what is added to it then.
+void batch_factors(const Graph& graph, const Node& node, int64_t channels, float* scale, float* shift) {
+  const float *mean = graph.in(node, 1)->values<float>(), *variance = graph.in(node, 2)->values<float>();
+  const float *beta = graph.in(node, 3)->values<float>(), *gamma = graph.in(node, 4)->values<float>();
+  const double eps = double(float(node.number("eps")));
+  for (int64_t c = 0; c < channels; ++c) {
+    double factor = double(gamma[c]) / std::sqrt(double(variance[c]) + eps);
+    scale[c] = float(factor);
+    shift[c] = float(double(beta[c]) - double(mean[c]) * factor);
+  }
+}
+
+bool constant_factors(const Graph& graph, const Node& node) {
+  for (size_t n = 1; n < 5; ++n)
+    if (!graph.in(node, n) || !graph.in(node, n)->is_constant()) return false;
+  return true;
+}
+
+Refusal batch_support(const Graph& graph, const Node& node, const Settings&) {
+  if (Refusal why = all_f32(graph, node)) return why;
+  Finishing finishing;
+  if (Refusal why = find_finishing(graph, node, &finishing)) return why;
+  const bool clamps = finishing.residual < 0 && finishing.finish.count == 0;
+  return node.posts.empty() || clamps ? taken() : refused("takes no posts but a clamp");
+}
+
+Layouts batch_layouts(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor& in = *graph.in(node, 0);
+  if (!is_blocked(in.layout) || !constant_factors(graph, node)) return {};
+  return channel_axis(node, 4) == channel_axis_of(in.layout) ? Layouts{{in.layout}, {in.layout}} : Layouts{};
+}
+
+void lower_blocks(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor& in = *graph.in(node, 0);
+  Shape lies = blocked_shape(in);
+  int64_t channels = in.extent(channel_axis_of(in.layout)), bytes = lies[1] * 16 * int64_t(sizeof(float));
+  auto factors = static_cast<const float*>(builder.pack(uint64_t(2 * bytes), [&](void* to) {
+    auto values = static_cast<float*>(to);
+    batch_factors(graph, node, channels, values, values + lies[1] * 16);
+  }));
+  Finish finish = finishing_of(graph, node).finish;
+  Step step;
+  step.name = "BatchNormalization " + node.name;
+  step.fn = &BlockedBatch::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.1);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
+  step.state = std::make_shared<BlockedBatch>(
+      BlockedBatch{&row_kernels_for(builder.settings.isa), factors, factors + lies[1] * 16, finish.low, finish.high,
+                   lies[0] * lies[1], lies[1], lies[2] * lies[3]});
+  builder.add(std::move(step));
+}
+
 void lower_batch(const Node& node, Builder& builder) {
+  if (is_blocked(builder.graph.in(node, 0)->layout)) return lower_blocks(node, builder);
   const Tensor& in = *builder.graph.in(node, 0);
   Around at = around(in.shape, channel_axis(node, in.rank()));
   auto state = std::make_shared<Batch>();
@@ -209,6 +292,8 @@ void lower_batch(const Node& node, Builder& builder) {
   state->count = in.elements();
   state->channels = at.extent;
   state->inner = at.inner;
+  Finish finish = finishing_of(builder.graph, node).finish;
+  state->clamps = !node.posts.empty(), state->low = finish.low, state->high = finish.high;
   Step step;
   step.name = "BatchNormalization " + node.name;
   step.fn = &Batch::run;
@@ -333,7 +418,7 @@ Family normalize_family() {
       {"InstanceNormalization", "plain", f32_support, lower_groups, nullptr},
       {"GroupNormalization", "plain", f32_support, lower_groups, nullptr},
       {"MeanVarianceNormalization", "plain", f32_support, lower_mean_variance, nullptr},
-      {"BatchNormalization", "plain", f32_support, lower_batch, nullptr},
+      {"BatchNormalization", "plain", batch_support, lower_batch, batch_layouts},
       {"L2Normalization", "plain", f32_support, lower_unit_length, nullptr},
       {"Normalization", "plain", response_support, lower_response, nullptr},
   };

@@ -19,6 +19,7 @@ from interposer.ops import (
     ActivationFunction,
     Addition,
     BatchMatMul,
+    BatchNormalization,
     Concat,
     Convolution2d,
     Division,
@@ -97,6 +98,19 @@ def gelu(network: ip.Network, inputs: list[Any]) -> list[Any]:
     return [network.add_layer(Multiplication(), network.add_layer(Multiplication(), y, gate), number(0.5))]
 
 
+def normalized(network: ip.Network, inputs: list[Any]) -> list[Any]:
+    """A normalization of images in blocks of channels, one of what is not in blocks, each with a clamp behind it."""
+    [x] = inputs
+    factors = lambda count: [network.add_constant_layer(np.abs(weights(count)) + np.float32(0.5)) for _ in range(4)]  # noqa: E731
+    relu = Activation(function=ActivationFunction.RELU)
+    found = []
+    for y, count in ((x, 3), (conv(network, x, 3, 20), 20)):
+        normal = network.add_layer(BatchNormalization(**NCHW), y, *factors(count))
+        found.append(network.add_layer(relu, normal))
+    both = network.add_layer(Concat(axis=1), conv(network, found[1], 20, 16), found[1])
+    return [*found, network.add_layer(BatchNormalization(**NCHW), both, *factors(36))]
+
+
 def joined(network: ip.Network, inputs: list[Any]) -> list[Any]:
     """One branch of whole blocks of channels and one that is not, a gate for every channel, and a second output."""
     a, b = conv(network, inputs[0], 3, 32), conv(network, inputs[0], 3, 20)
@@ -132,6 +146,7 @@ def long_memory(direction: RecurrentDirection) -> Build:
 CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
     "swish behind a convolution": (swish, (2, 3, 9, 7)),
     "the gelu of exported networks behind a product and its bias": (gelu, (2, 5, 3)),
+    "normalized images": (normalized, (2, 3, 6, 7)),
     "channels that are joined and gated": (joined, (2, 3, 6, 5)),
     "tensors that share memory": (moved, (2, 5, 5, 6)),
     "LSTM forwards": (long_memory(RecurrentDirection.FORWARD), (4, 2, 7)),
