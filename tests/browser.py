@@ -9,6 +9,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -16,11 +17,17 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SECONDS = 120.0  # for a machine that is busy with something else
+AS_3_AND_4 = """import fcntl, os, sys
+ends = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
+for number, end in zip((3, 4), ends):
+    os.dup2(end, number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""  # where the browser looks for its pipe
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions",
     "--disable-sync", "--mute-audio", "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND",
-    "--remote-debugging-pipe",
+    "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", "--remote-debugging-pipe",
 )  # fmt: skip
 
 
@@ -36,10 +43,9 @@ class Browser:
         commands, self._write = os.pipe()
         self._read, answers = os.pipe()
         self._log = (folder / "browser.log").open("wb")
-        start = f'exec "$@" 3<&{commands} 4>&{answers}'
         words = [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", start, "sh", *words],
+            [sys.executable, "-c", AS_3_AND_4, str(commands), str(answers), *words],
             pass_fds=(commands, answers), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
             env={**os.environ, "HOME": str(folder)},
         )  # fmt: skip
@@ -48,7 +54,12 @@ class Browser:
         self._numbers = itertools.count(1)
         self._rest = b""
         self.events: deque[dict[str, Any]] = deque()
-        self.version = self.tell("Browser.getVersion")["product"]
+        try:
+            self.version = self.tell("Browser.getVersion")["product"]
+        except (OSError, RuntimeError, TimeoutError) as error:
+            self.close()
+            said = (folder / "browser.log").read_text(encoding="utf-8", errors="replace")
+            raise RuntimeError(f"{program} does not start: {error}; it said: {said[-2000:]}") from error
 
     def tell(self, method: str, session: str | None = None, **params: Any) -> Any:
         """Send a command and wait for its result; events that come meanwhile are kept."""
@@ -84,14 +95,14 @@ class Browser:
 
     def open(self, file: Path, width: int = 1400, height: int = 900, dark: bool = False) -> Page:
         """A page with a file in it, once it says that it is ready."""
-        target = self.tell("Target.createTarget", url="about:blank", width=width, height=height)["targetId"]
+        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
         session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.tell("Emulation.setEmulatedMedia", features=scheme)
         page.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         page.tell("Page.navigate", url=file.as_uri())
-        page.wait_for("document.documentElement.dataset.ready === 'yes'")
+        page.wait_for("document.documentElement?.dataset.ready === 'yes'")
         page.settle()
         return page
 
@@ -130,10 +141,18 @@ class Page:
     def wait_for(self, expression: str) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + SECONDS
-        while not self.evaluate(expression):
+        while not self._is_true(expression):
             if time.monotonic() > end:
                 raise TimeoutError(f"it did not become true: {expression}")
             time.sleep(0.05)
+
+    def _is_true(self, expression: str) -> bool:
+        try:
+            return bool(self.evaluate(expression))
+        except RuntimeError as error:
+            if "context" in str(error):  # the page that was there before is just going
+                return False
+            raise
 
     def settle(self) -> None:
         """Wait until what was asked for is drawn."""

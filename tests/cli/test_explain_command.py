@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from interposer.cli.main import main
@@ -140,3 +141,42 @@ def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):
     nodes[0].name = "\x1b[31mred\nline"
     model = networks.written(Path(tmp_path / "hostile.onnx"), nodes, {"x": (1, 4)}, {"y": (1, 4)})
     assert "\n\\x1b[31mred\\nline  Activation" in explain(model)
+
+
+def test_measured_times_are_printed(explain, tmp_path, more_backends):
+    found = explain(networks.alternating(tmp_path), *THREE, "--measure", "--budget", "0.01")
+    assert "\n  one run takes " in found
+    assert " (measured, " in found
+    assert "\npart  backend  layers " in found
+    [row] = [line.split() for line in found.splitlines() if line.startswith("positive ")]
+    assert row[3][0] != "~"
+    assert row[4] in {"ms", "µs"}
+
+
+def test_what_is_measured_may_run_on_given_arrays(explain, tmp_path, more_backends):
+    np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
+    network, words = networks.alternating(tmp_path), ("--input", tmp_path / "x.npy", "--json")
+    found = json.loads(explain(network, *THREE, "--measure", "--budget", "0.01", *words))
+    assert found["times"]["source"] == "measured"
+    assert explain(network, *words, status=1) == (
+        "interposer: --input is what the network runs on to be measured; give --measure too\n"
+    )
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "nan", "soon"])
+def test_a_budget_is_a_time(explain, tmp_path, budget):
+    found = explain(networks.doubler(tmp_path), "--measure", f"--budget={budget}", status=2)
+    assert f"argument --budget: expected seconds, more than 0, not '{budget}'" in found
+
+
+def test_the_page_is_written_beside_what_is_printed(explain, tmp_path, more_backends):
+    page = tmp_path / "page.html"
+    assert explain(networks.alternating(tmp_path), *THREE, "--html", page).startswith("network 'alternating'")
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "TANH is not RELU" in text
+
+
+def test_a_page_that_cannot_be_written_is_an_error(explain, tmp_path):
+    found = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=1)
+    assert found.endswith("page.html: No such file or directory\n")

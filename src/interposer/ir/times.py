@@ -67,18 +67,21 @@ class Clock:
             for unit in units:
                 self._inside.setdefault(unit, []).append(name)
         self._unit_work = {unit: sum(self._work.get(name, 0.0) for name in them) for unit, them in self._inside.items()}
-        measured = sum(self._times.units.get(unit, 0.0) for unit in self._inside)
+        measured = sum(map(self._of_unit, self._inside))
         self._total_work = sum(self._work.values()) or 1.0
         self._total = measured or self._times.whole
 
     def layer(self, name: str) -> Time:
         """The time of a layer."""
         units = self._facts.units.get(name, ())
-        known = self._times.units
-        if not units or not all(unit in known for unit in units):
+        if not self._times.units:
             return self._estimated([name])
-        ms = sum(known[unit] * self._share_in(unit, name) for unit in units)
+        ms = sum(self._of_unit(unit) * self._share_in(unit, name) for unit in units)
         return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
+
+    def _of_unit(self, unit: str) -> float:
+        """What was measured: nothing for what did not run, such as a branch that was not taken."""
+        return self._times.units.get(unit, 0.0)
 
     def _share_in(self, unit: str, name: str) -> float:
         together = self._unit_work[unit]
@@ -86,9 +89,8 @@ class Clock:
 
     def part(self, part: Part) -> Time:
         """The time of a part."""
-        known = self._times.units
-        if part.units and all(unit in known for unit in part.units):
-            return self._known(sum(known[unit] for unit in part.units), True)
+        if part.units and self._times.units:
+            return self._known(sum(map(self._of_unit, part.units)), True)
         return self._estimated(part.layers)
 
     def _known(self, ms: float, measured: bool) -> Time:

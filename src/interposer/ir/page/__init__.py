@@ -26,7 +26,7 @@ def html(data: Mapping[str, Any]) -> str:
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {
-        "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        "POLICY": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         "TITLE": escape("".join(one if one.isprintable() else "?" for one in str(data["network"]))),
         "STYLE": (folder / "page.css").read_text(encoding="utf-8"),
         "SCRIPT": script,

@@ -134,9 +134,11 @@ function drawnEdges(places) {
   return [...lines.values()];
 }
 
+function isCopy(crossing) { return crossing.how.endsWith("copy"); }
+
 function addCrossing(line, number, known) {
   line.seen.add(number);
-  const copies = known.how === "copy" || known.how === "device copy";
+  const copies = isCopy(known);
   line.how = copies || line.how === "inside" ? known.how : line.how;
   line.bytes = (line.bytes || 0) + (copies ? known.bytes : 0);
   line.label = line.bytes ? bytesText(line.bytes) : "";
@@ -342,7 +344,7 @@ function tensors(all, taken) {
     const way = wayOf(one);
     return element("li", [element("span", one.role, { class: "role" }), " ", name, element("div", [
       `${kind}${one.type}${one.shape}, ${bytesText(one.bytes)}`, one.value && element("div", `= ${one.value}`),
-      one.quantization && element("div", one.quantization), way && element("div", way, { class: "way" })], { class: "small" })]);
+      one.quantization && element("div", one.quantization), way && element("div", way, { class: `way ${isCopy(data.crossings[one.crossing]) ? "copied" : ""}` })], { class: "small" })]);
   });
   return element("ul", rows, { class: "tensors" });
 }
@@ -411,9 +413,9 @@ function row(cells, right, key, act) {
 }
 
 function fillParts() {
-  const moved = (numbers) => numbers.map((one) => data.crossings[one]).filter((one) => one.how.endsWith("copy")).reduce((sum, one) => sum + one.bytes, 0);
-  const passed = (numbers) => numbers.map((one) => data.crossings[one]).filter((one) => !one.how.endsWith("copy")).reduce((sum, one) => sum + one.bytes, 0);
-  const cell = (numbers) => [moved(numbers) ? element("div", `${bytesText(moved(numbers))} copied`) : "", passed(numbers) ? element("div", `${bytesText(passed(numbers))} passed`) : ""];
+  const sum = (numbers, copies) => numbers.map((one) => data.crossings[one]).reduce((total, one) => total + (isCopy(one) === copies ? one.bytes : 0), 0);
+  const line = (size, how) => (size ? element("div", `${bytesText(size)} ${how}`) : "");
+  const cell = (numbers) => [line(sum(numbers, true), "copied"), line(sum(numbers, false), "passed")];
   const rows = data.parts.map((one) => row(
     [String(one.part), badge(one.backend), [element("div", one.layers[0] || one.runs_as[0], { class: "clip" }), one.layers.length > 1 ? element("div", `and ${counted(one.layers.length - 1, "other")}`, { class: "small" }) : ""],
       [timeText(one.time), bar(one)], cell(one.incoming), cell(one.outgoing)],
@@ -506,7 +508,8 @@ function neighbour(key, direction) {
 }
 
 function closest(among, here) {
-  return among.reduce((best, one) => (!best || Math.abs(one.x - here.x) < Math.abs(best.x - here.x) ? one : best), null);
+  const far = (one) => 1e6 * Math.abs(one.rank - here.rank) + Math.abs(one.x - here.x);
+  return among.reduce((best, one) => (!best || far(one) < far(best) ? one : best), null);
 }
 
 const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };

@@ -152,13 +152,14 @@ class View {
   }
 
   drawArrows() {
-    const heads = this.drawing.edges.map(({ points }) => points[points.length - 1]).map(({ x, y }) => `M${x - 4},${y - 8}L${x},${y}L${x + 4},${y - 8}z`);
-    svg("path", { class: "head", d: heads.join("") }, this.layers.edges);
+    const plain = this.drawing.edges.filter((one) => one.how === "inside");
+    svg("path", { class: "head", d: plain.map(headOf).join("") }, this.layers.edges);
   }
 
   drawCrossing(edge) {
     const group = svg("g", { class: `crossing ${edge.how.replace(" ", "-")}` }, this.layers.edges);
     svg("path", { class: "edge", d: edge.path }, group);
+    svg("path", { class: "head", d: headOf(edge) }, group);
     svg("title", {}, group).textContent = edge.spoken;
     if (!edge.label) return;
     const a = edge.points[edge.points.length - 2], b = edge.points[edge.points.length - 1];
@@ -326,6 +327,11 @@ class Overview {
     const x = (event.clientX - box.left) / this.k, y = (event.clientY - box.top) / this.k;
     this.view.moveTo(w / 2 - x * k, h / 2 - y * k, k);
   }
+}
+
+function headOf({ points }) {
+  const { x, y } = points[points.length - 1];
+  return `M${x - 4},${y - 8}L${x},${y}L${x + 4},${y - 8}z`;
 }
 
 function widened(box, by) {

@@ -1,0 +1,213 @@
+"""Explanations of models: parts, what crosses, and times that are measured or estimated and say which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import Network, OptimizerOptions, Runtime, TensorInfo
+from interposer.errors import InvalidArgumentError
+from interposer.ir.explain import Explanation, Times
+from interposer.ops import ActivationFunction
+from interposer.session.placement import Plan
+from interposer.types import DataType
+from tests.devices import Device, Sums
+from tests.optimizer.test_division import moody
+
+pytestmark = pytest.mark.needs_cpuref
+
+INFO = TensorInfo((1, 16))
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime() as runtime:
+        runtime.registry.register("Device", Device)
+        runtime.registry.register("Sums", Sums)
+        yield runtime
+
+
+def mixed() -> Network:
+    """sum (Sums), relu (Device), tanh (CpuRef), product (Sums)."""
+    network = Network("mixed")
+    x = network.add_input_layer(0, INFO, name="x")
+    total = network.add_addition_layer(x, network.add_constant_layer(np.ones((1, 16), np.float32)), name="sum")
+    relu = network.add_activation_layer(total, function=ActivationFunction.RELU, name="relu")
+    tanh = network.add_activation_layer(relu, function=ActivationFunction.TANH, name="tanh")
+    network.add_output_layer(0, network.add_multiplication_layer(tanh, total, name="product"), name="y")
+    return network
+
+
+def loaded(runtime: Runtime, network: Network | None = None, **how: object) -> ip.Model:
+    return ip.load(network or mixed(), backends=["Device", "Sums", "CpuRef"], runtime=runtime, **how)
+
+
+def by_name(explanation: Explanation) -> dict[str, dict]:
+    return {one["layer"]: one for one in explanation.to_dict()["layers"]}
+
+
+def test_a_part_is_told_with_its_layers_and_what_crosses_its_border(runtime):
+    told = loaded(runtime).explain().to_dict()
+    assert [(one["part"], one["backend"], one["layers"]) for one in told["parts"]] == [
+        (1, "Sums", ["sum"]), (2, "Device", ["relu"]), (3, "CpuRef", ["tanh"]), (4, "Sums", ["product"]),
+    ]  # fmt: skip
+    borders = [
+        [[(told["crossings"][one]["value"], told["crossings"][one]["how"]) for one in part[way]]
+         for way in ("incoming", "outgoing")] for part in told["parts"]
+    ]  # fmt: skip
+    into, out, on = [("sum", "copy")], [("relu", "copy")], [("tanh", "direct")]
+    assert borders == [[[], into], [into, out], [out, on], [on, []]]
+    assert [one["bytes"] for one in told["crossings"]] == [64, 64, 64]
+
+
+def test_a_layer_is_told_with_its_tensors_attributes_and_how_they_came(runtime):
+    told = by_name(loaded(runtime).explain())
+    assert told["tanh"]["attributes"] == {"function": "TANH"}
+    assert told["tanh"]["others"] == {"Device": ["TANH is not RELU"], "Sums": ["no kernel for Activation"]}
+    a, b = told["sum"]["inputs"]
+    assert (a["role"], a["layer"], a["crossing"], a["shape"]) == ("a", "x", None, "[1, 16]")
+    assert (b["role"], b["layer"], b["type"], b["value"]) == ("b", "", "float32", "")  # too large to be shown
+    assert [one["crossing"] is None for one in told["product"]["inputs"]] == [False, True]  # from tanh, and from sum
+    assert told["sum"]["bytes"] == 3 * 64
+
+
+def test_quantization_and_small_constants_are_told(runtime):
+    network = Network("quantized")
+    x = network.add_input_layer(0, TensorInfo((2,), DataType.UINT8, ip.Quantization(0.5, 7)), name="x")
+    real = network.add_dequantize_layer(x, name="real")
+    shifted = network.add_addition_layer(real, network.add_constant_layer(np.float32([1, 2])), name="shifted")
+    network.add_output_layer(0, shifted)
+    told = by_name(ip.load(network, backends=["CpuRef"]).explain())
+    assert told["real"]["inputs"][0]["quantization"] == "scale 0.5, zero point 7"
+    assert told["shifted"]["inputs"][1]["value"] == "[1., 2.]"
+
+
+def test_without_measuring_only_shares_of_the_work_are_told(runtime):
+    told = loaded(runtime).explain().to_dict()
+    assert told["times"] == {
+        "whole_ms": None, "source": "", "runs": 0, "estimated_by": "bytes read and written, 8 operations as one",
+    }  # fmt: skip
+    assert {(one["time"]["ms"], one["time"]["how"]) for one in told["layers"]} == {(None, "estimated")}
+    assert np.isclose(sum(one["time"]["share"] for one in told["layers"]), 1)
+    assert np.isclose(sum(one["time"]["share"] for one in told["parts"]), 1)
+
+
+def test_what_is_measured_says_so_copies_too(runtime):
+    told = loaded(runtime).explain(measure=True, budget_seconds=0.01).to_dict()
+    assert told["times"]["source"] == "measured"
+    assert told["times"]["runs"] >= 5
+    assert told["times"]["whole_ms"] > 0
+    assert {one["time"]["how"] for one in (*told["layers"], *told["parts"])} == {"measured"}
+    assert all(one["time"]["ms"] > 0 for one in told["layers"])
+    assert [one["ms"] is not None for one in told["crossings"]] == [True, True, False]  # nothing is done for the last
+    json.loads(json.dumps(told, allow_nan=False))
+
+
+def test_the_time_of_a_part_is_that_of_all_that_runs_in_its_place(runtime):
+    names = ["one", "two", "three"]
+    runtime.registry.register("Whole", moody("Whole", names, ["compile"]))
+    network = Network("compiled")
+    values = [network.add_input_layer(0, INFO, name="x")]
+    for name in names:
+        values.append(network.add_addition_layer(values[-1], values[-1], name=name))
+    network.add_output_layer(0, values[-1])
+    optimized = ip.load(network, backends=["Whole"], runtime=runtime).optimized
+    units = [layer.name for layer in optimized.graph if layer.kind == "PreCompiled"]
+    told = optimized.explain(Times(9.0, dict(zip(units, (1.0, 2.0, 3.0), strict=True)), "measured", 1)).to_dict()
+    assert [one["time"] for one in told["layers"]][1] == {"ms": 2.0, "share": 2 / 6, "how": "measured"}
+    assert told["parts"][0]["runs_as"] == units
+    assert told["parts"][0]["time"]["ms"] == 6.0
+
+
+def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
+    class Fuses(moody("Fuses", ["one", "two"], [])):
+        def pieces(self, view):
+            return [(view, "compile")]
+
+    Fuses.id = "Fuses"
+    runtime.registry.register("Fuses", Fuses)
+    network = Network("fused")
+    x = network.add_input_layer(0, INFO, name="x")
+    one = network.add_addition_layer(x, x, name="one")
+    network.add_output_layer(0, network.add_multiplication_layer(one, x, name="two"))
+    model = ip.load(network, backends=["Fuses"], runtime=runtime)
+    told = model.explain(measure=True, budget_seconds=0.01).to_dict()
+    [part] = told["parts"]
+    assert part["runs_as"] == ["PreCompiled:one"]
+    assert part["time"]["how"] == "measured"
+    times = [one["time"] for one in told["layers"]]
+    assert [one["how"] for one in times] == ["estimated", "estimated"]
+    assert np.isclose(sum(one["ms"] for one in times), part["time"]["ms"])
+    assert times[1]["ms"] > times[0]["ms"]  # it reads two tensors
+
+
+def test_what_a_plan_measured_of_the_whole_is_divided_by_work(runtime):
+    plan = Plan("mixed", ("Sums", "CpuRef"), {}, {"Sums": 8.0, "mix": 4.0}, "mix")
+    told = ip.load(mixed(), runtime=runtime, plan=plan).explain().to_dict()
+    assert (told["times"]["whole_ms"], told["times"]["source"]) == (4.0, "as its plan measured")
+    assert np.isclose(sum(one["time"]["ms"] for one in told["layers"]), 4.0)
+    assert {one["time"]["how"] for one in told["layers"]} == {"estimated"}
+
+
+def test_branches_are_told_and_one_that_is_not_taken_takes_nothing(runtime):
+    def region(title: str, function: ActivationFunction) -> Network:
+        inner = Network(title)
+        x = inner.add_input_layer(0, None, name="in")
+        inner.add_output_layer(0, inner.add_activation_layer(x, function=function, name=f"in {title}"))
+        return inner
+
+    network = Network("choice")
+    condition = network.add_input_layer(0, TensorInfo((), DataType.BOOL), name="c")
+    x = network.add_input_layer(1, INFO, name="x")
+    regions = region("then", ActivationFunction.TANH), region("else", ActivationFunction.ABS)
+    network.add_output_layer(0, network.add_if_layer(condition, x, regions=regions, name="if"), name="y")
+    inputs = {"c": False, "x": np.ones((1, 16), np.float32)}
+    model = ip.load(network, backends=["CpuRef"], runtime=runtime)
+    told = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
+    [hosted] = told["run by the runtime"]
+    layers = {one["layer"]: one for one in told["layers"]}
+    assert layers["if/then/in then"]["time"] == {"ms": 0.0, "share": 0.0, "how": "measured"}
+    assert 0 < layers["if/else/in else"]["time"]["ms"] <= hosted["ms"]
+    assert layers["if/else/in else"]["inputs"][0]["layer"] == "if"
+    assert told["outputs"][0]["layer"] == "if"
+
+
+def test_the_text_has_a_row_for_every_part(runtime):
+    model = loaded(runtime)
+    guessed = [line.split() for line in str(model.explain()).splitlines()]
+    assert ["part", "backend", "layers", "work", "comes", "in", "goes", "out"] in guessed
+    assert ["2", "Device", "relu", "~20%", "64", "bytes", "copied", "64", "bytes", "copied"] in guessed
+    measured = str(model.explain(measure=True, budget_seconds=0.01))
+    assert "part  backend  layers   time" in measured
+    assert "one run takes " in measured
+
+
+def test_measuring_follows_the_shapes_of_given_inputs(runtime):
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo(("n", 16)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"))
+    model = ip.load(network, backends=["CpuRef"], runtime=runtime)
+    with pytest.raises(InvalidArgumentError, match="are not known yet"):
+        model.explain(measure=True)
+    inputs = [np.ones((3, 16), np.float32)]
+    told = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
+    assert told["inputs"][0]["shape"] == "[3, 16]"
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
+def test_measuring_needs_time(runtime, seconds):
+    with pytest.raises(InvalidArgumentError, match="budget_seconds must be more than 0, not "):
+        loaded(runtime).explain(measure=True, budget_seconds=seconds)
+
+
+def test_layers_of_conversion_have_their_part_too(runtime):
+    options = OptimizerOptions(reduce_fp32_to_fp16=True)
+    told = loaded(runtime, options=options).explain().to_dict()
+    assert {"sum", "relu", "tanh", "product"} <= {one["layer"] for one in told["layers"]}
+    known = {one["layer"] for one in told["layers"]} | {"x", ""}
+    assert {tensor["layer"] for one in told["layers"] for tensor in one["inputs"]} <= known
+    assert all(one["part"] is not None for one in told["layers"])
