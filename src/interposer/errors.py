@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any
 
@@ -69,6 +69,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "UnwritableError",
     "VerificationError",
+    "culprit",
     "did_you_mean",
     "expect",
 ]
@@ -86,6 +87,18 @@ def expect(given: object, kind: type | UnionType, wanted: str) -> None:
     if not isinstance(given, kind):
         plain = type(given).__module__ == "builtins"
         raise InvalidArgumentError(f"{wanted}, not {reprlib.repr(given) if plain else type(given).__name__}")
+
+
+def culprit(error: BaseException) -> str:
+    """The id of the backend whose fault an error is, as far as it tells; of several, the one that failed first."""
+    named = [str(getattr(one, "backend", "")) for one in _causes(error)]
+    return next((one for one in reversed(named) if one not in ("", "None")), "")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 class InterposerError(Exception):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from interposer.types import Dim, TensorInfo
 
-__all__ = ["Crossing", "Message", "Placement", "Refusal"]
+__all__ = ["ASKING_RAISED", "COMPILING_RAISED", "Crossing", "Message", "Placement", "Refusal"]
+
+ASKING_RAISED: Final = "asking it raised"
+"""How the reason of a refusal begins where the backend raised an exception instead of an answer."""
+COMPILING_RAISED: Final = "optimize_subgraph raised"
+"""The same, where it had taken the layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,11 @@ class Refusal:
     backend: str
     reasons: tuple[str, ...]
     stage: str = "support"
+
+    @property
+    def is_fault(self) -> bool:
+        """True where the backend did not refuse, but failed."""
+        return any(one.startswith((ASKING_RAISED, COMPILING_RAISED)) for one in self.reasons)
 
     def __str__(self) -> str:
         return f"{self.backend} refuses {self.layer!r} ({self.kind}): {'; '.join(self.reasons)}"

@@ -12,7 +12,7 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.optimized import AbsentBackend
 from interposer.ir.regions import named_graphs
-from interposer.ir.report import Message, Placement, Refusal
+from interposer.ir.report import ASKING_RAISED, Message, Placement, Refusal
 from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32
 
@@ -87,7 +87,7 @@ def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Suppo
 
 def _not_answered(backend: Backend, view: SubgraphView, error: Exception) -> list[Support]:
     _log.warning("backend %s could not say what it supports", backend.id, exc_info=True)
-    return [Support.no(f"asking it raised {type(error).__name__}: {error}")] * len(view)
+    return [Support.no(f"{ASKING_RAISED} {type(error).__name__}: {error}")] * len(view)
 
 
 class Records:

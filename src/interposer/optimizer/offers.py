@@ -93,7 +93,11 @@ def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: 
 def _preferences(
     backend: Backend, registry: TensorHandleFactoryRegistry, kinds: dict[str, Kind], options: Options, alone: bool
 ) -> tuple[str, ...]:
-    named = backend.handle_factory_preferences
+    try:
+        named = backend.handle_factory_preferences
+    except Exception as error:
+        text = f"backend {backend.id} could not name its tensor handle factories: {type(error).__name__}: {error}"
+        raise BackendContractError(text, backend=backend.id) from error
     if isinstance(named, str) or not all(isinstance(one, str) for one in named):
         text = f"backend {backend.id} prefers tensor handle factories {named!r}; expected a tuple of their ids"
         raise BackendContractError(text, backend=backend.id)

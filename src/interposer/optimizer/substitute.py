@@ -12,6 +12,7 @@ from interposer.backend.registry import checked
 from interposer.errors import BackendContractError, InterposerError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
+from interposer.ir.report import COMPILING_RAISED
 from interposer.ir.subgraph import is_placed_by_a_backend, select
 from interposer.ops.control import Input, Output, PreCompiled
 from interposer.optimizer.assign import Assigner
@@ -55,8 +56,10 @@ def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> Optimizati
     try:
         answer = backend.optimize_subgraph(view, assigner.options(backend))
     except Exception as error:
-        _log.warning("backend %s could not optimize a part", backend.id, exc_info=True)
-        return OptimizationViews.all_failed(view, f"optimize_subgraph raised {type(error).__name__}: {error}")
+        known = any(one.is_fault for one in assigner.records.refusals.values() if one.backend == backend.id)
+        level = logging.DEBUG if known else logging.WARNING  # once for each network
+        _log.log(level, "backend %s could not optimize a part", backend.id, exc_info=True)
+        return OptimizationViews.all_failed(view, f"{COMPILING_RAISED} {type(error).__name__}: {error}")
     views: OptimizationViews = checked(answer, OptimizationViews, "optimize_subgraph", backend.id)
     if views.view is not view:
         raise BackendContractError(

@@ -32,8 +32,7 @@ class RunControl:
         self.deadline = deadline
         self._stops = None if deadline is None else time.monotonic() + deadline
         self._cancelled = threading.Event()
-        self.layer: Layer | None = None
-        self.place = ""
+        self._at: dict[int, tuple[Layer, str]] = {}
         self.given_up = False
 
     def cancel(self) -> None:
@@ -47,7 +46,7 @@ class RunControl:
             RunCancelledError: the run was cancelled.
             DeadlineExceededError: it is late.
         """
-        self.layer, self.place = layer, place
+        self._at[threading.get_ident()] = layer, place
         if self._cancelled.is_set():
             raise RunCancelledError(f"the run was cancelled before layer {place!r} ({layer.kind})", layer=place)
         if self._stops is not None and time.monotonic() > self._stops:
@@ -55,6 +54,11 @@ class RunControl:
 
     def ran(self, place: str, seconds: float) -> None:
         """Called after a layer has run; `place` is as for `check`. For those who keep it; from several threads."""
+
+    def leave(self) -> None:
+        """Called when this thread has run a layer and there may be others that have not: they are what is late."""
+        if len(self._at) > 1:
+            self._at.pop(threading.get_ident(), None)
 
     def check_waiting(self, what: str) -> None:
         """Called while the run waits for something else before it begins.
@@ -70,10 +74,11 @@ class RunControl:
 
     def late(self) -> DeadlineExceededError:
         """The error of a run that is late, naming the layer that it is at."""
-        layer, place = self.layer, self.place
         text = f"the run took longer than {self.deadline:g} seconds"
-        if layer is None:
+        at = list(self._at.values())
+        if not at:
             return DeadlineExceededError(text)
+        layer, place = at[0]
         where = f"{text}; it was at layer {place!r} ({layer.kind}) on backend {layer.backend}"
         return DeadlineExceededError(where, layer=place, backend=str(layer.backend))
 

@@ -240,6 +240,7 @@ class Steps:
             execute(given, late if made is None else made)
             if control is not None:
                 control.ran(place, perf_counter() - start)
+                control.leave()
         except (RunCancelledError, DeadlineExceededError):
             raise
         except Exception as error:

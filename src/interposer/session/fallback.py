@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from interposer.backend import BackendEvent
-from interposer.backend.isolated import PLACED_ANEW
-from interposer.errors import InterposerError
+from interposer.backend.isolated import PLACED_ANEW, TAKEN_BACK
+from interposer.errors import (
+    BackendUnavailableError,
+    DeadlineExceededError,
+    InterposerError,
+    UnsupportedLayerError,
+    culprit,
+)
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.runtime import Runtime
 from interposer.session.placement.plan import Plan
 
-__all__ = ["AUTO", "Choice", "asks_to_measure", "culprit"]
+__all__ = ["AUTO", "Choice", "asks_to_measure"]
 
 AUTO: Final = "auto"
 """What stands for the fastest mix of all backends."""
 _log = logging.getLogger("interposer.session")
-
-
-def culprit(error: BaseException) -> str:
-    """The id of the backend whose fault an error is, as far as it tells; of several, the one that failed first."""
-    named = [str(one.backend) for one in _causes(error) if getattr(one, "backend", "")]  # type: ignore[attr-defined]
-    return named[-1] if named else ""
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def _is_auto(backends: Iterable[str] | None) -> bool:
@@ -47,8 +41,8 @@ def asks_to_measure(backends: Iterable[str] | None, options: OptimizerOptions | 
 class Choice:
     """The backends of a model in order of preference, without those that failed it; None prefers all, CpuRef last.
 
-    "auto" measures which mix is the fastest, and `plan` is such a mix. Where `fallback` is not allowed, none is ever
-    put aside. Not safe to change from several threads.
+    "auto" measures which mix is the fastest, and `plan` is such a mix. Where `fallback` is False, none is ever put
+    aside; where it is None, none for being late. `aside` are those that are. Not safe to change from several threads.
     """
 
     def __init__(
@@ -56,7 +50,7 @@ class Choice:
         runtime: Runtime,
         backends: Iterable[str] | None,
         options: OptimizerOptions | None,
-        fallback: bool,
+        fallback: bool | None,
         plan: Plan | None = None,
     ) -> None:
         self.runtime, self.fallback, self.plan = runtime, fallback, plan
@@ -67,52 +61,110 @@ class Choice:
         self.events: list[BackendEvent] = []
         self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
         self._options = options
-        self._aside: set[str] = set()
+        self.aside: frozenset[str] = frozenset()
+        self._aside: dict[str, str] = {}
+        self._faulty: set[str] = set()
 
     def optimized(self, network: Network) -> OptimizedNetwork:
-        """The network, divided among the backends that are left."""
+        """The network, divided among the backends that are left.
+
+        Raises:
+            InterposerError: whatever `optimize` raises; of layers that nobody takes, with why others were put aside.
+        """
+        try:
+            found = self._divided(network)
+        except (BackendUnavailableError, UnsupportedLayerError) as error:
+            raise self.told(error) from error.__cause__
+        self._note_faults(found)
+        return found
+
+    def _divided(self, network: Network) -> OptimizedNetwork:
         options = OptimizerOptions() if self._options is None else self._options
-        if not self._aside and self._is_measured(options):
+        if self.plan is not None or options.placement == "measured":
             return self._measured(network, options)
         if not self._aside:
             return optimize(network, self._backends, self.runtime.device_spec, self._options)
         hints = {layer: backend for layer, backend in options.hints.items() if backend not in self._aside}
         return optimize(network, self._left(), self.runtime.device_spec, replace(options, hints=hints))
 
-    def _is_measured(self, options: OptimizerOptions) -> bool:
-        return self.plan is not None or options.placement == "measured"
-
     def _measured(self, network: Network, options: OptimizerOptions) -> OptimizedNetwork:
         from interposer.session.placement.measured import Search, place, planned  # noqa: PLC0415 - seldom needed
 
         plan = self.plan
+        if self._aside and self.used_plan is not None:
+            return planned(network, self.used_plan, self.runtime, options, without=self._aside)
         if plan is None:
             plan = place(network, self.runtime, self._backends, options, Search(options.budget_seconds))
         self.used_plan = plan
+        self._note_failures(plan)
         return planned(network, plan, self.runtime, options)
 
+    def _note_failures(self, plan: Plan) -> None:
+        """Write down which backends failed while the plan was looked for."""
+        for backend, reason in plan.failed.items():
+            if backend not in self._faulty and plan is not self.plan:
+                self._faulty.add(backend)
+                text = f"the placement of {plan.network!r} was measured without some of it, as it failed: {reason}"
+                event = BackendEvent(backend, PLACED_ANEW, text)
+                self._record(event)
+                _log.warning("%s", event)
+
     def _left(self) -> list[str]:
-        if self._backends is None and self.used_plan is not None:
-            return [backend for backend in self.used_plan.backends if backend not in self._aside]
-        preferred = self.runtime.device_spec.default_backends if self._backends is None else self._backends
+        default = list(self.runtime.device_spec.default_backends)
+        preferred = default if self._backends is None else self._backends
         ids = [preferred] if isinstance(preferred, str) else list(preferred)
+        if self._backends is None and self.used_plan is not None:
+            ids = list(dict.fromkeys([*self.used_plan.backends, *default]))
         return [backend for backend in ids if backend not in self._aside]
 
     def put_aside(self, error: InterposerError) -> str:
         """Do without the backend whose fault an error is; gives its id, or nothing where that cannot be done."""
         failed = culprit(error)
-        if not self.fallback or failed in self._aside or failed not in self._left():
+        late = isinstance(error, DeadlineExceededError)
+        if self.fallback is False or (late and self.fallback is None) or self._left() in ([failed], []):
             return ""
-        self._aside.add(failed)
-        if not self._left():
-            self._aside.remove(failed)
+        if failed not in self._left():
             return ""
+        self._aside[failed] = _first_line(error)
+        self.aside = frozenset(self._aside)
         return failed
+
+    def take_back(self, ids: Collection[str]) -> None:
+        """Use backends again: the others failed as well, so that it was not their fault."""
+        for one in ids:
+            del self._aside[one]
+            self.aside = frozenset(self._aside)
+            self._record(BackendEvent(one, TAKEN_BACK, "it is used again, as the other backends failed as well"))
+
+    def told(self, error: InterposerError) -> InterposerError:
+        """An error after which no backend is left, with what those said that were put aside before."""
+        if self._aside:
+            said = [f"{backend} was put aside before: {reason}" for backend, reason in self._aside.items()]
+            error.args = ("\n  ".join([str(error), *said]),)
+        return error
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:
         """Write down that a network runs without a backend from here on."""
-        text = f"the model {name!r} runs without it from here on, as it failed: {str(error).splitlines()[0]}"
+        text = f"the model {name!r} runs without it from here on, as it failed: {_first_line(error)}"
         event = BackendEvent(failed, PLACED_ANEW, text)
+        self._record(event)
+        _log.warning("%s", event)
+
+    def _note_faults(self, optimized: OptimizedNetwork) -> None:
+        """Write down which backends raised instead of compiling parts; the optimizer has logged it."""
+        faults = [one for one in optimized.refusals if one.is_fault and one.stage == "optimize"]
+        for one in faults:
+            if one.backend not in self._faulty:
+                self._faulty.add(one.backend)
+                count = sum(other.backend == one.backend for other in faults)
+                layers = f"layer {one.layer!r}" if count == 1 else f"{count} layers, the first being {one.layer!r},"
+                text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {one.reasons[0]}"
+                self._record(BackendEvent(one.backend, PLACED_ANEW, text, one.layer))
+
+    def _record(self, event: BackendEvent) -> None:
         self.events.append(event)
         self.runtime.registry.record(event)
-        _log.warning("%s", event)
+
+
+def _first_line(error: InterposerError) -> str:
+    return str(error).splitlines()[0]

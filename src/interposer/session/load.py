@@ -48,7 +48,7 @@ def load(
     limits: Limits | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
-    fallback: bool = False,
+    fallback: bool | None = None,
     plan: Plan | None = None,
 ) -> Model:
     """Read a network, divide it among backends, and make it ready to run.
@@ -66,8 +66,9 @@ def load(
         shapes: for inputs by name their shapes, or for named extents their values.
         values: for inputs by name their values; they are constants then, and inputs no more. What is not given here,
             and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
-        fallback: do without a backend that fails to make ready or to run its part: it is put aside for this model, the
-            next backends take over, and the call completes.
+        fallback: whether to do without a backend that fails to make ready or to run its part: it is put aside for this
+            model, the next backends take over, and the call completes. True does so also with one that is at work when
+            the deadline of a run is over; None, the default, raises that as an error; False raises every failure.
         plan: which backend runs which layer, as a measured placement found it or somebody wrote it.
 
     Raises:

@@ -17,8 +17,10 @@ from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
 from interposer.collected import as_given, as_stored
 from interposer.dlpack import as_array, shared_array
 from interposer.errors import (
+    BackendContractError,
     BindingError,
     ExecutionError,
+    IncompatibleMemoryError,
     InterposerError,
     InvalidArgumentError,
     LoadError,
@@ -58,8 +60,9 @@ class Model:
     may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
     runtime unloads it when the next network is loaded.
 
-    Where `fallback` is allowed, a backend that fails to make ready or to run its part is put aside for this model, the
-    network is placed anew on the others, and the call completes there; `events` tells of it.
+    A backend that fails to make ready or to run its part is put aside for this model, the network is placed anew on the
+    others, and the call completes there; `events` tells of it. With `fallback` True the same is done with one that is
+    late, with False nothing of it.
 
     `inputs` and `outputs` map names to infos; an output's is None where the file says nothing of it.
     """
@@ -71,7 +74,7 @@ class Model:
         backends: Iterable[str] | None = None,
         options: OptimizerOptions | None = None,
         limits: Limits | None = None,
-        fallback: bool = False,
+        fallback: bool | None = None,
         plan: Plan | None = None,
     ) -> None:
         self.runtime = runtime
@@ -79,7 +82,7 @@ class Model:
         expect(network, Network | Template | KnownBlueprint, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
         expect(self._limits, Limits, "the limits must be Limits(...)")
-        expect(fallback, bool, "fallback must be True or False")
+        expect(fallback, bool | None, "fallback must be True, False or None")
         expect(plan, Plan | None, "the plan must be a Plan, such as Plan.load(path)")
         self._choice = Choice(runtime, backends, options, fallback, plan)
         self._variants: _Variants = OrderedDict()
@@ -129,16 +132,16 @@ class Model:
     def _make(self, key: Key, network: Network) -> None:
         self._limits.check(network.graph)
         while True:
-            optimized = self._choice.optimized(network)
             try:
+                optimized = self._choice.optimized(network)
                 network_id = self.runtime.load_network(optimized)
                 self._variants[key] = network_id, optimized
                 if key == self._blueprint.settled:
                     self._only = _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
                 return
-            except LoadError as error:
+            except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 if not self._do_without(error):
-                    raise
+                    raise self._choice.told(error) from error.__cause__
 
     def _do_without(self, error: InterposerError) -> bool:
         """Drop what runs on the backend that failed, so that it is placed anew; False where that is not to be."""
@@ -146,13 +149,25 @@ class Model:
             failed = self._choice.put_aside(error)
             if not failed:
                 return False
-            self._choice.note(failed, error, self.name)
-            for key, (network_id, optimized) in tuple(self._variants.items()):
-                if failed in optimized.backends:
-                    self._only = None
-                    del self._variants[key]
-                    self.runtime.unload_later(network_id)
+            self._drop(key for key, (_, optimized) in self._variants.items() if failed in optimized.backends)
+            self._choice.note(failed, error, self.name)  # last: who sees the event finds nothing that it is about
             return True
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        """Forget variants; they are made anew when they are needed."""
+        self._only = None
+        for key in tuple(keys):
+            self.runtime.unload_later(self._variants.pop(key)[0])
+
+    def _given_up(self, error: InterposerError, aside: frozenset[str]) -> InterposerError:
+        """What is raised where no backend is left; those that failed since are used again, as it is not their fault."""
+        with self._lock:
+            told = self._choice.told(error)
+            failed = self._choice.aside - aside
+            if failed and not self._closed:
+                self._drop(self._variants)
+                self._choice.take_back(failed)
+            return told
 
     def _make_room(self, made: Key) -> None:
         idle = [key for key in self._variants if key not in self._calls and key != made]
@@ -404,29 +419,29 @@ class Model:
             inputs: also what `import_inputs` gave.
             outputs: where the outputs are to be written: arrays, or what has ``__dlpack__`` or the buffer protocol and
                 can be written to, or what `import_outputs` gave. None for fresh arrays.
-            deadline: seconds after which the run is given up. Where `fallback` is allowed, the backend that it was at
-                is put aside, and the run is done without it, with as much time again.
+            deadline: seconds after which the run is given up. Where the model has ``fallback=True``, the backend that
+                it was at is put aside, and the run is done without it, with as much time again.
 
         Raises:
             BindingError: inputs that do not fit: their number, names, shapes or types.
-            ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left.
-            DeadlineExceededError: it took too long, likewise.
+            ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left; tells what each said.
+            DeadlineExceededError: it took too long.
             InterposerError: no network can be made for these shapes or values.
         """
+        aside, before = self._choice.aside, len(self._choice.events)
         only = self._only
         if only is not None and deadline is None:
             how = only.arguments(self, inputs, outputs)
             if how is not None:
-                before = len(self._choice.events)
                 try:
                     found = self.runtime.enqueue_workload(only.network_id, **how)
                     return [found[number] for number in only.order]
-                except (ExecutionError, UnknownNetworkError) as error:
+                except (ExecutionError, LoadError, UnknownNetworkError) as error:
                     if not self._is_placed_anew(error, before):
-                        raise
-        return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline))
+                        raise self._given_up(error, aside) from error.__cause__
+        return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), aside)
 
-    def _is_placed_anew(self, error: ExecutionError | UnknownNetworkError, before: int) -> bool:
+    def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
         """True where the network runs without the backend that failed now, be it by another thread."""
         return self._do_without(error) or len(self._choice.events) > before
 
@@ -444,7 +459,15 @@ class Model:
         found: list[Any] = await asyncio.wrap_future(self.submit(inputs))
         return found
 
-    def _run_watched(self, inputs: Any, outputs: Any, control: Callable[[], RunControl | None]) -> list[Any]:
+    def _run_watched(
+        self,
+        inputs: Any,
+        outputs: Any,
+        control: Callable[[], RunControl | None],
+        aside: frozenset[str] | None = None,
+    ) -> list[Any]:
+        """Run, again where the network was placed anew; `aside` are the backends that the call began without."""
+        aside = self._choice.aside if aside is None else aside
         taken = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, one in (("input", inputs), ("output", outputs)):
             if isinstance(one, ImportedTensors):
@@ -456,9 +479,9 @@ class Model:
                 return self._run(arrays, taken, outputs, control())
             except RunCancelledError:
                 raise
-            except (ExecutionError, UnknownNetworkError) as error:
+            except (ExecutionError, LoadError, UnknownNetworkError) as error:
                 if not self._is_placed_anew(error, before):
-                    raise
+                    raise self._given_up(error, aside) from error.__cause__
 
     def _run(
         self, arrays: Mapping[str, Array], taken: ImportedTensors | None, outputs: Any, control: RunControl | None

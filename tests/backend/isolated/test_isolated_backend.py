@@ -399,7 +399,7 @@ def test_a_host_without_descriptors_is_told_and_goes_on_when_there_are_some() ->
         from tests.faulty import Faulty
         runtime = ip.Runtime(ip.CreationOptions(isolate={"Faulty": ip.Isolation(max_restarts=None)}))
         runtime.registry.register("Faulty", Faulty)
-        model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)
+        model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime, fallback=False)
         model.run([X])
         os.kill(process_of(runtime), signal.SIGKILL)
         count, (soft, hard) = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -38,7 +38,7 @@ DESCRIPTIONS = {
 def test_a_fault_in_execute_is_an_error_that_tells_of_it(how: str) -> None:
     faults = {"where": "execute", "how": how}
     with faulty_runtime(faults, max_restarts=0, deadline_seconds=1) as runtime:
-        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
+        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError) as caught:
             model.run([X])
         crash = caught.value.__cause__
@@ -53,7 +53,7 @@ def test_a_fault_in_execute_is_an_error_that_tells_of_it(how: str) -> None:
 def test_memory_that_runs_out_is_an_error_and_the_process_goes_on() -> None:
     faults = {"where": "execute", "how": "exhaust_memory"}
     with faulty_runtime(faults, memory_bytes=1 << 28) as runtime:
-        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
+        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         before = process_of(runtime)
         with pytest.raises(ExecutionError, match="MemoryError"):
             model.run([X])
@@ -64,7 +64,7 @@ def test_memory_that_runs_out_is_an_error_and_the_process_goes_on() -> None:
 def test_an_exception_is_an_error_as_without_isolation() -> None:
     faults = {"where": "execute", "how": "raise_error"}
     with faulty_runtime(faults) as runtime:
-        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
+        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError, match="ValueError: out of sorts"):
             model.run([X])
         assert runtime.events == ()
@@ -181,7 +181,7 @@ def test_after_its_restarts_it_is_put_aside_and_its_part_is_placed_anew(caplog: 
 
 def test_without_leave_to_fall_back_the_error_is_raised_and_the_next_run_fails_at_once() -> None:
     with faulty_runtime({"where": "execute"}, max_restarts=1) as runtime:
-        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
+        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError, match="was killed by SIGSEGV"):
             model.run([X])
         with pytest.raises(ExecutionError, match="backend 'Faulty' is put aside: its child process failed 2 times"):
@@ -190,7 +190,7 @@ def test_without_leave_to_fall_back_the_error_is_raised_and_the_next_run_fails_a
 
 def test_a_call_that_always_fails_is_given_up_however_many_restarts_are_allowed() -> None:
     with faulty_runtime({"where": "execute"}, max_restarts=None) as runtime:
-        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
+        model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError):
             model.run([X])
         assert [event.kind for event in runtime.events].count(CRASHED) == 4

@@ -11,12 +11,22 @@ from typing import Any, Final
 from interposer.config import settings
 from interposer.errors import InvalidArgumentError
 
-__all__ = ["CRASHED", "PLACED_ANEW", "PUT_ASIDE", "RESTARTED", "BackendEvent", "Isolation", "wanted_isolations"]
+__all__ = [
+    "CRASHED",
+    "PLACED_ANEW",
+    "PUT_ASIDE",
+    "RESTARTED",
+    "TAKEN_BACK",
+    "BackendEvent",
+    "Isolation",
+    "wanted_isolations",
+]
 
 CRASHED: Final = "crashed"
 RESTARTED: Final = "restarted"
 PUT_ASIDE: Final = "put aside"
 PLACED_ANEW: Final = "placed anew"
+TAKEN_BACK: Final = "taken back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +95,9 @@ def _usual() -> Isolation:
 
 @dataclass(frozen=True, slots=True)
 class BackendEvent:
-    """Something that happened to a backend: `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE` or `PLACED_ANEW`.
+    """Something that happened to a backend.
 
+    `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE`, `PLACED_ANEW` or `TAKEN_BACK`.
     `layer` is the one that was running, where that is known; `when` is in seconds since 1970.
     """
 

@@ -7,7 +7,7 @@ import logging
 import math
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,7 +16,14 @@ import numpy as np
 from interposer._version import __version__
 from interposer.cache import read_cached, write_cached
 from interposer.config import thread_budget
-from interposer.errors import InterposerError, InvalidArgumentError, LimitExceededError
+from interposer.errors import (
+    DeadlineExceededError,
+    InterposerError,
+    InvalidArgumentError,
+    LimitExceededError,
+    UnsupportedLayerError,
+    culprit,
+)
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant
@@ -35,6 +42,8 @@ _OBJECTIVES: Final = ("latency", "throughput", "memory")
 _PARTS_SHARE: Final = 0.6
 """How much of the budget is spent on parts; the rest is for whole plans."""
 _RUNS: Final = 5
+_PATIENCE: Final = 20.0
+"""Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +114,24 @@ def place(
 
 
 def planned(
-    network: Network, plan: Plan, runtime: Runtime, options: OptimizerOptions | None = None
+    network: Network,
+    plan: Plan,
+    runtime: Runtime,
+    options: OptimizerOptions | None = None,
+    without: Collection[str] = (),
 ) -> OptimizedNetwork:
-    """A network divided as a plan says; backends that are not there are left out, and differences are logged."""
+    """A network divided as a plan says; backends that are not there are left out, and differences are logged.
+
+    Nothing runs on the backends in `without`, as they have failed: the others of the plan take over, or where none is
+    left, those that there are by default.
+    """
     options, available = options or OptimizerOptions(), runtime.registry.available()
-    ids = [one for one in plan.backends if one in available] or None
-    chosen = ids or list(runtime.device_spec.default_backends)
+    ids = [one for one in plan.backends if one in available and one not in without]
+    chosen = ids or [one for one in runtime.device_spec.default_backends if one not in without]
     simple = simplified(network, chosen, runtime.device_spec, options)
-    for difference in plan.differences(simple.graph, made_with(runtime, plan.backends), available):
-        _log.warning("the plan for %r: %s", plan.network, difference)
+    if not without:
+        for difference in plan.differences(simple.graph, made_with(runtime, plan.backends), available):
+            _log.warning("the plan for %r: %s", plan.network, difference)
     hints = {layer: backend for layer, backend in plan.hints(simple.graph).items() if backend in chosen}
     return optimize(simple, chosen, runtime.device_spec, replace(options, rewrite=False, hints=hints))
 
@@ -165,6 +183,9 @@ class _Placer:
         self.options = replace(options, rewrite=False)
         self.end = time.monotonic() + search.budget_seconds
         self.pinned = {layer.name: layer.hint for layer in network.graph if layer.hint is not None}
+        self.patience = max(_PATIENCE, search.budget_seconds)
+        self.failed: dict[str, str] = {}
+        self.late: set[str] = set()
 
     def plan(self) -> Plan:
         """The best plan that is found."""
@@ -212,7 +233,7 @@ class _Placer:
         refused: set[tuple[str, int]] = set()
         for first, last in _spans(len(blocks)):
             for backend in self.ids:
-                if any((backend, block) in refused for block in range(first, last)):
+                if backend in self.late or any((backend, block) in refused for block in range(first, last)):
                     continue
                 if last - first > 1 and time.monotonic() > end:
                     return found
@@ -233,10 +254,19 @@ class _Placer:
             network = part_network(self.network.graph, layers, "part")
             optimized = optimize(network, [backend], self.runtime.device_spec, replace(self.options, hints={}))
             with _Loaded(self.runtime, optimized) as loaded:
+                loaded.try_out(self.patience)
                 return loaded.seconds()
         except InterposerError as error:
+            self._blame(backend, error)
             _log.debug("a part of %d layers does not run on %s: %s", len(layers), backend, error)
             return None
+
+    def _blame(self, backend: str, error: InterposerError) -> None:
+        """Keep what a backend did wrong; it is no fault to refuse layers. One that hangs gets no more turns."""
+        if isinstance(error, DeadlineExceededError):
+            self.late.add(backend)
+        if not isinstance(error, UnsupportedLayerError):
+            self.failed.setdefault(backend, str(error).partition("\n")[0])
 
     def _borders(self, blocks: Sequence[Block]) -> Callable[[int, str, str], float]:
         """Seconds that a tensor takes from one backend to another: nothing where both work on the same memory."""
@@ -255,29 +285,47 @@ class _Placer:
     def _fastest(self, plans: Mapping[str, Plan]) -> Plan:
         loaded: dict[str, _Loaded] = {}
         errors: list[InterposerError] = []
-        for name, plan in plans.items():
-            try:
-                optimized = planned(self.network, plan, self.runtime, self.options)
-                loaded[name] = _Loaded(self.runtime, optimized)
-                loaded[name].run()
-            except InterposerError as error:
-                errors.append(error)
-                _log.debug("the plan %s does not run: %s", name, error)
-        loaded = {name: one for name, one in loaded.items() if one.works}
-        if not loaded:
-            raise errors[0]
         try:
-            return self._chosen(plans, loaded)
+            for name, plan in plans.items():
+                if self.late & {plan.backends[0], *plan.layers.values()}:
+                    continue
+                try:
+                    loaded[name] = self._tried(plan)
+                except InterposerError as error:
+                    errors.append(error)
+                    self._blame(culprit(error) or plan.backends[0], error)
+                    _log.debug("the plan %s does not run: %s", name, error)
+            if not loaded:
+                raise errors[0] if errors else InvalidArgumentError(self._nothing_runs())
+            return replace(self._chosen(plans, loaded), failed=self.failed)
         finally:
             for one in loaded.values():
                 one.close()
 
+    def _nothing_runs(self) -> str:
+        said = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
+        return f"no plan for {self.network.name!r} could be run to its end ({said})"
+
+    def _tried(self, plan: Plan) -> _Loaded:
+        """The network as the plan says, loaded and run once."""
+        optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
+        for one in optimized.refusals:
+            if one.is_fault:
+                self.failed.setdefault(one.backend, one.reasons[0])
+        made = _Loaded(self.runtime, optimized)
+        try:
+            made.try_out(self.patience)
+        except InterposerError:
+            made.close()
+            raise
+        return made
+
     def _chosen(self, plans: Mapping[str, Plan], loaded: Mapping[str, _Loaded]) -> Plan:
         left = max(0.2, self.end - time.monotonic())
         calls = {name: self._call(one) for name, one in loaded.items()}
-        timings = take_turns(calls, rounds=_RUNS, seconds=min(0.3, left / (_RUNS * len(loaded))), failed=_failed)
+        timings = take_turns(calls, rounds=_RUNS, seconds=min(0.3, left / (_RUNS * len(loaded))), failed=self._failed)
         if not timings:
-            raise InvalidArgumentError(f"no plan for {self.network.name!r} could be run to its end")
+            raise InvalidArgumentError(self._nothing_runs())
         milliseconds = {name: timing.median for name, timing in timings.items()}
         allowed = [name for name in timings if self._within(loaded[name], milliseconds[name] / 1e3)]
         if not allowed:
@@ -285,6 +333,11 @@ class _Placer:
             raise LimitExceededError("time or memory of every plan", best, self.search.most_seconds or 0.0, "seconds")
         name = self._best(allowed, loaded, milliseconds, {one: timings[one].turns for one in allowed})
         return replace(plans[name], measured=milliseconds, chosen=name)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        _log.debug("the plan %s failed while it was timed: %s", name, error)
+        if isinstance(error, InterposerError):
+            self._blame(culprit(error) or name, error)
 
     def _call(self, loaded: _Loaded) -> Callable[[], object]:
         return loaded.run_together if self.search.objective == "throughput" else loaded.run
@@ -304,10 +357,6 @@ class _Placer:
         alone = min((one for one in names if one in self.ids), key=lambda name: milliseconds[name], default=best)
         noise = max(0.02, _spread(turns[alone]))
         return best if milliseconds[best] < milliseconds[alone] * (1 - noise) else alone
-
-
-def _failed(name: str, error: Exception) -> None:
-    _log.debug("the plan %s failed while it was timed: %s", name, error)
 
 
 def _spread(times: Sequence[float]) -> float:
@@ -341,7 +390,6 @@ class _Loaded:
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self._runtime = runtime
         self._network_id: NetworkId = runtime.load_network(optimized)
-        self.works = False
         bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
         infos = [layer.output.known for layer in optimized.inputs]
         self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
@@ -352,10 +400,13 @@ class _Loaded:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def try_out(self, patience: float) -> None:
+        """Run for the first time; `DeadlineExceededError` where that takes longer than so many seconds."""
+        self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
+
     def run(self) -> None:
         """Run once."""
         self._runtime.enqueue_workload(self._network_id, self._inputs)
-        self.works = True
 
     def run_together(self) -> None:
         """Run once for each thread, at the same time."""
@@ -365,8 +416,7 @@ class _Loaded:
             one.result()
 
     def seconds(self) -> float:
-        """The median of some runs, after one that is not counted."""
-        self.run()
+        """The median of some runs."""
         return take_turns({"": self.run}, rounds=_RUNS, seconds=0.0)[""].median / 1e3
 
     @property

@@ -26,7 +26,8 @@ class Plan:
 
     `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to ids; the first one
     counts. Layers that nothing is said of go to the first of `backends` that takes them. `measured` has milliseconds of
-    one run for every candidate that was timed whole, by its name; `made_with` says with which versions and threads.
+    one run for every candidate that was timed whole, by its name; `made_with` says with which versions and threads, and
+    `failed` what backends did wrong while they were measured.
     """
 
     network: str
@@ -35,6 +36,7 @@ class Plan:
     measured: Mapping[str, float] = field(default_factory=dict)
     chosen: str = ""
     made_with: Mapping[str, Any] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def hints(self, graph: Graph) -> dict[str, str]:
         """For every layer of a graph that the plan speaks of, its backend."""
@@ -70,6 +72,7 @@ class Plan:
         told = {
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "milliseconds": dict(self.measured), "made with": dict(self.made_with),
+            "failed": dict(self.failed),
         }  # fmt: skip
         return json.dumps(told, indent=1) + "\n"
 
@@ -99,7 +102,7 @@ class Plan:
         return cls(
             str(told.get("network", "")), tuple(told["backends"]), dict(told["layers"]),
             {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
-            str(told.get("chosen", "")), dict(told.get("made with", {})),
+            str(told.get("chosen", "")), dict(told.get("made with", {})), dict(told.get("failed", {})),
         )  # fmt: skip
 
 
@@ -114,7 +117,8 @@ def _fault(told: Any) -> str | None:
     times = told.get("milliseconds", {})
     if not isinstance(times, dict) or not all(map(_is_time, times.values())):
         return '"milliseconds" must map names to numbers'
-    return None if isinstance(told.get("made with", {}), dict) else '"made with" must be an object'
+    wrong = [name for name in ("made with", "failed") if not isinstance(told.get(name, {}), dict)]
+    return f'"{wrong[0]}" must be an object' if wrong else None
 
 
 def _is_time(one: Any) -> bool:
