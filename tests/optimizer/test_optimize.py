@@ -17,7 +17,13 @@ from interposer.backend import (
     SubgraphView,
     Substitution,
 )
-from interposer.errors import BackendUnavailableError, InvalidArgumentError, InvalidNetworkError, UnsupportedLayerError
+from interposer.errors import (
+    BackendUnavailableError,
+    InvalidArgumentError,
+    InvalidNetworkError,
+    UnknownBackendError,
+    UnsupportedLayerError,
+)
 from interposer.ir.graph import Graph
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops import (
@@ -153,6 +159,20 @@ def test_a_hint_goes_before_the_order_of_preference() -> None:
     np.testing.assert_array_equal(result_of(runtime, optimized), (X + X) * X + X)
 
 
+def test_a_type_can_be_kept_from_a_backend_also_where_a_hint_asks_for_it() -> None:
+    runtime = runtime_with(Sums, Picky)
+    options = OptimizerOptions(hints={"third": "Sums"}, exclude={"Addition": ["Sums"]})
+    optimized = optimize(chain(), ["Sums", "Picky"], runtime.device_spec, options)
+    assert placed(optimized) == {"first": "Picky", "second": "Sums", "third": "Picky"}
+    rows = {row["layer"]: row["others"] for row in optimized.explain().to_dict()["layers"]}
+    assert rows["first"] == {"Sums": ["the options keep layers of this type from it"]}
+
+
+def test_types_can_only_be_kept_from_backends_that_are_known() -> None:
+    with pytest.raises(UnknownBackendError, match="unknown backend 'Sumz'; did you mean 'Sums'"):
+        optimize(chain(), ["Sums"], runtime_with(Sums).device_spec, OptimizerOptions(exclude={"Pad": ["Sumz"]}))
+
+
 def test_a_hint_for_a_backend_that_is_not_in_use_is_refused() -> None:
     runtime = runtime_with(Sums)
     with pytest.raises(InvalidArgumentError) as caught:
@@ -179,6 +199,9 @@ def test_arguments_of_the_wrong_kind_are_refused(arguments: tuple[Any, ...], mes
     ({"hints": ["second"]}, "hints must be a mapping from layer's name to backend's id, not ['second']"),
     ({"model_options": 5}, "model_options must be a mapping from backend's id to its options, not 5"),
     ({"model_options": {"Sums": "fast"}}, "the model options of backend 'Sums' must be a mapping, not 'fast'"),
+    ({"exclude": ["Pad"]}, "exclude must be a mapping from a layer's type to ids of backends, not ['Pad']"),
+    ({"exclude": {"Pad": "Sums"}}, "exclude['Pad'] must be a list of ids of backends, not 'Sums'"),
+    ({"exclude": {"Paad": []}}, "exclude names 'Paad', which is no type of layers; did you mean 'Pad'?"),
 ])  # fmt: skip
 def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:

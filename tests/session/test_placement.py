@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,6 +59,18 @@ class Multiplies(Backend):
 
     id: ClassVar = "Multiplies"
     kernels: ClassVar = slowed(0.005, 0.0)
+
+
+class OnlyMultiplies(Backend):
+    """Takes no additions."""
+
+    id: ClassVar = "OnlyMultiplies"
+    kernels: ClassVar = KernelTable()
+
+
+@OnlyMultiplies.kernels(Multiplication)
+def multiply(op: Multiplication, a: Array, b: Array, *, out: Array) -> None:
+    np.multiply(a, b, out=out)
 
 
 @pytest.fixture
@@ -121,11 +134,28 @@ def test_layers_that_are_pinned_stay_where_they_are(runtime: Runtime) -> None:
 
 
 def test_a_type_can_be_kept_from_a_backend(runtime: Runtime) -> None:
-    search = Search(budget_seconds=0.5, exclude={"Addition": ["Adds"]})
-    plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), search)
+    options = OptimizerOptions(rewrite=False, exclude={"Addition": ["Adds"]})
+    plan = place(sums_and_products(), runtime, BACKENDS, options, QUICK)
     model = ip.load(sums_and_products(), plan=plan, options=OptimizerOptions(rewrite=False), runtime=runtime)
     placed = {one.layer: one.backend for one in model.optimized.placements}
     assert (placed["layer 0"], placed["layer 1"]) == ("Multiplies", "Multiplies")
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_a_type_never_goes_to_a_backend_that_is_kept_from_it_though_others_refuse_it(runtime: Runtime) -> None:
+    runtime.registry.register("OnlyMultiplies", OnlyMultiplies)
+    options = OptimizerOptions(rewrite=False, exclude={"Addition": ["Adds"]})
+    plan = place(sums_and_products(), runtime, ["OnlyMultiplies", *BACKENDS], options, QUICK)
+    for other in ("OnlyMultiplies", *BACKENDS):
+        order = (other, *(one for one in plan.backends if one != other))
+        model = ip.load(sums_and_products(), plan=replace(plan, backends=order, layers={}), runtime=runtime)
+        placed = {one.layer: one.backend for one in model.optimized.placements if one.kind == "Addition"}
+        assert set(placed.values()) == {"Multiplies"}
+
+
+def test_plans_may_keep_types_from_backends_that_nobody_knows_here(runtime: Runtime) -> None:
+    plan = Plan("mixed", BACKENDS, {}, exclude={"Addition": ["Npu"]})
+    assert ip.load(sums_and_products(), plan=plan, runtime=runtime).optimized.placements
 
 
 def test_plans_beyond_a_limit_are_left_out(runtime: Runtime) -> None:
@@ -199,6 +229,7 @@ def test_what_is_different_from_where_a_plan_was_made_is_told(
         ("[]", 'it has no member "plan" with the value 1'),
         ('{"plan": 1, "backends": [], "layers": {}}', '"backends" must be a list of ids'),
         ('{"plan": 1, "backends": ["A"], "layers": {"a": 1}}', '"layers" must map names to ids'),
+        ('{"plan": 1, "backends": ["A"], "layers": {}, "exclude": {"Pad": "A"}}', '"exclude" must map types of layers'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": 3}', '"milliseconds" must map names to numbers'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": {"A": NaN}}', '"milliseconds" must map names'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "made with": 3}', '"made with" must be an object'),

@@ -116,16 +116,18 @@ class Assigner:
         absent: Iterable[AbsentBackend] = (),
         records: Records | None = None,
         prefix: str = "",
+        exclude: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.graph, self.backends, self._options, self._absent = graph, tuple(backends), options, tuple(absent)
         self.records = Records() if records is None else records
         self.prefix = prefix
+        self._exclude = exclude or {}
 
     def with_regions(self) -> list[Assigner]:
         """This one, and one for every region in the graph, all with the same records."""
         inner = [(prefix, graph) for prefix, graph in named_graphs(self.graph, self.prefix) if graph is not self.graph]
         shared = self.backends, self._options, self._absent, self.records
-        return [self, *(Assigner(graph, *shared, prefix) for prefix, graph in inner)]
+        return [self, *(Assigner(graph, *shared, prefix, self._exclude) for prefix, graph in inner)]
 
     def name(self, layer: Layer) -> str:
         """The layer's name in the records."""
@@ -160,7 +162,7 @@ class Assigner:
             self._note(backend, layer, (reason,), "optimize")
 
     def _offer(self, backend: Backend, offered: list[Layer], remaining: list[Layer], added: list[Layer]) -> list[Layer]:
-        asked = [layer for layer in offered if (layer.guid, backend.id) not in self.records.refusals]
+        asked = [layer for layer in offered if self._may_have(backend, layer)]
         if not asked:
             return remaining
         view = SubgraphView(self.graph, asked)
@@ -173,6 +175,14 @@ class Assigner:
             else:
                 self._note(backend, layer, verdict.reasons, "support")
         return [layer for layer in remaining if layer.backend is None]
+
+    def _may_have(self, backend: Backend, layer: Layer) -> bool:
+        if (layer.guid, backend.id) in self.records.refusals:
+            return False
+        excluded = backend.id in self._exclude.get(layer.kind, ())
+        if excluded:
+            self._note(backend, layer, ("the options keep layers of this type from it",), "support")
+        return not excluded
 
     def _place(self, backend: Backend, layer: Layer) -> None:
         layer.backend = backend.id

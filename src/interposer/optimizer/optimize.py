@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from interposer.backend import Backend, DeviceSpec
 from interposer.errors import InvalidArgumentError, UnknownBackendError, UnsupportedLayerError, did_you_mean, expect
@@ -56,13 +57,13 @@ def optimize(
     expect(options, OptimizerOptions, "the options must be OptimizerOptions(...)")
     expect(device_spec, DeviceSpec, "the device spec must be a DeviceSpec, such as runtime.device_spec")
     chosen, absent = choose_backends(backends, device_spec)
-    _check_options(options.model_options, device_spec)
+    _check_ids([*options.model_options, *chain.from_iterable(options.exclude.values())], device_spec)
     ids = tuple(backend.id for backend in chosen)
     graph, messages = _prepared(network, options, chosen)
     records = Records()
     records.messages += [Message("warning", f"backend {one.id!r} is skipped: {one.reason}") for one in absent]
     records.messages += messages
-    assigner = Assigner(graph, chosen, options.model_options, absent, records)
+    assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
     _assign(assigner.with_regions())
     verify(graph, after="assignment")
     records.messages += map(_told, (one for one in places(graph) if isinstance(one.layer.op, ControlFlow)))
@@ -161,8 +162,8 @@ def _prepared(
     return graph, messages
 
 
-def _check_options(model_options: Iterable[str], device_spec: DeviceSpec) -> None:
-    for backend in model_options:
+def _check_ids(ids: Iterable[str], device_spec: DeviceSpec) -> None:
+    for backend in ids:
         if backend not in device_spec.registry:
             raise UnknownBackendError(backend, device_spec.registry.ids)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from interposer.backend import Backend, DeviceSpec, Options
-from interposer.errors import BackendUnavailableError, InvalidArgumentError, expect
+from interposer.errors import BackendUnavailableError, InvalidArgumentError, did_you_mean, expect
 from interposer.ir.optimized import AbsentBackend
+from interposer.schema import registered_ops
 
 __all__ = ["OptimizerOptions", "choose_backends"]
 
@@ -25,6 +26,7 @@ class OptimizerOptions:
         compute_in_integers: make quantized layers of layers between Dequantize and Quantize, where the backends welcome
             them; what is stored may differ by one step from computing with real numbers. Only with `rewrite`.
         hints: for layers by name, the backend to ask first.
+        exclude: for types of layers, such as "Softmax", the ids of backends that do not get them.
         model_options: for backends by id, options that they understand.
         placement: "order" gives each layer to the first backend that takes it; "measured" lets `load` time parts of the
             network on all backends, and take the fastest plan.
@@ -40,6 +42,7 @@ class OptimizerOptions:
     model_options: Mapping[str, Options] = field(default_factory=dict)
     placement: str = "order"
     budget_seconds: float = 30.0
+    exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
@@ -48,9 +51,22 @@ class OptimizerOptions:
             raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
         expect(self.budget_seconds, int | float, "budget_seconds must be a number")
         expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
+        _check_exclusions(self.exclude)
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
         for backend, given in self.model_options.items():
             expect(given, Mapping, f"the model options of backend {backend!r} must be a mapping")
+
+
+def _check_exclusions(exclude: Mapping[str, Sequence[str]]) -> None:
+    """`InvalidArgumentError` unless it maps types of layers that there are to lists of ids."""
+    expect(exclude, Mapping, "exclude must be a mapping from a layer's type to ids of backends")
+    for kind, ids in exclude.items():
+        if not isinstance(ids, list | tuple) or not all(isinstance(one, str) for one in ids):
+            raise InvalidArgumentError(f"exclude[{kind!r}] must be a list of ids of backends, not {ids!r}")
+        if kind not in registered_ops():
+            raise InvalidArgumentError(
+                f"exclude names {kind!r}, which is no type of layers{did_you_mean(str(kind), registered_ops())}"
+            )
 
 
 def choose_backends(

@@ -8,7 +8,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = ["Search", "made_with", "place", "planned"]
 
 _log = logging.getLogger("interposer.session")
 _OBJECTIVES: Final = ("latency", "throughput", "memory")
+Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.6
 """How much of the budget is spent on parts; the rest is for whole plans."""
 _RUNS: Final = 5
@@ -56,7 +57,6 @@ class Search:
             (arenas and constants).
         most_bytes: plans that need more memory are left out.
         most_seconds: plans whose runs take longer are left out.
-        exclude: for types of layers, the ids of backends that must not run them.
         blocks: into how many blocks the network is cut at most.
         mixes: how many plans of several backends are timed whole.
     """
@@ -65,7 +65,6 @@ class Search:
     objective: str = "latency"
     most_bytes: int | None = None
     most_seconds: float | None = None
-    exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
     blocks: int = 8
     mixes: int = 3
 
@@ -133,7 +132,14 @@ def planned(
         for difference in plan.differences(simple.graph, made_with(runtime, plan.backends), available):
             _log.warning("the plan for %r: %s", plan.network, difference)
     hints = {layer: backend for layer, backend in plan.hints(simple.graph).items() if backend in chosen}
-    return optimize(simple, chosen, runtime.device_spec, replace(options, rewrite=False, hints=hints))
+    exclude = _both(options.exclude, plan.exclude, runtime)
+    return optimize(simple, chosen, runtime.device_spec, replace(options, rewrite=False, hints=hints, exclude=exclude))
+
+
+def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
+    """What is excluded for one reason or the other; a plan may speak of backends that nobody knows here."""
+    known = {kind: [one for one in ids if one in runtime.registry] for kind, ids in planned.items()}
+    return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
 
 
 def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
@@ -182,6 +188,7 @@ class _Placer:
         self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, told
         self.options = replace(options, rewrite=False)
         self.end = time.monotonic() + search.budget_seconds
+        self.excluded = {kind: tuple(ids) for kind, ids in options.exclude.items()}
         self.pinned = {layer.name: layer.hint for layer in network.graph if layer.hint is not None}
         self.patience = max(_PATIENCE, search.budget_seconds)
         self.failed: dict[str, str] = {}
@@ -199,20 +206,10 @@ class _Placer:
     def _singles(self) -> dict[str, Plan]:
         """Every backend alone, completed by the others where it cannot run a layer."""
         orders = {one: (one, *(other for other in self.ids if other != one)) for one in self.ids}
-        return {one: self._as_plan(order, self._kept_away(order)) for one, order in orders.items()}
-
-    def _kept_away(self, order: Sequence[str]) -> dict[str, str]:
-        """For layers that the first backend must not run, the next one that may."""
-        found = {}
-        for layer in self.network.graph:
-            excluded = self.search.exclude.get(layer.kind, ())
-            other = next((one for one in order if one not in excluded), order[0])
-            if other != order[0]:
-                found[layer.name] = other
-        return found
+        return {one: self._as_plan(order, {}) for one, order in orders.items()}
 
     def _as_plan(self, order: tuple[str, ...], layers: Mapping[str, str]) -> Plan:
-        return Plan(self.network.name, order, {**layers, **self.pinned}, made_with=self.told)
+        return Plan(self.network.name, order, {**layers, **self.pinned}, self.excluded, made_with=self.told)
 
     def _mixes(self, blocks: Sequence[Block]) -> dict[str, Plan]:
         parts = self._parts(blocks)
@@ -248,7 +245,7 @@ class _Placer:
     def _part_seconds(self, backend: str, layers: Sequence[Any]) -> float | None:
         """What a part takes on a backend; None where it cannot run there, or must not."""
         for layer in layers:
-            if self.pinned.get(layer.name, backend) != backend or backend in self.search.exclude.get(layer.kind, ()):
+            if self.pinned.get(layer.name, backend) != backend:
                 return None
         try:
             network = part_network(self.network.graph, layers, "part")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -25,14 +25,16 @@ class Plan:
     """Which backend runs which layer of a network, and how that was found.
 
     `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to ids; the first one
-    counts. Layers that nothing is said of go to the first of `backends` that takes them. `measured` has milliseconds of
-    one run for every candidate that was timed whole, by its name; `made_with` says with which versions and threads, and
-    `failed` what backends did wrong while they were measured.
+    counts. Layers that nothing is said of go to the first of `backends` that takes them; `exclude` maps types of layers
+    to the ids of backends that never get them. `measured` has milliseconds of one run for every candidate that was
+    timed whole, by its name; `made_with` says with which versions and threads, and `failed` what backends did wrong
+    while they were measured.
     """
 
     network: str
     backends: tuple[str, ...]
     layers: Mapping[str, str]
+    exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Mapping[str, float] = field(default_factory=dict)
     chosen: str = ""
     made_with: Mapping[str, Any] = field(default_factory=dict)
@@ -71,8 +73,8 @@ class Plan:
         """The plan as a JSON text."""
         told = {
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
-            "layers": dict(self.layers), "milliseconds": dict(self.measured), "made with": dict(self.made_with),
-            "failed": dict(self.failed),
+            "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
+            "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
         }  # fmt: skip
         return json.dumps(told, indent=1) + "\n"
 
@@ -101,6 +103,7 @@ class Plan:
             raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {fault}")
         return cls(
             str(told.get("network", "")), tuple(told["backends"]), dict(told["layers"]),
+            {kind: tuple(ids) for kind, ids in told.get("exclude", {}).items()},
             {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
             str(told.get("chosen", "")), dict(told.get("made with", {})), dict(told.get("failed", {})),
         )  # fmt: skip
@@ -110,15 +113,22 @@ def _fault(told: Any) -> str | None:
     if not isinstance(told, dict) or told.get("plan") != _VERSION:
         return f'it has no member "plan" with the value {_VERSION}'
     backends, layers = told.get("backends"), told.get("layers")
-    if not isinstance(backends, list) or not backends or not all(isinstance(one, str) for one in backends):
+    if not _is_ids(backends) or not backends:
         return '"backends" must be a list of ids'
     if not isinstance(layers, dict) or not all(isinstance(one, str) for one in layers.values()):
         return '"layers" must map names to ids'
+    exclude = told.get("exclude", {})
+    if not isinstance(exclude, dict) or not all(map(_is_ids, exclude.values())):
+        return '"exclude" must map types of layers to lists of ids'
     times = told.get("milliseconds", {})
     if not isinstance(times, dict) or not all(map(_is_time, times.values())):
         return '"milliseconds" must map names to numbers'
     wrong = [name for name in ("made with", "failed") if not isinstance(told.get(name, {}), dict)]
     return f'"{wrong[0]}" must be an object' if wrong else None
+
+
+def _is_ids(told: Any) -> bool:
+    return isinstance(told, list) and all(isinstance(one, str) for one in told)
 
 
 def _is_time(one: Any) -> bool:
