@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo
@@ -14,6 +15,7 @@ from interposer.errors import InvalidArgumentError
 from interposer.ir.explain import Explanation, Times
 from interposer.ops import ActivationFunction
 from interposer.session.placement import Plan
+from interposer.testing.networks import networks
 from interposer.types import DataType
 from tests.devices import Device, Sums
 from tests.optimizer.test_division import moody
@@ -90,6 +92,7 @@ def test_without_measuring_only_shares_of_the_work_are_told(runtime):
     told = loaded(runtime).explain().to_dict()
     assert told["times"] == {
         "whole_ms": None, "source": "", "runs": 0, "estimated_by": "bytes read and written, 8 operations as one",
+        "candidates_ms": {},
     }  # fmt: skip
     assert {(one["time"]["ms"], one["time"]["how"]) for one in told["layers"]} == {(None, "estimated")}
     assert np.isclose(sum(one["time"]["share"] for one in told["layers"]), 1)
@@ -147,8 +150,11 @@ def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
 
 def test_what_a_plan_measured_of_the_whole_is_divided_by_work(runtime):
     plan = Plan("mixed", ("Sums", "CpuRef"), {}, {"Sums": 8.0, "mix": 4.0}, "mix")
-    told = ip.load(mixed(), runtime=runtime, plan=plan).explain().to_dict()
-    assert (told["times"]["whole_ms"], told["times"]["source"]) == (4.0, "as its plan measured")
+    explanation = ip.load(mixed(), runtime=runtime, plan=plan).explain()
+    assert "  measured for the plan: mix 4 ms, Sums 8 ms\n" in str(explanation)
+    told = explanation.to_dict()
+    assert (told["times"]["whole_ms"], told["times"]["source"]) == (4.0, "plan 'mix'")
+    assert told["times"]["candidates_ms"] == {"Sums": 8.0, "mix": 4.0}
     assert np.isclose(sum(one["time"]["ms"] for one in told["layers"]), 4.0)
     assert {one["time"]["how"] for one in told["layers"]} == {"estimated"}
 
@@ -202,6 +208,24 @@ def test_measuring_follows_the_shapes_of_given_inputs(runtime):
 def test_measuring_needs_time(runtime, seconds):
     with pytest.raises(InvalidArgumentError, match="budget_seconds must be more than 0, not "):
         loaded(runtime).explain(measure=True, budget_seconds=seconds)
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks())
+def test_whatever_the_network_every_layer_has_its_part_its_share_and_known_tensors(network):
+    with Runtime() as runtime:
+        runtime.registry.register("Sums", Sums)
+        explanation = ip.load(network, backends=["Sums", "CpuRef"], runtime=runtime).explain()
+    told = explanation.to_dict()
+    names = [one["layer"] for one in told["layers"]]
+    assert sorted(name for part in told["parts"] for name in part["layers"]) == sorted(names)
+    assert not names or np.isclose(sum(one["time"]["share"] for one in told["layers"]), 1)
+    known = {*names, "", *(one["layer"] for one in told["inputs"])}
+    taken = [*told["outputs"], *(tensor for one in told["layers"] for tensor in one["inputs"])]
+    assert {tensor["layer"] for tensor in taken} <= known
+    crossed = {number for part in told["parts"] for way in ("incoming", "outgoing") for number in part[way]}
+    assert crossed <= set(range(len(told["crossings"])))
+    assert json.loads(explanation.to_json()) == told
 
 
 def test_layers_of_conversion_have_their_part_too(runtime):

@@ -129,7 +129,13 @@ class Explanation:
 
     def _times_to_dict(self) -> dict[str, Any]:
         times = self.times or Times()
-        return {"whole_ms": times.whole, "source": times.source, "runs": times.runs, "estimated_by": BASIS}
+        return {
+            "whole_ms": times.whole,
+            "source": times.source,
+            "runs": times.runs,
+            "estimated_by": BASIS,
+            "candidates_ms": dict(times.candidates),
+        }
 
     def to_json(self, indent: int | None = 2) -> str:
         """Everything as a JSON text: see `to_dict`."""
@@ -219,9 +225,13 @@ class Explanation:
 
     def _timing(self) -> Iterator[str]:
         times = self.times
-        if times is not None and times.whole is not None:
-            said = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
-            yield f"  one run takes {time_text(times.whole)} ({said}); ~ stands before estimates, by work ({BASIS})"
+        if times is None or times.whole is None:
+            return
+        said = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
+        yield f"  one run takes {time_text(times.whole)} ({said}); ~ stands before estimates, by work ({BASIS})"
+        if times.candidates:
+            ranked = sorted(times.candidates.items(), key=lambda item: item[1])
+            yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
 
     def lines(self) -> Iterator[str]:
         """The explanation as lines of text: the summary, and the tables of parts and of layers."""

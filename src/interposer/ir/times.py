@@ -18,13 +18,15 @@ class Times:
     """What is known of the times of one run, in milliseconds.
 
     `whole` is a run from arrays to arrays, `units` the layers that run, copies too, by name: empty where only the whole
-    was measured, as for a plan. `source` says by whom, `runs` how often. Medians.
+    was measured, as for a plan. `source` says by whom, `runs` how often. Medians. `candidates` are whole runs of other
+    ways to place the network, by name.
     """
 
     whole: float | None = None
     units: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
     runs: int = 0
+    candidates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,9 @@ class Model:
         """What the plan says of a whole run."""
         plan = self.plan
         whole = None if plan is None else plan.measured.get(plan.chosen)
-        return None if whole is None else Times(whole, source="as its plan measured")
+        if plan is None or whole is None:
+            return None
+        return Times(whole, source=f"plan {plan.chosen!r}", candidates=plan.measured)
 
     def transfers(self) -> TransferReport:
         """What has crossed between kinds of memory in the calls of the last call's variant.

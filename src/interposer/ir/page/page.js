@@ -376,6 +376,7 @@ function aboutNetwork() {
   return [
     element("h2", data.network), facts([
       ["one run", times.whole_ms === null ? "not measured" : `${msText(times.whole_ms)} (${times.source}${times.runs ? `, ${counted(times.runs, "run")}` : ""})`],
+      ["measured plans", Object.entries(times.candidates_ms).sort((a, b) => a[1] - b[1]).map(([name, ms]) => element("div", `${name}: ${msText(ms)}`))],
       ["estimates (~)", `by work: ${times.estimated_by}`],
       ["inputs", data.inputs.map((one) => element("div", `${one.name}: ${one.type}${one.shape}`))],
       ["outputs", data.outputs.map((one) => element("div", `${one.name}: ${one.type}${one.shape}`))],
