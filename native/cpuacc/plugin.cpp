@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "cpuacc/blob.hpp"
-
+#include "cpuacc/halves.hpp"
 #include "cpuacc/program.hpp"
 
 namespace cpuacc {
@@ -31,6 +31,16 @@ ipr::Verdict verdict(const Graph& graph, const Node& node, const Settings& setti
   if (why) return ipr::no(why.text, why.code);
   if (find_lowering(graph, node, settings, &why)) return ipr::yes();
   return ipr::no(why.text, why.code);
+}
+
+/// Nodes that are not taken as they are, but with float32 in place of float16 and bfloat16.
+void accept_widened(const Graph& graph, const Settings& settings, std::vector<ipr::Verdict>& found) {
+  const Graph wide = widened(graph, settings);
+  for (size_t n = 0; n < found.size(); ++n) {
+    if (found[n].verdict != IPR_NO) continue;
+    Refusal why = refuses_halves(graph, graph.nodes[n]);
+    found[n] = why ? ipr::no(why.text, why.code) : verdict(wide, wide.nodes[n], settings);
+  }
 }
 
 class CpuAcc : public ipr::Backend {
@@ -71,6 +81,7 @@ class CpuAcc : public ipr::Backend {
     Settings wanted = settings(options);
     std::vector<ipr::Verdict> found;
     for (const Node& node : graph.nodes) found.push_back(verdict(graph, node, wanted));
+    if (has_halves(graph)) accept_widened(graph, wanted, found);
     return found;
   }
 

@@ -19,6 +19,7 @@ Family matmul_q8_family();
 Family fusion_family();
 Family gather_family();
 Family layouts_family();
+Family halves_family();
 Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
@@ -37,6 +38,7 @@ namespace {
 using Make = Family (*)();
 
 const Make kFamilies[] = {
+    halves_family,  // its pass is the first one
     lstm_family,
     attention_family,
     patterns_family,

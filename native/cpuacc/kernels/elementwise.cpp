@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cpuacc/kernels/functions.hpp"
+#include "cpuacc/kernels/halves.hpp"
 #include "interposer/backend.h"
 
 namespace cpuacc::ISA_NS {
@@ -362,6 +363,10 @@ OfOne cast_from(int32_t to) {
 }
 
 OfOne cast(int32_t from, int32_t to) {
+  if (to == IPR_DTYPE_FLOAT32 && from == IPR_DTYPE_FLOAT16) return halves_to_floats;
+  if (to == IPR_DTYPE_FLOAT32 && from == IPR_DTYPE_BFLOAT16) return brains_to_floats;
+  if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_FLOAT16) return floats_to_halves;
+  if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_BFLOAT16) return floats_to_brains;
   switch (from) {
     case IPR_DTYPE_FLOAT32: return cast_from<float>(to);
     case IPR_DTYPE_FLOAT64: return cast_from<double>(to);

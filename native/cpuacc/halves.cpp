@@ -1,0 +1,133 @@
+#include "cpuacc/halves.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "cpuacc/kernels/elementwise.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+/// The constant elements of a tensor in float32.
+void widen_constant(Tensor& tensor, int32_t dtype, const Settings& settings) {
+  auto values = std::make_shared<std::vector<float>>(size_t(tensor.elements()));
+  element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32)(tensor.data, values->data(), tensor.elements());
+  static const float nothing = 0;
+  tensor.data = values->empty() ? &nothing : values->data();
+  tensor.keep = std::move(values);
+}
+
+void widen(Tensor& tensor, const Settings& settings) {
+  int32_t dtype = tensor.dtype;
+  tensor.dtype = IPR_DTYPE_FLOAT32;
+  if (tensor.is_constant()) widen_constant(tensor, dtype, settings);
+}
+
+Node cast_node(const Graph& graph, int from, int to) {
+  Node node;
+  node.type = "Cast";
+  node.name = graph[from].name;
+  node.inputs = {from};
+  node.outputs = {to};
+  return node;
+}
+
+/// Adds what converts at the border, and the casts that round to fewer bits.
+class Widener {
+ public:
+  Widener(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
+
+  void run() {
+    for (const std::vector<int>* border : {&graph_.inputs, &graph_.outputs})
+      for (int tensor : *border)
+        if (is_half(graph_[tensor]) && !wide_.count(tensor)) wide_[tensor] = twin(tensor, IPR_DTYPE_FLOAT32);
+    std::vector<Node> old = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (int tensor : graph_.inputs)
+      if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
+    for (Node& node : old) {
+      if (rounds(node)) round_result(node);
+      for (int& tensor : node.inputs) tensor = wide(tensor);
+      for (int& tensor : node.outputs) tensor = wide(tensor);
+      graph_.nodes.push_back(std::move(node));
+      graph_.nodes.insert(graph_.nodes.end(), rounded_.begin(), rounded_.end());
+      rounded_.clear();
+    }
+    for (int tensor : graph_.outputs)
+      if (wide_.count(tensor) && !is_input(tensor)) graph_.nodes.push_back(cast_node(graph_, wide_[tensor], tensor));
+    for (size_t n = 0; n < graph_.tensors.size(); ++n)
+      if (is_half(graph_.tensors[n]) && !stays_.count(int(n)) && !wide_.count(int(n))) widen(graph_.tensors[n], settings_);
+  }
+
+ private:
+  int wide(int tensor) const {
+    auto found = wide_.find(tensor);
+    return found == wide_.end() || stays_.count(tensor) ? tensor : found->second;
+  }
+
+  bool is_input(int tensor) const {
+    return std::find(graph_.inputs.begin(), graph_.inputs.end(), tensor) != graph_.inputs.end();
+  }
+
+  bool rounds(const Node& node) const {
+    return node.type == "Cast" && is_half(graph_.out(node)) && graph_.in(node, 0)->dtype != graph_.out(node).dtype;
+  }
+
+  /// A cast to fewer bits goes by way of a tensor that has them.
+  void round_result(Node& node) {
+    int made = twin(node.outputs[0], IPR_DTYPE_FLOAT32), narrow = twin(node.outputs[0], graph_.out(node).dtype);
+    stays_[narrow] = true;
+    rounded_.push_back(cast_node(graph_, made, narrow));
+    rounded_.push_back(cast_node(graph_, narrow, wide(node.outputs[0])));
+    node.outputs[0] = made;
+  }
+
+  int twin(int tensor, int32_t dtype) {
+    int made = graph_.add_tensor(graph_[tensor]);
+    graph_[made].dtype = dtype;
+    graph_[made].data = nullptr;
+    graph_[made].keep = nullptr;
+    return made;
+  }
+
+  Graph& graph_;
+  const Settings& settings_;
+  std::map<int, int> wide_;    // tensors of the border, and what stands for them inside
+  std::map<int, bool> stays_;  // tensors that keep their type
+  std::vector<Node> rounded_;
+};
+
+bool taken_as_it_is(const Graph& graph, const Settings& settings) {
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const Node& node) { return find_lowering(graph, node, settings) != nullptr; });
+}
+
+bool widen_all(Graph& graph, const Settings& settings) {
+  if (!has_halves(graph) || taken_as_it_is(graph, settings)) return false;
+  Widener(graph, settings).run();
+  return true;
+}
+
+}  // namespace
+
+bool has_halves(const Graph& graph) { return std::any_of(graph.tensors.begin(), graph.tensors.end(), is_half); }
+
+Graph widened(const Graph& graph, const Settings& settings) {
+  Graph made = graph;
+  for (Tensor& tensor : made.tensors)
+    if (is_half(tensor)) widen(tensor, settings);
+  return made;
+}
+
+Refusal refuses_halves(const Graph& graph, const Node& node) {
+  for (const std::vector<int>* tensors : {&node.inputs, &node.outputs})
+    for (int tensor : *tensors)
+      if (tensor >= 0 && is_half(graph[tensor]) && (node.type == "Quantize" || node.type == "Dequantize"))
+        return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32", IPR_REASON_DATA_TYPE);
+  return taken();
+}
+
+Family halves_family() { return {{}, {{"halves", widen_all}}}; }
+
+}  // namespace cpuacc

@@ -1,0 +1,89 @@
+// float16 and bfloat16 to and from float32, rounded to the nearest, ties to even.
+
+#ifndef CPUACC_KERNELS_HALVES_HPP
+#define CPUACC_KERNELS_HALVES_HPP
+
+#include <string.h>
+
+#include "cpuacc/kernels/simd.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+CPUACC_INLINE float as_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+CPUACC_INLINE uint32_t as_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+CPUACC_INLINE float from_half(uint16_t half) {
+  uint32_t magnitude = half & 0x7fffu, sign = (half & 0x8000u) << 16;
+  float scaled = as_float(magnitude << 13) * 0x1p112f;
+  uint32_t bits = magnitude < 0x7c00 ? as_bits(scaled) : (magnitude << 13) | 0x7f800000u;
+  return as_float(bits | sign);
+}
+
+CPUACC_INLINE uint16_t to_half(float x) {
+  uint32_t bits = as_bits(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
+  uint32_t small = as_bits(as_float(magnitude) + 0.5f) - 0x3f000000u;  // a step of the sum is the least float16
+  uint32_t found = magnitude < 0x38800000u ? small : normal;
+  uint32_t beyond = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return uint16_t((magnitude < 0x47800000u ? found : beyond) | sign);
+}
+
+CPUACC_INLINE float from_brain(uint16_t brain) { return as_float(uint32_t{brain} << 16); }
+
+CPUACC_INLINE uint16_t to_brain(float x) {
+  uint32_t bits = as_bits(x), rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+  return uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 | 0x40u) : rounded);
+}
+
+void halves_to_floats(const void* from, void* to, int64_t count) {
+  const uint16_t* in = static_cast<const uint16_t*>(from);
+  float* out = static_cast<float*>(to);
+  int64_t n = 0;
+#if defined(__AVX512F__)
+  for (; n + 16 <= count; n += 16)
+    _mm512_storeu_ps(out + n, _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + n))));
+#elif defined(__F16C__)
+  for (; n + 8 <= count; n += 8)
+    _mm256_storeu_ps(out + n, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + n))));
+#endif
+  for (; n < count; ++n) out[n] = from_half(in[n]);
+}
+
+void floats_to_halves(const void* from, void* to, int64_t count) {
+  const float* in = static_cast<const float*>(from);
+  uint16_t* out = static_cast<uint16_t*>(to);
+  int64_t n = 0;
+#if defined(__AVX512F__)
+  for (; n + 16 <= count; n += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + n),
+                        _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(in + n), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+  for (; n + 8 <= count; n += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + n),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(in + n), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  for (; n < count; ++n) out[n] = to_half(in[n]);
+}
+
+void brains_to_floats(const void* from, void* to, int64_t count) {
+  for (int64_t n = 0; n < count; ++n) static_cast<float*>(to)[n] = from_brain(static_cast<const uint16_t*>(from)[n]);
+}
+
+void floats_to_brains(const void* from, void* to, int64_t count) {
+  for (int64_t n = 0; n < count; ++n) static_cast<uint16_t*>(to)[n] = to_brain(static_cast<const float*>(from)[n]);
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_HALVES_HPP

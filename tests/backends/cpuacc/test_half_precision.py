@@ -1,0 +1,71 @@
+"""CpuAcc on tensors of float16 and bfloat16: stored so, computed in float32."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.ops import ActivationFunction
+from interposer.types import Array, DataLayout, DataType, TensorInfo
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+ROOT = Path(__file__).parents[3]
+STEPS = {DataType.FLOAT16: 2.0**-10, DataType.BFLOAT16: 2.0**-7}
+
+
+def weights(dtype: DataType, *shape: int) -> Array:
+    return (np.random.default_rng(2).standard_normal(shape) / 8).astype(dtype.numpy)
+
+
+def convolutional(dtype: DataType) -> ip.Network:
+    """A convolution, a clamp, a number that is cast to fewer bits and back, and two outputs, one in float32."""
+    network = ip.Network("half")
+    x = network.add_input_layer(0, TensorInfo((2, 3, 9, 8), dtype), name="x")
+    y = network.add_convolution2d_layer(
+        x, network.add_constant_layer(weights(dtype, 20, 3, 3, 3)), network.add_constant_layer(weights(dtype, 20)),
+        stride_x=1, stride_y=1, data_layout=DataLayout.NCHW,
+    )  # fmt: skip
+    y = network.add_activation_layer(y, function=ActivationFunction.RELU)
+    wide = network.add_cast_layer(y, dtype=DataType.FLOAT32)
+    narrow = network.add_cast_layer(network.add_multiplication_layer(wide, wide), dtype=dtype)
+    network.add_output_layer(0, network.add_addition_layer(narrow, y), name="sum")
+    network.add_output_layer(1, network.add_cast_layer(narrow, dtype=DataType.FLOAT32), name="rounded")
+    return network
+
+
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_a_network_of_few_bits_is_taken_whole_and_within_a_step_of_the_reference(dtype: DataType) -> None:
+    given = np.random.default_rng(4).standard_normal((2, 3, 9, 8)).astype(dtype.numpy)
+    model = ip.load(convolutional(dtype), ["CpuAcc"])
+
+    found, wanted = model.run([given]), ip.load(convolutional(dtype), ["CpuRef"]).run([given])
+
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.dtype == theirs.dtype
+        exact = np.asarray(theirs, np.float32)
+        np.testing.assert_allclose(
+            np.asarray(mine, np.float32), exact, rtol=0, atol=4 * STEPS[dtype] * np.abs(exact).max()
+        )
+    rounded = np.asarray(found[1])
+    assert (rounded == rounded.astype(dtype.numpy).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_numbers_are_rounded_to_the_nearest_on_every_instruction_set(isa: str) -> None:
+    settings = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "INTERPOSER_CPUACC_ISA": isa,
+    }
+    words = [sys.executable, "-m", "tests.backends.cpuacc.halves"]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT)
+
+    assert done.returncode == 0, done.stdout + done.stderr
