@@ -1,6 +1,7 @@
 #include "cpuacc/plan.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace cpuacc {
@@ -9,11 +10,27 @@ namespace {
 uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 constexpr uint64_t kCopied = 64 * 1024;  // smaller constants are copied, so that the host may forget them
+constexpr uint64_t kDivided = 256 * 1024;  // to touch fewer bytes is not worth waking threads for
+
+using Work = std::function<void(int64_t, int64_t)>;
+
+/// A range that threads take pieces of, one after the other.
+struct Divided {
+  const Work* work;
+  int64_t count, piece;
+  std::atomic<int64_t> next{0};
+
+  static void part(void* self, int, int) {
+    Divided& all = *static_cast<Divided*>(self);
+    for (int64_t first; (first = all.next.fetch_add(all.piece)) < all.count;)
+      (*all.work)(first, std::min(first + all.piece, all.count));
+  }
+};
 
 }  // namespace
 
-Plan::Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored)
-    : Builder(graph, settings), pack_(pack), restored_(restored) {
+Plan::Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored, native::Pool* pool)
+    : Builder(graph, settings), pack_(pack), restored_(restored), pool_(pool) {
   for (const Tensor& tensor : graph.tensors) {
     Value value;
     value.bytes = tensor.bytes();
@@ -59,7 +76,9 @@ const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
   } else {
     if (number >= restored_->sizes.size() || restored_->sizes[number] != bytes)
       throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
-    if (bytes > 0) std::memcpy(memory, restored_->data + restored_offset_, bytes);
+    const char* from = restored_->data + restored_offset_;
+    auto copy = [&](int64_t first, int64_t last) { std::memcpy(memory + first, from + first, size_t(last - first)); };
+    if (bytes > 0) divide(int64_t(bytes), 2 * bytes, copy);
     restored_offset_ += rounded(bytes);
   }
   pack_.pieces.push_back({memory, bytes});
@@ -125,6 +144,14 @@ bool Plan::share(int result, int operand, uint64_t offset, bool inside) {
 void Plan::add(Step step) {
   step.max_parts = std::max(1, std::min(step.max_parts, settings.threads));
   steps_.push_back(std::move(step));
+}
+
+void Plan::divide(int64_t count, uint64_t bytes, const Work& work) {
+  int parts = pool_ == nullptr || bytes < kDivided ? 1 : int(std::min<int64_t>(settings.threads, count));
+  if (parts < 2) return work(0, count);
+  Divided divided{&work, count, std::max<int64_t>(1, count / (4 * parts))};
+  native::Pool::Lease lease(pool_);
+  lease.run(&Divided::part, &divided, parts);
 }
 
 void Plan::find_lifetimes() {

@@ -11,7 +11,8 @@ namespace cpuacc {
 
 class Plan : public Builder {
  public:
-  Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored);
+  /// `pool` helps with packing; nullptr: there is one thread.
+  Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored, native::Pool* pool);
 
   Buffer buffer(int tensor) override;
   Buffer temporary(uint64_t bytes) override;
@@ -19,6 +20,7 @@ class Plan : public Builder {
   bool share(int result, int operand, uint64_t offset, bool inside) override;
   int choose(int count, int preferred, const std::function<double(int)>& seconds) override;
   void add(Step step) override;
+  void divide(int64_t count, uint64_t bytes, const std::function<void(int64_t, int64_t)>& work) override;
 
   /// The steps with all places filled in; nothing else may be called afterwards.
   std::vector<Step> finish();
@@ -54,6 +56,7 @@ class Plan : public Builder {
   std::vector<Step> steps_;
   Pack& pack_;
   const Restored* restored_;
+  native::Pool* pool_;
   uint64_t restored_offset_ = 0;
   uint64_t arena_bytes_ = 0;
   bool reads_constants_ = false;

@@ -36,7 +36,7 @@ int parts_for(const Settings& settings, double nanoseconds) {
 
 Program::Program(Graph graph, const Settings& settings, native::Pool* pool, const Restored* restored)
     : pool_(pool), threads_(settings.threads) {
-  Plan plan(graph, settings, pack_, restored);
+  Plan plan(graph, settings, pack_, restored, pool);
   for (const Node& node : graph.nodes) {
     Refusal why;
     const Lowering* lowering = find_lowering(graph, node, settings, &why);

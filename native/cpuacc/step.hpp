@@ -113,6 +113,9 @@ class Builder {
   /// otherwise it is `preferred`.
   virtual int choose(int count, int preferred, const std::function<double(int)>& seconds) = 0;
   virtual void add(Step step) = 0;
+  /// Calls work(first, last) for ranges that cover 0 .. count - 1, on several threads at the same time where all of it
+  /// touches so many `bytes` that this is worth while. For what is packed; `work` throws nothing.
+  virtual void divide(int64_t count, uint64_t bytes, const std::function<void(int64_t, int64_t)>& work) = 0;
 
  protected:
   Builder(const Graph& graph, const Settings& settings) : graph(graph), settings(settings) {}

@@ -128,6 +128,12 @@ class DataType(Enum):
         """The type named by a member, its name or value, or a NumPy dtype; else `InvalidArgumentError`."""
         if isinstance(what, DataType):
             return what
+        if isinstance(what, np.dtype):
+            return _of_dtype(what)
+        return cls._named(what)
+
+    @classmethod
+    def _named(cls, what: str | np.dtype[Any] | type) -> DataType:
         name = str(what) if isinstance(what, str) else _dtype_name(what)
         found = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
         if found is None:
@@ -162,6 +168,11 @@ _BITS: Final = {
     member: {"bool": 8}.get(value) or int("".join(filter(str.isdigit, value.split("_")[0])) or 0)
     for value, member in _BY_VALUE.items()
 }
+
+
+@cache
+def _of_dtype(dtype: np.dtype[Any]) -> DataType:
+    return DataType._named(dtype)
 
 
 @cache

@@ -140,7 +140,7 @@ Product pointwise(const Node& node, const Finish& finish, Builder& builder) {
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
   Product made{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, finish};
   made.weights = static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(weights, panel, 16, static_cast<float*>(to)); }));
+      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 16, static_cast<float*>(to)); }));
   made.bias = pack_bias(bias_of(graph, node), 0, outputs, builder);
   return made;
 }

@@ -181,7 +181,7 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, const 
   c.product.blocks = int32_t(blocks_of(weights.outputs));
   c.product.finish = layer.finishing.finish;
   c.product.weights = static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(weights, panel, step, static_cast<float*>(to)); }));
+      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, step, static_cast<float*>(to)); }));
   c.height = int32_t(layer.in.h), c.width = int32_t(layer.in.w);
   c.out_height = int32_t(rows.places), c.out_width = int32_t(columns.places);
   c.kernel_height = int32_t(rows.kernel), c.kernel_width = int32_t(columns.kernel);

@@ -67,7 +67,7 @@ void run_vector(const Step& step, const Run& run, int part, int parts) {
 const float* pack_weights(const MatrixProduct& m, const float* b, int64_t panel, Builder& builder) {
   Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0};
   return static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(weights, panel, 1, static_cast<float*>(to)); }));
+      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 1, static_cast<float*>(to)); }));
 }
 
 void add_step(const Node& node, State made, const Finishing& finishing, const Tensor* bias, Builder& builder) {

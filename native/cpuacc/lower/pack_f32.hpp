@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpuacc/step.hpp"
+
 namespace cpuacc {
 
 inline int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
@@ -29,40 +31,50 @@ inline int64_t blocks_of_panel(int64_t block, int64_t blocks, int64_t panel) {
   return panel > 1 && left == panel + 1 ? left : std::min(left, panel);
 }
 
+/// Calls one(block, wide) for every panel; several threads take them.
+template <class One>
+void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t bytes, const One& one) {
+  int64_t blocks = blocks_of(w.outputs);
+  builder.divide(blocks, bytes, [&](int64_t first, int64_t last) {
+    for (int64_t block = 0; block < last;) {
+      int64_t wide = blocks_of_panel(block, blocks, panel);
+      if (block >= first) one(block, wide);
+      block += wide;
+    }
+  });
+}
+
 /// [panel][group of input channels][tap][input channel][output channel of the panel]; `group` is 16 for blocked images
 /// and 1 for planes. `to` holds zeros where it is not written to.
-inline void pack_panels(const Weights& w, int64_t panel, int64_t group, float* to) {
-  int64_t blocks = blocks_of(w.outputs);
-  for (int64_t block = 0; block < blocks;) {
-    int64_t wide = blocks_of_panel(block, blocks, panel), first = block * 16;
-    int64_t outputs = std::min(wide * 16, w.outputs - first);
+inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64_t group, float* to) {
+  for_panels(builder, w, panel, uint64_t(w.packed()) * 8, [&](int64_t block, int64_t wide) {
+    int64_t first = block * 16, outputs = std::min(wide * 16, w.outputs - first);
+    float* at = to + first * w.inputs * w.taps;
     for (int64_t input = 0; input < w.inputs; input += group)
       for (int64_t tap = 0; tap < w.taps; ++tap)
-        for (int64_t i = input; i < std::min(input + group, w.inputs); ++i, to += wide * 16)
-          for (int64_t o = 0; o < outputs; ++o) to[o] = w.at(first + o, i, tap);
-    block += wide;
-  }
+        for (int64_t i = input; i < std::min(input + group, w.inputs); ++i, at += wide * 16)
+          for (int64_t o = 0; o < outputs; ++o) at[o] = w.at(first + o, i, tap);
+  });
 }
 
 /// [panel][square][input channel][output channel of the panel] for Winograd's convolution. `transform` is that of the
 /// kernels.
-inline void pack_winograd(const Weights& w, int64_t panel, int32_t tile,
+inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int32_t tile,
                           void (*transform)(int32_t tile, const float* taps, float* to, int64_t step), float* to) {
-  int64_t blocks = blocks_of(w.outputs), elements = (tile + 2) * (tile + 2);
-  for (int64_t block = 0; block < blocks;) {
-    int64_t wide = blocks_of_panel(block, blocks, panel), step = w.inputs * wide * 16;
+  int64_t elements = (tile + 2) * (tile + 2);
+  for_panels(builder, w, panel, uint64_t(w.packed()) * 8, [&](int64_t block, int64_t wide) {
+    int64_t step = w.inputs * wide * 16;
+    float* panel_at = to + elements * w.inputs * block * 16;
     for (int64_t b = 0; b < wide; ++b) {
       int64_t first = (block + b) * 16, outputs = std::min<int64_t>(16, w.outputs - first);
       for (int64_t i = 0; i < w.inputs; ++i) {
         float taps[9 * 16] = {};
         for (int64_t tap = 0; tap < 9; ++tap)
           for (int64_t o = 0; o < outputs; ++o) taps[tap * 16 + o] = w.at(first + o, i, tap);
-        transform(tile, taps, to + (i * wide + b) * 16, step);
+        transform(tile, taps, panel_at + (i * wide + b) * 16, step);
       }
     }
-    to += elements * step;
-    block += wide;
-  }
+  });
 }
 
 /// [block of channels][tap][16], of weights [tap][channel].

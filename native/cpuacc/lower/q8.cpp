@@ -1,6 +1,7 @@
 #include "cpuacc/lower/q8.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -167,13 +168,10 @@ int64_t threshold(const Q8Rule& rule, int64_t channel, double slope, int64_t rea
   return sum;
 }
 
-/// All thresholds of a channel between the limits.
-std::vector<int64_t> thresholds(const Q8Rule& rule, int64_t channel, int64_t reach, int64_t low, int64_t high) {
+/// As many thresholds of a channel as there are places, of the distances above `low`.
+void find_thresholds(const Q8Rule& rule, int64_t channel, int64_t reach, int64_t low, std::vector<int64_t>& found) {
   double step = slope(rule, channel);
-  std::vector<int64_t> found;
-  for (int64_t distance = low + 1; distance <= high; ++distance)
-    found.push_back(threshold(rule, channel, step, reach, distance));
-  return found;
+  for (int64_t& sum : found) sum = threshold(rule, channel, step, reach, ++low);
 }
 
 /// What has to be added before cutting off, so that all thresholds are right; `low` is not below `high` where nothing
@@ -230,12 +228,11 @@ struct Arrays {
   }
 };
 
-/// Whether the kernel gives the right codes just below and at all thresholds, and so for every sum.
-bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, const Arrays& arrays, const Tensor& result,
+/// Whether the kernel gives the right codes just below and at all thresholds of these panels, and so for every sum.
+bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, Range panels, const Q8Finish& finish,
               const Q8Limits& limits, const Q8Sums& sums_of, const std::vector<std::vector<int64_t>>& all) {
-  Q8Finish finish = arrays.finish(result, limits);
-  finish.flip = 0;
-  for (const Q8Panel& panel : channels.panels) {
+  for (int64_t number = panels.first; number < panels.last; ++number) {
+    const Q8Panel& panel = channels.panels[size_t(number)];
     int lanes = panel.vectors * kernels.lanes;
     for (int64_t code = limits.low + 1; code <= limits.high; ++code) {
       int32_t sums[2 * 64];
@@ -278,21 +275,30 @@ bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule&
   return true;
 }
 
-Q8Finish::Mode chosen_mode(const Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
+constexpr uint64_t kThresholdBytes = 16384;  // how many bytes are moved while the thresholds of a channel are found
+
+Q8Finish::Mode chosen_mode(Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
                            const Tensor& result, const Q8Limits& limits, const Q8Sums& sums) {
   const Q8Kernels& kernels = q8_kernels_for(builder.settings.isa);
   int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
-  std::vector<std::vector<int64_t>> all;
   bool quick = true;
-  for (int64_t channel = 0; quick && channel < sums.count(); ++channel) {
-    int64_t reach = reach_of(sums, channel);
-    quick = is_steady(rule, channel, reach);
-    if (quick) all.push_back(thresholds(rule, channel, reach, low, high));
-  }
+  for (int64_t channel = 0; quick && channel < sums.count(); ++channel)
+    quick = is_steady(rule, channel, reach_of(sums, channel));
+  const std::vector<int64_t> empty(size_t(std::max<int64_t>(0, high - low)));
+  std::vector<std::vector<int64_t>> all(quick ? size_t(sums.count()) : 0, empty);
+  builder.divide(int64_t(all.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
+    for (int64_t n = first; n < last; ++n) find_thresholds(rule, n, reach_of(sums, n), low, all[size_t(n)]);
+  });
   if (quick && fill_scales(arrays, channels, rule, sums, all, low)) {
     for (Q8Finish::Mode mode : {Q8Finish::single, Q8Finish::twofold}) {
       arrays.header->mode = mode;
-      if (is_right(kernels, channels, arrays, result, limits, sums, all)) return mode;
+      Q8Finish finish = arrays.finish(result, limits);
+      finish.flip = 0;
+      std::atomic<bool> right{true};
+      builder.divide(int64_t(channels.panels.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
+        if (right && !is_right(kernels, channels, {first, last}, finish, limits, sums, all)) right = false;
+      });
+      if (right) return mode;
     }
   }
   for (int64_t lane = 0; lane < channels.lanes(); ++lane)

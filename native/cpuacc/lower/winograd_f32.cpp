@@ -103,7 +103,7 @@ void lower(const Node& node, Builder& builder) {
   int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
   Weights weights = weights_of(*graph.in(node, 1), channels_last(node), sizes.out.c, sizes.in.c);
   const float* packed = static_cast<const float*>(builder.pack(uint64_t(sizes.weights() * elements) * 4, [&](void* to) {
-    pack_winograd(weights, state->kernels->panel, w.tile, state->kernels->winograd_weights, static_cast<float*>(to));
+    pack_winograd(builder, weights, state->kernels->panel, w.tile, state->kernels->winograd_weights, static_cast<float*>(to));
   }));
   const float* bias = pack_bias(bias_of(graph, node), 0, sizes.out.c, builder);
   w.product = {int32_t(sizes.in.c), int32_t(blocks_of(sizes.out.c)), packed, bias, finishing.finish};

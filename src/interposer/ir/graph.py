@@ -17,7 +17,7 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Graph", "Layer", "Use", "Value", "binding_id", "cycle_fault"]
+__all__ = ["Graph", "Inference", "Layer", "Use", "Value", "binding_id", "cycle_fault"]
 
 SHOWN: Final = 10
 """How many of the layers in a cycle an error names."""
@@ -79,16 +79,25 @@ class Value:
         return f"<Value {self.name}: {self.info if self.info is not None else 'unknown'}>"
 
 
+class Inference(NamedTuple):
+    """The infos of a layer's outputs that follow from its operator, the infos of its inputs, and declared ones."""
+
+    op: Op
+    inputs: tuple[TensorInfo | None, ...]
+    declared: tuple[TensorInfo | None, ...]
+    outputs: tuple[TensorInfo | None, ...]
+
+
 class Layer:
     """An operator in a graph, with its inputs (None where an optional one is absent or not connected yet) and outputs.
 
     `backend` is the id of the backend that has it, `hint` that of the one to try first. `source` says where it came
     from ("net.onnx, node 'MatMul_3'"), `replaced` which layers it stands for after rewriting. `guid` is unique within
-    the process.
+    the process. `inferred` is what shape inference found when it was last asked.
     """
 
     __slots__ = (
-        "_inputs", "_regions", "backend", "guid", "hint", "name", "op", "outputs", "replaced", "source",
+        "_inputs", "_regions", "backend", "guid", "hint", "inferred", "name", "op", "outputs", "replaced", "source",
     )  # fmt: skip
     _guids: Final = itertools.count()
 
@@ -103,6 +112,7 @@ class Layer:
         self._regions: tuple[Graph, ...] = ()
         self._inputs: list[Value | None] = []
         self.outputs: tuple[Value, ...] = ()
+        self.inferred: Inference | None = None
 
     @property
     def inputs(self) -> tuple[Value | None, ...]:
@@ -176,6 +186,7 @@ class Graph:
         self._layers: dict[int, Layer] = {}
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
+        self._scheduled: tuple[list[Layer], list[Layer]] | None = None
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(tuple(self._layers.values()))
@@ -218,6 +229,7 @@ class Graph:
         layer.outputs = tuple(Value(layer, index, info) for index, info in enumerate(declared))
         layer.regions = tuple(regions)
         self._layers[layer.guid] = layer
+        self._scheduled = None
         for index, value in enumerate(inputs):
             if value is not None:
                 self.set_input(layer, index, value)
@@ -262,6 +274,7 @@ class Graph:
         if old is not None:
             old.uses.remove(Use(layer, index))
         inputs[index] = value
+        self._scheduled = None
         if value is not None:
             value.uses.append(Use(layer, index))
 
@@ -287,6 +300,7 @@ class Graph:
         for index in range(len(layer._inputs)):
             self.set_input(layer, index, None)
         del self._layers[layer.guid]
+        self._scheduled = None
         self._names.discard(layer.name)
 
     def erase_dead(self, start: Iterable[Layer] | None = None) -> list[Layer]:
@@ -344,6 +358,12 @@ class Graph:
 
     def schedule(self) -> tuple[list[Layer], list[Layer]]:
         """The layers that can run, in order, and those that never can, as they wait for themselves or such layers."""
+        if self._scheduled is None:
+            self._scheduled = self._schedule()
+        order, stuck = self._scheduled
+        return list(order), list(stuck)
+
+    def _schedule(self) -> tuple[list[Layer], list[Layer]]:
         position = {guid: index for index, guid in enumerate(self._layers)}
         waiting = {layer.guid: len({v.producer.guid for v in layer.values}) for layer in self}
         ready = [position[guid] for guid, count in waiting.items() if count == 0]
@@ -384,6 +404,7 @@ class Graph:
             for old, new in zip(layer.outputs, made.outputs, strict=True):
                 new.info, new.declared, new.factory = old.info, old.declared, old.factory
                 known[old] = new
+            made.inferred = layer.inferred
         return known
 
     def __str__(self) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import is_
 
 from interposer.errors import InvalidArgumentError, InvalidNetworkError
-from interposer.ir.graph import Graph, Layer, Value, cycle_fault
+from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_fault
 from interposer.ir.regions import border_faults, bound_info, region_title
 from interposer.ops.control import Input
 from interposer.ops.control_flow import ControlFlow, Infos, joined_carried
 from interposer.types import TensorInfo
 
-__all__ = ["infer_graph", "infer_layer", "infos_for", "layer_faults", "shaped_by_data"]
+__all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_faults", "shaped_by_data"]
 
 
 def infer_layer(layer: Layer) -> list[str]:
@@ -20,6 +21,11 @@ def infer_layer(layer: Layer) -> list[str]:
     Of a layer with control flow, the infos of its regions' values are set too. Where there are faults, or an input is
     not known, the outputs are left unknown.
     """
+    known = known_inference(layer)
+    if known is not None:
+        for value, info in zip(layer.outputs, known.outputs, strict=True):
+            value.info = info
+        return []
     faults = layer_faults(layer)
     if faults or any(value.info is None for value in layer.values):
         _forget(layer.outputs)
@@ -36,7 +42,24 @@ def infer_layer(layer: Layer) -> list[str]:
         merged = _merged(info, value.declared, _title(value))
         faults += [merged] if isinstance(merged, str) else []
         value.info = None if isinstance(merged, str) else merged
+    if not faults and not layer.regions:
+        declared, infos = tuple(one.declared for one in layer.outputs), tuple(one.info for one in layer.outputs)
+        layer.inferred = Inference(layer.op, layer.input_infos, declared, infos)
     return faults
+
+
+def known_inference(layer: Layer) -> Inference | None:
+    """What was inferred of a layer without faults, where it has the same operator and infos as then; None otherwise.
+
+    Operators and infos are immutable, so that they need not be asked again.
+    """
+    known = layer.inferred
+    if known is None or known.op is not layer.op or len(known.outputs) != len(layer.outputs):
+        return None
+    declared = (value.declared for value in layer.outputs)
+    inputs = layer.input_infos
+    same = len(known.inputs) == len(inputs) and all(map(is_, known.inputs, inputs))
+    return known if same and all(map(is_, known.declared, declared)) and not layer.regions else None
 
 
 def layer_faults(layer: Layer) -> list[str]:

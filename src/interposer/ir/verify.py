@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from interposer.errors import InvalidArgumentError, VerificationError
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import layer_faults
+from interposer.ir.inference import known_inference, layer_faults
 from interposer.ir.regions import region_title
 from interposer.ops.control import Input, MemCopy, MemImport, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
@@ -120,6 +120,9 @@ def _info_faults(layer: Layer) -> Iterator[str]:
     """The inputs' infos were found missing where they are given; what only follows from that is left out."""
     yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
     if any(value.info is None for value in layer.values):
+        return
+    known = known_inference(layer)
+    if known is not None and all(value.info is info for value, info in zip(layer.outputs, known.outputs, strict=True)):
         return
     faults = layer_faults(layer)
     yield from faults or (_crossing_faults(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())

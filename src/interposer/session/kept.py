@@ -227,7 +227,8 @@ def _content(source: object) -> bytes | None:
     try:
         if isinstance(source, str | os.PathLike):
             with open(source, "rb") as file:
-                content = file.read(MOST_BYTES + 1)
+                size = os.fstat(file.fileno()).st_size
+                content = file.read() if size <= MOST_BYTES else b""
         else:
             content = bytes(source) if isinstance(source, bytes | bytearray) else b""
     except (OSError, ValueError):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from functools import cache
 
 from interposer.backend.dynamic.recording import recording
@@ -80,14 +81,31 @@ def load(
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     backends = tuple(backends) if isinstance(backends, Iterator) else backends
-    keeper = None
     measured = plan is not None or asks_to_measure(backends, options)
-    if shapes is None and values is None and limits is None and not measured:
+    if measured:
+        return Model(read_source(source, format, shapes, values), runtime, backends, options, limits, fallback, plan)
+    with _collector_paused():
+        return _load(source, backends, format, options, runtime, limits, shapes, values, fallback)
+
+
+def _load(
+    source: Source,
+    backends: Iterable[str] | None,
+    format: str | None,
+    options: OptimizerOptions | None,
+    runtime: Runtime,
+    limits: Limits | None,
+    shapes: Shapes | None,
+    values: Values | None,
+    fallback: bool,
+) -> Model:
+    keeper = None
+    if shapes is None and values is None and limits is None:
         keeper = Keeper.of(source, format, backends, options, runtime.registry)
     if keeper is None:
         network = read_source(source, format, shapes, values)
-        with nullcontext() if measured else recording():
-            return Model(network, runtime, backends, options, limits, fallback, plan)
+        with recording():
+            return Model(network, runtime, backends, options, limits, fallback)
 
     def read() -> Network:
         return read_network(source, format)
@@ -96,3 +114,15 @@ def load(
     if optimized is not None:
         return Model(KnownBlueprint(optimized, read), runtime, backends, options, None, fallback)
     return keeper.keeping(lambda: Model(read_source(source, format), runtime, backends, options, None, fallback))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Spare a network's many objects, none of which is garbage yet, several rounds of Python's collector."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

@@ -108,9 +108,9 @@ class _Read(NamedTuple):
 def _read(document: Document) -> _Read:
     files = ExternalFiles(document.path)
     constants: dict[str, Array] = {}
-    for tensor in document.model.graph.initializer:
+    for position, tensor in enumerate(document.model.graph.initializer):
         try:
-            constants[tensor.name] = array_of(tensor, files)
+            constants[tensor.name] = array_of(tensor, files, document.apart.get(position))
         except ParseError as error:
             raise ParseError(error.message, where=f"initializer {tensor.name!r}") from error
     return _Read(document.model, constants, files)

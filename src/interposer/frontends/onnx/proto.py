@@ -5,11 +5,14 @@ Two encodings are known, told apart by their content: protobuf's binary one, and
 
 from __future__ import annotations
 
+import mmap
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from interposer.errors import InvalidArgumentError, MissingDependencyError, ParseError
+from interposer.frontends.onnx.wire import set_apart
 
 __all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]
 
@@ -19,10 +22,14 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | M
 
 
 class Document(NamedTuple):
-    """A model and where it came from: None where it was given as bytes or as a message."""
+    """A model and where it came from: None where it was given as bytes or as a message.
+
+    `apart` has the data of large initializers, by their positions in the graph, which `model` lacks.
+    """
 
     model: Message
     path: Path | None
+    apart: Mapping[int, memoryview] = {}
 
 
 def read_model(source: Source) -> Document:
@@ -36,11 +43,11 @@ def read_model(source: Source) -> Document:
     if isinstance(source, onnx_package().ModelProto):
         return Document(_checked(source), None)
     if isinstance(source, bytes | bytearray | memoryview):
-        return Document(_checked(_decoded(bytes(source))), None)
+        return _document(memoryview(source).cast("B"), None)
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgumentError(f"a model must be a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
     path = Path(source)
-    return Document(_checked(_decoded(_content(path))), path)
+    return _document(_content(path), path)
 
 
 def onnx_package() -> Any:
@@ -52,11 +59,19 @@ def onnx_package() -> Any:
     return onnx
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> memoryview:
+    """A file as it is now, mapped."""
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror or error}") from error
+
+
+def _document(view: memoryview, path: Path | None) -> Document:
+    apart = set_apart(view)
+    return Document(_checked(_decoded(bytes(apart.message))), path, apart.data)
 
 
 def _decoded(data: bytes) -> Message:

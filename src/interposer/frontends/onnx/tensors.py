@@ -72,8 +72,10 @@ def type_number(dtype: DataType) -> int:
     return _NUMBERS.get(dtype, 0)
 
 
-def array_of(tensor: Message, files: ExternalFiles) -> Array:
+def array_of(tensor: Message, files: ExternalFiles, apart: memoryview | None = None) -> Array:
     """The data of a tensor; bytes in the file are not copied where they can be used as they are.
+
+    `apart` is its raw data, where the message lacks it.
 
     Raises:
         ParseError: the amount of data is not what type and shape ask for, or it lies where it must not.
@@ -83,6 +85,8 @@ def array_of(tensor: Message, files: ExternalFiles) -> Array:
         raise ParseError("tensors in segments are not supported")
     if tensor.data_location == _EXTERNAL:
         return _from_bytes(dtype, shape, lambda needed: files.read(tensor.external_data, needed))
+    if apart is not None:
+        return _from_bytes(dtype, shape, lambda needed: _raw(apart, needed))
     if tensor.HasField("raw_data"):
         return _from_bytes(dtype, shape, lambda needed: _raw(tensor.raw_data, needed))
     return _from_field(tensor, dtype, shape)
@@ -99,7 +103,7 @@ def _shape_of(tensor: Message) -> tuple[int, ...]:
     return shape
 
 
-def _raw(data: bytes, needed: int) -> Array:
+def _raw(data: bytes | memoryview, needed: int) -> Array:
     if len(data) != needed:
         raise ParseError(f"a tensor holds {len(data)} bytes of data; its type and shape ask for {needed}")
     return np.frombuffer(data, np.uint8)

@@ -1,0 +1,118 @@
+"""Large tensors of a model file without protobuf, which would copy them: found in the bytes, and used where they lie.
+
+Source: the encoding of Protocol Buffers; ``onnx.proto`` for the numbers of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = ["Apart", "set_apart"]
+
+LEAST_FILE: Final = 1 << 20
+LEAST_TENSOR: Final = 1 << 12
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+
+
+class Apart(NamedTuple):
+    """A model's bytes without the data of some initializers, and that data by the initializers' positions."""
+
+    message: bytes | memoryview
+    data: dict[int, memoryview]
+
+
+class _Field(NamedTuple):
+    """A field of a message: its number, where it begins with its tag, and where its content is."""
+
+    number: int
+    kind: int
+    begin: int
+    start: int
+    end: int
+
+
+def set_apart(view: memoryview) -> Apart:
+    """The model without the raw data of its graph's large initializers. What is no usual model stays as it is."""
+    if len(view) < LEAST_FILE:
+        return Apart(view, {})
+    try:
+        graphs = [field for field in _fields(view, 0, len(view)) if field.number == _GRAPH]
+        if len(graphs) != 1 or graphs[0].kind != _BYTES:
+            return Apart(view, {})
+        [graph] = graphs
+        pieces, data = _without_data(view, graph)
+    except (IndexError, ValueError):  # damaged: protobuf says so
+        return Apart(view, {})
+    head = bytes(view[: graph.begin]), _tag(_GRAPH), _varint(sum(map(len, pieces)))
+    return Apart(b"".join([*head, *pieces, view[graph.end :]]), data)
+
+
+def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryview], dict[int, memoryview]]:
+    pieces: list[bytes | memoryview] = []
+    data: dict[int, memoryview] = {}
+    position, copied = 0, graph.start
+    for field in _fields(view, graph.start, graph.end):
+        if field.number != _INITIALIZER or field.kind != _BYTES:
+            continue
+        raw = _raw_data(view, field) if field.end - field.start > LEAST_TENSOR else None
+        if raw is not None:
+            data[position] = view[raw.start : raw.end]
+            rest = view[field.start : raw.begin], view[raw.end : field.end]
+            pieces += [view[copied : field.begin], _tag(_INITIALIZER), _varint(sum(map(len, rest))), *rest]
+            copied = field.end
+        position += 1
+    return [*pieces, view[copied : graph.end]], data
+
+
+def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
+    """The tensor's only raw data, where it is large."""
+    found = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
+    large = len(found) == 1 and found[0].kind == _BYTES and found[0].end - found[0].start > LEAST_TENSOR
+    return found[0] if large else None
+
+
+def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
+    """The fields of a message in their order; ValueError or IndexError where it is damaged."""
+    while at < end:
+        begin = at
+        tag, at = _number(view, at)
+        number, kind = tag >> 3, tag & 7
+        start = at
+        if kind == _VARINT:
+            _, at = _number(view, at)
+        elif kind == _BYTES:
+            size, start = _number(view, at)
+            at = start + size
+        elif kind in (_FIXED32, _FIXED64):
+            at += 4 if kind == _FIXED32 else 8
+        else:
+            raise ValueError("a group, which nobody writes")
+        if at > end:
+            raise ValueError("a field reaches beyond its message")
+        yield _Field(number, kind, begin, start, at)
+
+
+def _number(view: memoryview, at: int) -> tuple[int, int]:
+    """A variable-length integer, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number is too long")
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _tag(number: int) -> bytes:
+    return _varint(number << 3 | _BYTES)
