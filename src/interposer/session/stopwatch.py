@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -14,12 +15,12 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.times import Times
 from interposer.runtime import RunControl
 from interposer.session.placement.cuts import example
-from interposer.session.timing import take_turns
 from interposer.types import Array
 
 __all__ = ["example_inputs", "measured_times"]
 
-ROUNDS: Final = 5
+FEWEST: Final = 5
+MOST: Final = 1000
 
 
 class _Stopwatch(RunControl):
@@ -40,7 +41,8 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
 
     Args:
         run: runs the network once, told to stop by what it is given, if anything.
-        budget_seconds: how long to measure, after a run that is not counted.
+        budget_seconds: how long to measure, after a run that is not counted; each is measured `FEWEST` times in any
+            case, and `MOST` times is enough.
 
     Raises:
         InvalidArgumentError: no time.
@@ -49,18 +51,18 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
     if not (budget_seconds > 0 and math.isfinite(budget_seconds)):
         raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
     run(None)
+    whole: list[float] = []
     watched: list[_Stopwatch] = []
-
-    def watch() -> None:
-        stopwatch = _Stopwatch()
-        run(stopwatch)
-        watched.append(stopwatch)
-
-    calls = {"whole": lambda: run(None), "layers": watch}
-    timings = take_turns(calls, rounds=ROUNDS, seconds=budget_seconds / (len(calls) * ROUNDS))
+    end = time.perf_counter() + budget_seconds
+    while len(whole) < FEWEST or (len(whole) < MOST and time.perf_counter() < end):
+        start = time.perf_counter()
+        run(None)
+        whole.append(time.perf_counter() - start)
+        watched.append(_Stopwatch())
+        run(watched[-1])
     names = dict.fromkeys(name for one in watched for name in one.seconds)
     units = {name: statistics.median(one.seconds[name] for one in watched) * 1e3 for name in names}
-    return Times(timings["whole"].median, units, "measured", len(watched))
+    return Times(statistics.median(whole) * 1e3, units, "measured", len(whole))
 
 
 def example_inputs(optimized: OptimizedNetwork) -> dict[str, Array]:

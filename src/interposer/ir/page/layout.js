@@ -1,7 +1,7 @@
 "use strict";
 // Layered drawing: every edge goes down, few cross, and tall drawings are folded into columns.
 
-const GAP = 26, ROW_GAP = 34, DUMMY = 12, SWEEPS = 8, STRAIGHTEN = 14, MOST_DUMMIES = 30000;
+const GAP = 26, ROW_GAP = 34, DUMMY = 12, SWEEPS = 8, STRAIGHTEN = 14, MOST_DUMMIES = 30000, TO_THE_MIDDLE = 2;
 
 // nodes: [{w, h}], edges: [{from, to}] by index. Gives {places: [{x, y, rank, column}], paths, width, height}: centres,
 // and for each edge points with `fold` where it goes on in the next column.
@@ -162,7 +162,7 @@ function straighten(rows) {
 function wished(box, turn, down) {
   const near = turn >= STRAIGHTEN - 2 ? [...box.up, ...box.down] : down ? box.up : box.down;
   if (!near.length) return [box.x, 0.1];
-  let sum = 0, weight = 0;
+  let sum = 0, weight = near.length > 2 ? TO_THE_MIDDLE : 0; // else where many come together wanders to one side
   for (const other of near) {
     const pull = box.dummy && other.dummy ? 8 : box.dummy || other.dummy ? 2 : 1;
     sum += pull * other.x; weight += pull;
@@ -235,19 +235,19 @@ function cutInColumns(rows, heights, aspect) {
   const cuts = [0], target = height / count, tops = [];
   heights.reduce((y, one, row) => { tops[row] = y; return y + one + ROW_GAP; }, 0);
   for (let column = 1; column < count; column++) {
-    const slack = target * 0.12, low = column * target - slack, high = column * target + slack;
+    const slack = target * 0.2, low = column * target - slack, high = column * target + slack;
     const cut = quietest(rows, tops, low, high, cuts[cuts.length - 1]);
     if (cut !== null) cuts.push(cut);
   }
   return cuts;
 }
 
-// The row, between two heights, which the fewest edges enter.
+// The row, between two heights, which the fewest tensors enter; of several, the one nearest to the middle.
 function quietest(rows, tops, low, high, after) {
   let best = null, least = Infinity;
   for (let row = after + 1; row < rows.length; row++) {
     if (tops[row] < low || tops[row] > high) continue;
-    const cost = rows[row].reduce((sum, box) => sum + box.up.length, 0);
+    const cost = new Set(rows[row].flatMap((box) => box.up)).size + Math.abs(2 * tops[row] - low - high) / (high - low + 1);
     if (cost < least) { least = cost; best = row; }
   }
   return best;
