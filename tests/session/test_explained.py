@@ -149,7 +149,7 @@ def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
 
 
 def test_what_a_plan_measured_of_the_whole_is_divided_by_work(runtime):
-    plan = Plan("mixed", ("Sums", "CpuRef"), {}, {"Sums": 8.0, "mix": 4.0}, "mix")
+    plan = Plan("mixed", ("Sums", "CpuRef"), {}, measured={"Sums": 8.0, "mix": 4.0}, chosen="mix")
     explanation = ip.load(mixed(), runtime=runtime, plan=plan).explain()
     assert "  measured for the plan: mix 4 ms, Sums 8 ms\n" in str(explanation)
     told = explanation.to_dict()
