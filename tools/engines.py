@@ -32,6 +32,7 @@ from interposer.backend.registry import process_registry  # noqa: E402
 from interposer.schema import registered_ops  # noqa: E402
 from interposer.testing import Sample, samples_of  # noqa: E402
 from interposer.testing.conformance import Conformance, all_cases, all_samples  # noqa: E402
+from tests.backends.engines.adapters import add_engines  # noqa: E402
 
 PAGE: Final = "docs/reference/engines.md"
 EXPECTED: Final = ROOT / "tests" / "backends" / "engines" / "expected"
@@ -191,6 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("engine", nargs="?", help="only this one")
     parser.add_argument("operators", nargs="*", help="only these, with every failure")
     args = parser.parse_args(arguments)
+    add_engines(process_registry())
     engines = [args.engine] if args.engine else list(_installed())
     if args.operators:
         return _print(engines[0], args.operators)

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "run": "run a network on an image or on arrays, and show what it gives",
     "explain": "show which backend gets which layer, and why the others do not",
     "bench": "measure a network on all backends, side by side",
+    "compare": "run two backends layer by layer, and show where they differ",
     "convert": "write a network as an ONNX model",
     "backends": "list the backends, and why some are absent",
     "cache": "list what is kept between processes, say what is stale and why, or delete it",

@@ -34,7 +34,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
     """Declare the network, its shapes and limits, and backends that are what `backends` says."""
-    parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
+    parser.add_argument("network", help="the file: .tflite, .onnx, .json for NNAPI, or the text form")
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
     parser.add_argument(

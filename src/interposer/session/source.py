@@ -9,7 +9,9 @@ from typing import Any, Final, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect
 from interposer.frontends.template import Template, Values
+from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
+from interposer.ir.text import parse_graph
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
@@ -20,7 +22,7 @@ Source: TypeAlias = (
 )
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
-FORMATS: Final = ("nnapi", "onnx", "tflite")
+FORMATS: Final = ("nnapi", "onnx", "text", "tflite")
 
 
 def read_network(
@@ -93,9 +95,27 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template
         from interposer.frontends import nnapi  # noqa: PLC0415
 
         return nnapi.load(source, shapes=shapes)
+    if format == "text":
+        return _text(source, shapes)
     from interposer.frontends import onnx  # noqa: PLC0415
 
     return onnx.template(source, shapes=shapes)
+
+
+def _text(source: Any, shapes: Shapes | None) -> Network:
+    """The network of a file in the text form, or of its bytes."""
+    path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
+    try:
+        text = (Path(path).read_bytes() if path is not None else bytes(source)).decode()
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the text cannot be read: {error}", path=path) from error
+    try:
+        graph = parse_graph(text)
+    except ParseError as error:
+        raise error.at(path) if path is not None else error from None
+    infer_graph(graph)
+    network = Network(graph.name, graph)
+    return bound(network, shapes) if shapes else network
 
 
 def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> str:
@@ -108,6 +128,8 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
         return "tflite"
     if head.lstrip().startswith(b"{"):
         return "nnapi"
+    if head.lstrip().startswith((b"graph ", b"graph{")):
+        return "text"
     named = path.suffix.lower().lstrip(".") if path is not None else ""
     if named in FORMATS or head.startswith((b"\x08", b"ir_version")):
         return named if named in FORMATS else "onnx"

@@ -201,13 +201,13 @@ def _call(one: _Ran) -> Callable[[], Any]:
 # --- inputs and results -----------------------------------------------------------------------------------------------
 
 
-def random_inputs(network: Network) -> dict[str, Array]:
-    """Arrays for all inputs by name, always the same: normal numbers, codes of eight bits, zeros of other integers.
+def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
+    """Arrays for all inputs by name, the same for a seed: normal numbers, codes of eight bits, zeros of other integers.
 
     Raises:
         InvalidArgumentError: an input's shape is not known, or it is no tensor of numbers.
     """
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     return {one.name: _random(generator, one.name, one.output.known) for one in network.graph.inputs}
 
 

@@ -1,0 +1,231 @@
+"""``interposer compare``: two backends layer by layer, and the part that they disagree about as a file."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from interposer.cli.images import Preprocessing
+from interposer.cli.inputs import read_inputs
+from interposer.cli.network import add_network_arguments
+from interposer.cli.outputs import flat, save
+from interposer.cli.tables import Table, counted, printable, say, show, without_empty_columns, write_json
+from interposer.errors import InterposerError, InvalidArgumentError
+from interposer.ir.network import Network
+from interposer.ir.text import print_graph
+from interposer.session import Limits, read_network
+from interposer.tools.compare import Comparison, Cut, LayerComparison, compare
+from interposer.tools.divergence import Divergence, Tolerance
+
+__all__ = ["configure", "execute"]
+
+_HELP: Final = """\
+The first backend is believed (CpuRef, where only one is named). Each layer is run
+as a network of its own: by both on the same inputs, which gives the layer's own
+error, and by the second on what it computed before, which is what adds up. Then
+the whole network is run as it is compiled. Where that is wrong and no layer is,
+the shortest run of layers that is wrong when it is compiled together is looked
+for. A layer that one backend refuses is taken from CpuRef.
+
+A difference of floats is told as it is, as a part of the largest element, and in
+units in the last place; one of integers in steps. Behind several layers, as many
+tolerances are allowed. Exit status 1 where the backends differ by more.
+
+--cut writes the part that they differ about as .onnx, .tflite or .txt (the text
+form), and its inputs beside it as .npz; the file is compared again at once.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _HELP
+    add_network_arguments(parser, "the backend that is believed, and the one that is tried")
+    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="for random inputs, without --input")
+    parser.add_argument(
+        "--tolerance", type=_amount, metavar="T",
+        help="the part of the largest element that floats may be off in a layer (default: by type, 1e-4 of float32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=_amount, default=1, metavar="N", help="steps that quantized results may be off (default: 1)"
+    )
+    parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
+    parser.add_argument("--cut", type=Path, metavar="FILE", help="write the part that is wrong, to see it again")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def _amount(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, not {text!r}")
+    return found
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Compare, print what was found, and write the part that is wrong; 1 where there is one."""
+    backends = _backends(args.backends)
+    if args.cut is not None:
+        _check_suffix(args.cut)
+    if args.seed < 0:
+        raise InvalidArgumentError(f"a seed is a number of 0 or more, not {args.seed}")
+    network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
+    tolerance = Tolerance(args.tolerance, args.steps)
+    found = compare(
+        network,
+        backends,
+        _inputs(args, network),
+        tolerance=tolerance,
+        limits=Limits(args.limit_bytes, args.limit_operations),
+        seed=args.seed,
+        progress=_progress if sys.stderr.isatty() else _silent,
+    )
+    written = None
+    if args.cut is not None and found.cut is not None:
+        written = _write_cut(args, backends, found.cut, tolerance, found)
+    if args.json:
+        write_json(found.to_dict() | {"cut": written})
+    else:
+        _print(found, args.all)
+        _print_cut(args, written)
+    return 0 if found.agrees else 1
+
+
+def _backends(given: list[str] | None) -> list[str]:
+    chosen = ["CpuRef", *given] if given is not None and len(given) == 1 else given or []
+    if len(chosen) != 2 or chosen[0] == chosen[1]:
+        raise InvalidArgumentError("give the two backends that are to be compared: --backends A,B")
+    return chosen
+
+
+def _inputs(args: argparse.Namespace, network: Network) -> dict[str, Any] | None:
+    if not args.input:
+        return None
+    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+    return read_inputs(args.input, infos, Preprocessing(None, (), ()))
+
+
+def _silent(what: str, over: int, total: int) -> None:
+    """Tell nobody, since nobody looks."""
+
+
+def _progress(what: str, over: int, total: int) -> None:
+    """One line of a terminal, which is written again and again, and is gone in the end."""
+    line = "" if what == "as a whole" else printable(f"{what} ({over} of {total})")
+    sys.stderr.write(f"\r{line[:78]:78}\r{line[:78]}")
+    sys.stderr.flush()
+
+
+# --- the part that is wrong -------------------------------------------------------------------------------------------
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix.lower() not in _WRITERS:
+        raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
+
+
+def _write_onnx(network: Network, path: Path) -> None:
+    from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
+
+    onnx.save(network, path)
+
+
+def _write_tflite(network: Network, path: Path) -> None:
+    from interposer.writers import tflite  # noqa: PLC0415 - likewise
+
+    tflite.save(network, path)
+
+
+def _write_text(network: Network, path: Path) -> None:
+    path.write_text(print_graph(network.graph), encoding="utf-8")
+
+
+_WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _write_text}
+
+
+def _write_cut(
+    args: argparse.Namespace, backends: list[str], cut: Cut, tolerance: Tolerance, found: Comparison
+) -> dict[str, Any]:
+    """Write the part and its inputs, and compare what was written."""
+    path: Path = args.cut
+    inputs = path.with_suffix(".npz")
+    try:
+        _WRITERS[path.suffix.lower()](cut.network, path)
+    except InterposerError as error:
+        if path.suffix.lower() == ".txt":
+            raise
+        raise InterposerError(f"{error}\nthe text form can hold it: --cut {path.with_suffix('.txt')}") from error
+    save(str(inputs), flat(cut.inputs))
+    network = read_network(path)
+    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+    arrays = read_inputs([str(inputs)], infos, Preprocessing(None, (), ()))
+    again = compare(network, backends, arrays, tolerance=tolerance)
+    words = ["interposer", "compare", str(path), "--backends", ",".join(backends), "--input", str(inputs)]
+    words += ["--tolerance", f"{args.tolerance:g}"] if args.tolerance is not None else []
+    words += ["--steps", f"{args.steps:g}"] if args.steps != 1 else []
+    shown = again.culprit
+    return {
+        "file": str(path),
+        "inputs": str(inputs),
+        "layers": list(found.culprit.layers) if found.culprit is not None else [],
+        "command": shlex.join(words),
+        "reproduces": not again.agrees,
+        "found": None if shown is None else str(shown),
+    }
+
+
+def _print_cut(args: argparse.Namespace, written: dict[str, Any] | None) -> None:
+    if written is None:
+        return
+    say(f"written: {written['file']} ({counted(len(written['layers']), 'layer')}), with inputs in {written['inputs']}")
+    if written["reproduces"]:
+        say(f"  it was compared again, and differs likewise: {written['found']}")
+    else:
+        say("  compared again by itself, it does not differ; another format may keep more of it, such as .txt")
+    say(f"  {written['command']}")
+
+
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+def _print(found: Comparison, everything: bool) -> None:
+    first, second = found.backends
+    shown = [one for one in found.layers if everything or _is_wrong(found, one)]
+    if shown:
+        titles = ["layer", "operator", "info", f"{second} on the same inputs", "on its own", ""]
+        show(without_empty_columns(Table(titles, [_row(found, one) for one in shown])))
+        print()
+    for one in found.layers:
+        for backend, reason in one.refused.items():
+            say(f"{backend} does not run {one.name!r} ({one.kind}): {reason}; it is taken from CpuRef")
+    for name, divergence in found.outputs.items():
+        say(f"output {name!r} of the whole network: {divergence}")
+    if found.largest is not None:
+        say(f"largest difference in one layer: {found.largest.name!r} ({found.largest.kind}): {found.largest.local}")
+    if found.culprit is None:
+        say(f"{second} agrees with {first} on {counted(len(found.layers), 'layer')}")
+        return
+    if found.first is not None:
+        say(f"first layer that differs too much: {found.first.name!r} ({found.first.kind})")
+    say(f"{found.culprit.backend} differs, {found.culprit}")
+
+
+def _is_wrong(found: Comparison, one: LayerComparison) -> bool:
+    return found.tolerance.exceeded(one.local) or found.tolerance.exceeded(one.accumulated, one.depth)
+
+
+def _row(found: Comparison, one: LayerComparison) -> list[str]:
+    mark = "differs" if found.tolerance.exceeded(one.local) else "adds up" if _is_wrong(found, one) else ""
+    refused = f"refused by {', '.join(one.refused)}" if one.refused else ""
+    return [one.name, one.kind, one.info, _cell(one.local), _cell(one.accumulated), refused or mark]
+
+
+def _cell(one: Divergence | None) -> str:
+    return "" if one is None else str(one)

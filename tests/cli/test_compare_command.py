@@ -1,0 +1,130 @@
+"""``interposer compare``: what it prints, its exit status, and the files that it cuts out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interposer import process_registry
+from interposer.cli.main import main
+from interposer.ir.text import print_graph
+from tests.tools.test_compare import PRODUCT, RELU, SUM, Fuses, WrongProducts, chain
+
+pytestmark = pytest.mark.needs_cpuref
+
+
+@pytest.fixture(autouse=True)
+def wrong_backends() -> Iterator[None]:
+    registry = process_registry()
+    for kind in (WrongProducts, Fuses):
+        registry.register(kind.id, kind, source="registered by a test")
+    yield
+    for kind in (WrongProducts, Fuses):
+        registry.deregister(kind.id)
+
+
+def written(folder: Path, *ops: Any) -> str:
+    path = folder / "chain.txt"
+    path.write_text(print_graph(chain(*ops).graph), encoding="utf-8")
+    return str(path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(["compare", *words])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_backends_that_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, written(tmp_path, SUM, SUM), "--backends", "CpuRef,WrongProducts")
+    assert status == 0
+    assert out.splitlines() == [
+        "output 'y' of the whole network: equal",
+        "WrongProducts agrees with CpuRef on 2 layers",
+    ]
+
+
+def test_one_that_differs_is_told_with_the_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, SUM, RELU, PRODUCT, SUM)
+    status, out, _ = run(capsys, path, "--backends", "WrongProducts", "--all")
+    assert status == 1
+    assert "first layer that differs too much: '2 Multiplication' (Multiplication)" in out
+    assert "WrongProducts differs, layer '2 Multiplication' by itself: " in out
+    assert "WrongProducts does not run '1 Activation' (Activation): no kernel for Activation; it is taken from" in out
+    assert [line.split("  ")[0] for line in out.splitlines()[:5]] == [
+        "layer", "0 Addition", "1 Activation", "2 Multiplication", "3 Addition",
+    ]  # fmt: skip
+
+
+def test_tolerances_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, SUM, PRODUCT)
+    status, _, _ = run(capsys, path, "--backends", "CpuRef,WrongProducts", "--tolerance", "0.02")
+    assert status == 0
+
+
+def test_it_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, written(tmp_path, PRODUCT), "--backends", "CpuRef,WrongProducts", "--json")
+    told = json.loads(out)
+    assert (status, told["agrees"], told["culprit"]["kind"], told["cut"]) == (1, False, "layer", None)
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".onnx", ".tflite"])
+def test_the_part_is_cut_out_and_seen_again(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if suffix != ".txt":
+        pytest.importorskip(suffix[1:], reason=f"the package {suffix[1:]} is not installed")
+    path, cut = written(tmp_path, PRODUCT, SUM, SUM, PRODUCT, SUM), tmp_path / f"part{suffix}"
+    status, out, _ = run(capsys, path, "--backends", "CpuRef,Fuses", "--cut", str(cut))
+    assert status == 1
+    assert (
+        "3 layers from '1 Addition' to '3 Multiplication', right one by one, when Fuses compiles them together" in out
+    )
+    assert f"written: {cut} (3 layers), with inputs in {tmp_path / 'part.npz'}" in out
+    assert "it was compared again, and differs likewise: 3 layers from " in out
+    command = out.splitlines()[-1].split()
+    assert command[:2] == ["interposer", "compare"]
+    status, out, _ = run(capsys, *command[2:])
+    assert status == 1
+    assert "right one by one, when Fuses compiles them together" in out
+
+
+def test_inputs_are_taken_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 4), np.float32))
+    words = ["--backends", "CpuRef,WrongProducts", "--input", str(tmp_path / "x.npy")]
+    assert run(capsys, written(tmp_path, PRODUCT), *words)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--backends", "A,B,C"], "give the two backends that are to be compared: --backends A,B"),
+        ([], "give the two backends that are to be compared: --backends A,B"),
+        (["--backends", "CpuRef,CpuReg"], "unknown backend 'CpuReg'; did you mean 'CpuRef'?"),
+        (["--backends", "Fuses", "--cut", "part.bin"], "'part.bin'; expected .onnx, .tflite, .txt"),
+        (["--backends", "Fuses", "--seed", "-1"], "a seed is a number of 0 or more, not -1"),
+        (["--backends", "Fuses", "--input", "nowhere.npy"], "nowhere.npy: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error(
+    words: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run(capsys, written(tmp_path, SUM), *words)
+    assert status == 1
+    assert fault in err
+    assert "Traceback" not in err
+
+
+def test_networks_are_read_from_their_text_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", written(tmp_path, SUM), "--input", f"{saved(tmp_path)}", "--backends", "CpuRef"]) == 0
+    (tmp_path / "bad.txt").write_text("graph {\n  %x = Inptu\n}\n", encoding="utf-8")
+    assert main(["run", str(tmp_path / "bad.txt")]) == 1
+    assert "bad.txt" in capsys.readouterr().err
+
+
+def saved(folder: Path) -> Path:
+    np.save(folder / "x.npy", np.ones((3, 4), np.float32))
+    return folder / "x.npy"
