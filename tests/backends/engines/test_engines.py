@@ -151,6 +151,7 @@ def test_options_are_capabilities_with_a_line_about_each(engine):
         ({"thread": 2}, "has no option 'thread'; did you mean 'threads'?"),
         ({"threads": "2"}, "the option 'threads' of backend {} must be a whole number, not '2'"),
         ({"threads": -1}, "the option 'threads' of backend {} is -1; expected 0 or more"),
+        ({"threads": 10**7}, "the option 'threads' of backend {} is 10000000; expected 1024 or fewer"),
     ],
 )
 def test_wrong_options_are_errors_that_say_so(engine, runtime, given, text):

@@ -14,7 +14,7 @@ import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
-from interposer.backends.engines.options import Option, capabilities
+from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.errors import ExecutionError, UnwritableError
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Activation, ActivationFunction
@@ -24,7 +24,7 @@ from interposer.writers import tflite as writer
 __all__ = ["LiteRt"]
 
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part; 0 for the thread budget"),
+    Option("threads", 0, "threads that compute one part; 0 for the thread budget", most=MOST_THREADS),
     Option(
         "kernels",
         "xnnpack",

@@ -17,16 +17,17 @@ from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
 from interposer.backends.engines.onnxruntime_rules import RULES
-from interposer.backends.engines.options import Option, capabilities
+from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.errors import UnwritableError, did_you_mean
 from interposer.ir.graph import Layer
 from interposer.types import Array, DataType
 
 __all__ = ["OnnxRuntime"]
 
+_ON_PROCESSOR: Final = "CPUExecutionProvider"
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part; 0 for the thread budget"),
-    Option("provider", "CPUExecutionProvider", "the execution provider; what it does not take, the CPU provider runs"),
+    Option("threads", 0, "threads that compute one part; 0 for the thread budget", most=MOST_THREADS),
+    Option("provider", _ON_PROCESSOR, "the execution provider; what it does not take, the CPU provider runs"),
     Option("graph_optimization", "all", "how far graphs are rewritten", ("all", "extended", "basic", "disabled")),
     Option("exact", False, "quantized layers round exactly as the reference does, which is slow, instead of by QDQ"),
     Option("spinning", True, "threads look for work for a while before they sleep, which is quick and takes power"),
@@ -80,12 +81,13 @@ class _Session(Executable):
         settings = _settings(onnxruntime, options)
         constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
         settings.add_external_initializers(list(constants), list(constants.values()))
-        providers = list(dict.fromkeys([options["provider"], "CPUExecutionProvider"]))
+        providers = list(dict.fromkeys([options["provider"], _ON_PROCESSOR]))
         try:
             self.session = onnxruntime.InferenceSession(part.model.SerializeToString(), settings, providers=providers)
         except Exception as error:  # its exceptions have no base of their own
             raise RefusedError(f"ONNX Runtime does not take it: {_text(error)}") from error
         self._values = constants
+        self.copies = options["provider"] != _ON_PROCESSOR  # a binding copies the inputs to a device when it is made
         self.constants = tuple(part.constants.values())
         self._free: deque[_Binding] = deque()
 
@@ -107,10 +109,11 @@ class _Binding:
         self.binding = owner.session.io_binding()
         self.inputs, self.outputs = owner.inputs, owner.outputs
         self.places = [-1] * (len(self.inputs) + len(self.outputs))
+        self.copies = owner.copies
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         places = [array.__array_interface__["data"][0] for array in (*inputs, *outputs)]
-        if places != self.places:
+        if self.copies or places != self.places:
             self._bind(places)
         self.session.run_with_iobinding(self.binding)
 

@@ -18,7 +18,7 @@ from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
 from interposer.backends.engines.openvino_rules import RULES
-from interposer.backends.engines.options import Option, capabilities
+from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.errors import UnwritableError, did_you_mean
 from interposer.ir.graph import Layer
 from interposer.types import Array, DataType
@@ -26,7 +26,7 @@ from interposer.types import Array, DataType
 __all__ = ["OpenVino"]
 
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part, on the CPU; 0 for the thread budget"),
+    Option("threads", 0, "threads that compute one part, on the CPU; 0 for the thread budget", most=MOST_THREADS),
     Option("device", "CPU", "the device: CPU, GPU, NPU, GPU.1, AUTO:GPU,CPU ..."),
     Option("precision", "f32", "the type in which floats may be computed", ("f32", "f16", "bf16")),
     Option("hint", "LATENCY", "what is optimized for", ("LATENCY", "THROUGHPUT")),

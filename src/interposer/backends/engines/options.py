@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from interposer.backend import Capabilities, Capability, Options, OptionValue
 from interposer.errors import InvalidArgumentError, did_you_mean
 
-__all__ = ["Chosen", "Option", "capabilities", "chosen"]
+__all__ = ["MOST_THREADS", "Chosen", "Option", "capabilities", "chosen"]
 
 Chosen = tuple[tuple[str, OptionValue], ...]
 """The value of every option, by name; hashable."""
+MOST_THREADS: Final = 1024
+"""Engines that are asked for many more end the process."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Option:
     doc: str
     choices: tuple[str, ...] = ()
     least: int = 0
+    most: int | None = None
 
     def read(self, owner: str, value: Any) -> OptionValue:
         """The value, if it can be meant; else `InvalidArgumentError`."""
@@ -40,6 +43,10 @@ class Option:
         if isinstance(value, int) and value < self.least:
             raise InvalidArgumentError(
                 f"the option {self.name!r} of backend {owner} is {value}; expected {self.least} or more"
+            )
+        if isinstance(value, int) and self.most is not None and value > self.most:
+            raise InvalidArgumentError(
+                f"the option {self.name!r} of backend {owner} is {value}; expected {self.most} or fewer"
             )
         known: OptionValue = value
         return known

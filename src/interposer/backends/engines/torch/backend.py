@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.memory import shareable
-from interposer.backends.engines.options import Option, capabilities
+from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.torch import elements, moves, sums, windows  # noqa: F401 - they fill the table
 from interposer.backends.engines.torch.package import torch
 from interposer.backends.engines.torch.reals import in_reals
@@ -20,7 +20,7 @@ from interposer.types import Array, DataType
 __all__ = ["Torch"]
 
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part, on the processor; 0 for the thread budget"),
+    Option("threads", 0, "threads that compute one part, on the processor; 0 for the thread budget", most=MOST_THREADS),
     Option("device", "cpu", "where parts are computed: cpu, cuda, cuda:1 ..."),
 )
 
