@@ -10,7 +10,7 @@
 
 namespace cpuacc::ISA_NS {
 
-extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, winograd, winograd_weights,
+extern const ConvKernels conv_kernels = {kPanelBlocks, product, convolve, depthwise, winograd, winograd_stage, winograd_weights,
                                           bottleneck, matrix, attention, vector};
 
 }  // namespace cpuacc::ISA_NS

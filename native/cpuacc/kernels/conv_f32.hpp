@@ -174,6 +174,10 @@ struct ConvKernels {
                     int64_t last);
   /// Rows of `part` are squares.
   void (*winograd)(const Winograd&, const float* in, float* out, const float* residual, float* scratch, const Part& part);
+  /// The same in three stages for few squares, which threads share out, each for [first, last): 0 transforms blocks of
+  /// input channels into `seen`, 1 multiplies elements of squares into `sums`, 2 transforms blocks of output channels.
+  void (*winograd_stage)(const Winograd&, int stage, const float* in, float* out, const float* residual, float* seen,
+                         float* sums, int first, int last);
   /// From 3 x 3 weights, [9][16], to those of (tile + 2)**2 products, `step` floats apart.
   void (*winograd_weights)(int32_t tile, const float* taps, float* to, int64_t step);
   /// Rows of the result and blocks of the depthwise convolution; all blocks where there is `project`.

@@ -152,12 +152,15 @@ CPUACC_INLINE void transform_output(const Winograd& w, const float* from, int64_
 }
 
 template <int kTile>
-__attribute__((noinline)) void transform_inputs(const Winograd& w, const float* in, int first, int count, float* to) {
+__attribute__((noinline)) void transform_inputs(const Winograd& w, const float* in, int first, int count, int block,
+                                                int block_end, float* to) {
   constexpr int kElements = (kTile + 2) * (kTile + 2);
   const int across = squares_across(w), blocks = (w.product.depth + 15) / 16;
   const int64_t step = int64_t{blocks} * count * 16;
   static_assert(kElements <= 36);
-  for (int block = 0; block < blocks; ++block, in += int64_t{w.height} * w.width * 16)
+  in += int64_t{block} * w.height * w.width * 16;
+  to += int64_t{block} * count * 16;
+  for (; block < block_end; ++block, in += int64_t{w.height} * w.width * 16)
     for (int n = 0; n < count; ++n, to += 16) {
       int y = (first + n) / across, x = (first + n) % across;
       for (int v = 0; v < 16; v += kLanes)
@@ -167,11 +170,12 @@ __attribute__((noinline)) void transform_inputs(const Winograd& w, const float* 
 
 template <int kTile>
 __attribute__((noinline)) void transform_outputs(const Winograd& w, const float* from, int first, int count, int block,
-                                                 int blocks, float* out, const float* residual) {
+                                                 int blocks, int begin, int end, float* out, const float* residual) {
   const int across = squares_across(w);
   const int64_t step = int64_t{blocks} * count * 16, image = int64_t{w.out_height} * w.out_width * 16;
   const Finish& work = w.product.finish;
-  for (int b = block; b < block + blocks; ++b)
+  from += int64_t{begin - block} * count * 16;
+  for (int b = begin; b < end; ++b)
     for (int n = 0; n < count; ++n, from += 16) {
       int top = (first + n) / across * kTile, left = (first + n) % across * kTile;
       float* to = out + b * image;
@@ -188,31 +192,63 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
     }
 }
 
+/// The products of the elements [first, last) of transformed squares, for one panel.
+template <int kTile>
+void multiply_elements(const Winograd& w, int block, int blocks, int count, int first, int last, const float* seen,
+                       float* sums) {
+  static const float kNoBias[kPanel * 16] = {};
+  constexpr int kElements = (kTile + 2) * (kTile + 2);
+  const int depth = w.product.depth, depth_blocks = (depth + 15) / 16;
+  const float* weights = w.product.weights + int64_t{block} * 16 * depth * kElements;
+  Product p{depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
+  for (int e = first; e < last; ++e) {
+    p.weights = weights + int64_t{e} * blocks * 16 * depth;
+    product(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,
+            sums + int64_t{e} * blocks * count * 16, {int64_t{count} * 16, 0, 16}, nullptr, {0, count, 0, blocks});
+  }
+}
+
 template <int kTile>
 void winograd_of(const Winograd& w, const float* in, float* out, const float* residual, float* scratch,
                  const Part& part) {
   constexpr int kElements = (kTile + 2) * (kTile + 2);
-  static const float kNoBias[kPanel * 16] = {};
   const int depth_blocks = (w.product.depth + 15) / 16;
   float* seen = scratch;
   float* sums = scratch + int64_t{kElements} * depth_blocks * w.chunk * 16;
-  Product p{w.product.depth, 0, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
   for (int first = part.row; first < part.row_end; first += w.chunk) {
     int count = part.row_end - first < w.chunk ? part.row_end - first : w.chunk;
-    transform_inputs<kTile>(w, in, first, count, seen);
+    transform_inputs<kTile>(w, in, first, count, 0, depth_blocks, seen);
     for (int block = part.block; block < part.block_end;) {
       int blocks = panel_at(block, w.product.blocks);
-      const float* weights = w.product.weights + int64_t{block} * 16 * p.depth * kElements;
-      p.blocks = blocks;
-      for (int e = 0; e < kElements; ++e) {
-        p.weights = weights + int64_t{e} * blocks * 16 * p.depth;
-        product(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,
-                sums + int64_t{e} * blocks * count * 16, {int64_t{count} * 16, 0, 16}, nullptr, {0, count, 0, blocks});
-      }
-      transform_outputs<kTile>(w, sums, first, count, block, blocks, out, residual);
+      multiply_elements<kTile>(w, block, blocks, count, 0, kElements, seen, sums);
+      transform_outputs<kTile>(w, sums, first, count, block, blocks, block, block + blocks, out, residual);
       block += blocks;
     }
   }
+}
+
+/// One of three stages, each on all squares: some blocks of the input, some elements, some blocks of the result.
+template <int kTile>
+void winograd_stage_of(const Winograd& w, int stage, const float* in, float* out, const float* residual, float* seen,
+                       float* sums, int first, int last) {
+  constexpr int kElements = (kTile + 2) * (kTile + 2);
+  const int count = squares_of(w);
+  if (stage == 0) return transform_inputs<kTile>(w, in, 0, count, first, last, seen);
+  for (int block = 0; block < w.product.blocks;) {
+    int blocks = panel_at(block, w.product.blocks);
+    float* of_panel = sums + int64_t{block} * kElements * count * 16;
+    if (stage == 1) multiply_elements<kTile>(w, block, blocks, count, first, last, seen, of_panel);
+    int begin = first > block ? first : block, end = last < block + blocks ? last : block + blocks;
+    if (stage == 2 && begin < end)
+      transform_outputs<kTile>(w, of_panel, 0, count, block, blocks, begin, end, out, residual);
+    block += blocks;
+  }
+}
+
+void winograd_stage(const Winograd& w, int stage, const float* in, float* out, const float* residual, float* seen,
+                    float* sums, int first, int last) {
+  w.tile == 4 ? winograd_stage_of<4>(w, stage, in, out, residual, seen, sums, first, last)
+              : winograd_stage_of<2>(w, stage, in, out, residual, seen, sums, first, last);
 }
 
 void winograd(const Winograd& w, const float* in, float* out, const float* residual, float* scratch, const Part& part) {

@@ -41,6 +41,25 @@ void run_winograd(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
+/// One of the three stages of a convolution that threads share out by channels and elements.
+struct Stage {
+  const ConvKernels* kernels;
+  Winograd winograd;
+  int number, count;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Stage& self = step.as<Stage>();
+    Range range = split(self.count, part, parts);
+    auto at = [&](const Buffer& buffer) { return buffer ? run.at<float>(buffer) : nullptr; };
+    float *seen = at(self.number < 2 ? step.out[0] : Buffer()), *sums = nullptr, *out = nullptr;
+    const float *in = nullptr, *residual = nullptr;
+    if (self.number == 0) in = at(step.in[0]);
+    if (self.number == 1) seen = at(step.in[0]), sums = at(step.out[0]);
+    if (self.number == 2) sums = at(step.in[0]), residual = at(step.in[1]), out = at(step.out[0]);
+    self.kernels->winograd_stage(self.winograd, self.number, in, out, residual, seen, sums, int(range.first), int(range.last));
+  }
+};
+
 struct Sizes {
   Sizes(const Graph& graph, const Node& node)
       : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)) {}
@@ -58,7 +77,7 @@ double cost(const Sizes& s, int64_t tile) {
   if (tile > 1 && squares < 7) products *= 7.0 / double(squares);
   double transforms = tile == 1 ? 0 : double(squares * (blocks_of(s.in.c) + blocks_of(s.out.c))) * double(elements) * 1.7;
   double memory = 4.0 * double(s.weights() * elements) / bytes;
-  return std::max(products + transforms, s.weights() * elements > 256 * 1024 ? memory : 0);
+  return std::max(products + transforms, s.weights() * elements > 64 * 1024 ? memory : 0);
 }
 
 int64_t best_tile(const Sizes& sizes) {
@@ -83,6 +102,27 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (best_tile(sizes) == 1) return refused("the direct sum is quicker", IPR_REASON_UNPROFITABLE);
   Finishing finishing;
   return find_finishing(graph, node, &finishing);
+}
+
+/// Three steps instead of one: squares are too few to be shared out, and so are blocks.
+void add_stages(const Node& node, const State& state, int residual, double nanoseconds, double operations, Builder& builder) {
+  const Winograd& w = state.winograd;
+  const int64_t floats = int64_t{(w.tile + 2) * (w.tile + 2)} * squares_of(w) * 16, in_blocks = blocks_of(w.product.depth);
+  Buffer seen = builder.temporary(uint64_t(floats * in_blocks) * 4);
+  Buffer sums = builder.temporary(uint64_t(floats * w.product.blocks) * 4);
+  const int counts[] = {int(in_blocks), (w.tile + 2) * (w.tile + 2), w.product.blocks};
+  for (int number : {0, 1, 2}) {
+    Step step;
+    step.name = "winograd stage " + std::to_string(number) + " " + node.name;
+    step.fn = &Stage::run;
+    step.max_parts = std::min(parts_for(builder.settings, nanoseconds), counts[number]);
+    step.operations = number == 1 ? operations : 0;
+    if (number == 0) step.in = {builder.buffer(node.inputs[0])}, step.out = {seen};
+    if (number == 1) step.in = {seen}, step.out = {sums};
+    if (number == 2) step.in = {sums, builder.buffer(residual)}, step.out = {builder.buffer(node.outputs[0])};
+    step.state = std::make_shared<Stage>(Stage{state.kernels, w, number, counts[number]});
+    builder.add(std::move(step));
+  }
 }
 
 void lower(const Node& node, Builder& builder) {
@@ -114,11 +154,15 @@ void lower(const Node& node, Builder& builder) {
   int64_t most = std::max<int64_t>(14, kChunkFloats / (elements * blocks_of(sizes.in.c) * 16));
   int64_t chunks = (own + most - 1) / most;
   w.chunk = int32_t((own + chunks - 1) / chunks);
+  const double nanoseconds = cost(sizes, w.tile) * double(sizes.in.n);
+  const double operations = 18.0 * double(sizes.in.n * sizes.in.c * sizes.out.c * sizes.out.h * sizes.out.w);
+  if (!state->by_blocks && sizes.in.n == 1 && squares < 14 * threads && parts_for(builder.settings, nanoseconds) > 1)
+    return add_stages(node, *state, finishing.residual, nanoseconds, operations, builder);
   Step step;
   step.name = (w.tile == 4 ? "winograd4x4 " : "winograd2x2 ") + node.name;
   step.fn = run_winograd;
-  step.max_parts = parts_for(builder.settings, cost(sizes, w.tile) * double(sizes.in.n));
-  step.operations = 18.0 * double(sizes.in.n * sizes.in.c * sizes.out.c * sizes.out.h * sizes.out.w);
+  step.max_parts = parts_for(builder.settings, nanoseconds);
+  step.operations = operations;
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(scratch_of(w)) * 4;

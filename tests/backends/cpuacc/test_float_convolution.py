@@ -88,6 +88,13 @@ CASES = [
     Case("transposed, grouped", TRANSPOSED, (1, 4, 5, 6), (3, 2, 2, 6), {"groups": 2, "stride_y": 2}),
 ]  # fmt: skip
 
+SHARED = [
+    Case("winograd, few squares", PLAIN, (1, 7, 7, 128), (32, 3, 3, 128), PADDED),
+    Case("winograd, few squares and blocks", PLAIN, (1, 14, 13, 120), (52, 3, 3, 120), PADDED, behind="sum gelu"),
+    Case("winograd", PLAIN, (1, 28, 30, 64), (64, 3, 3, 64), PADDED, behind="relu"),
+    Case("one cell", PLAIN, (1, 14, 14, 96), (200, 1, 1, 96), behind="sum relu"),
+]  # fmt: skip
+
 FUNCTIONS = {
     "relu": Activation(function=ActivationFunction.RELU),
     "relu6": Activation(function=ActivationFunction.BOUNDED_RELU, a=6.0),
@@ -189,9 +196,11 @@ def batched(
     return network
 
 
-def error(network: ip.Network, rng: np.random.Generator) -> float:
+def error(network: ip.Network, rng: np.random.Generator, threads: int = 0) -> float:
     """The largest difference from CpuRef's result, for random inputs, by the largest number."""
-    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
+    options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
+    accelerated = ip.load(network, backends=["CpuAcc"], options=options)
+    with accelerated as model, ip.load(network, backends=["CpuRef"]) as reference:
         inputs = [_values(rng, tuple(map(int, info.shape))) for info in model.inputs.values()]
         found, wanted = model.run(inputs)[0], reference.run(inputs)[0]
     return float(np.abs(found - wanted).max() / max(np.abs(wanted).max(), 1e-30))
@@ -214,6 +223,13 @@ BATCHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, bool]]] = [
 def test_a_convolution_is_the_reference_within_a_hundred_thousandth(case: Case) -> None:
     rng = np.random.default_rng(7)
     assert error(network_of(case, rng), rng) <= 1e-5
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case.name)
+def test_threads_that_share_a_convolution_give_the_reference(case: Case, threads: int) -> None:
+    rng = np.random.default_rng(7)
+    assert error(network_of(case, rng), rng, threads) <= 1e-5
 
 
 @pytest.mark.parametrize("shape", BOTTLENECKS, ids=str)
