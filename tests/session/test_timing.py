@@ -1,8 +1,10 @@
 """Calls that have their turns. Nothing here says how long anything takes."""
 
+import time
+
 import pytest
 
-from interposer.session.timing import Timing, take_turns
+from interposer.session.timing import LONG, Timing, take_turns
 
 
 def test_turns_go_forwards_and_backwards():
@@ -34,3 +36,14 @@ def test_a_ratio_is_taken_turn_by_turn():
 
     assert ours.faster_than(theirs) == 3.0
     assert (ours.median, theirs.median) == (1.0, 9.0)
+
+
+def test_calls_that_take_long_are_made_once_a_turn_and_once_before_it() -> None:
+    calls: list[int] = []
+
+    def slow() -> None:
+        calls.append(0)
+        time.sleep(LONG)
+
+    take_turns({"slow": slow}, rounds=2, seconds=0.0)
+    assert len(calls) == 4

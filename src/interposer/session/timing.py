@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Timing", "take_turns"]
+__all__ = ["LONG", "Timing", "take_turns"]
 
 Failed = Callable[[str, Exception], None]
 FEWEST: Final = 3
-"""Calls of a turn, at least."""
+"""Calls of a turn, at least, unless they take long."""
+LONG: Final = 0.1
+"""Seconds after which a turn is over, however few calls it had."""
 WARMING: Final = 0.2
 """The part of a turn's time that is spent on calls before it, which are not counted."""
 
@@ -71,8 +73,9 @@ def _turn(call: Callable[[], Any], seconds: float) -> list[float]:
 
 def _repeat(call: Callable[[], Any], seconds: float) -> list[float]:
     times: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(times) < FEWEST or time.perf_counter() < end:
+    begin = time.perf_counter()
+    end, late = begin + seconds, begin + max(seconds, LONG)
+    while not times or time.perf_counter() < (end if len(times) >= FEWEST else late):
         start = time.perf_counter()
         call()
         times.append((time.perf_counter() - start) * 1e3)

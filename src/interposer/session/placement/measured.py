@@ -33,7 +33,7 @@ from interposer.runtime import NetworkId, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, example, part_network
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans
-from interposer.session.timing import take_turns
+from interposer.session.timing import LONG, Timing, take_turns
 
 __all__ = ["Search", "made_with", "place", "planned"]
 
@@ -43,6 +43,8 @@ Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.6
 """How much of the budget is spent on parts; the rest is for whole plans."""
 _RUNS: Final = 5
+_HOPELESS: Final = 3.0
+"""Plans that take so many times as long as another one have a single turn."""
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
 
@@ -320,7 +322,8 @@ class _Placer:
     def _chosen(self, plans: Mapping[str, Plan], loaded: Mapping[str, _Loaded]) -> Plan:
         left = max(0.2, self.end - time.monotonic())
         calls = {name: self._call(one) for name, one in loaded.items()}
-        timings = take_turns(calls, rounds=_RUNS, seconds=min(0.3, left / (_RUNS * len(loaded))), failed=self._failed)
+        seconds = min(0.3, left / (_RUNS * len(loaded)))
+        timings = self._timed(calls, seconds)
         if not timings:
             raise InvalidArgumentError(self._nothing_runs())
         milliseconds = {name: timing.median for name, timing in timings.items()}
@@ -330,6 +333,14 @@ class _Placer:
             raise LimitExceededError("time or memory of every plan", best, self.search.most_seconds or 0.0, "seconds")
         name = self._best(allowed, loaded, milliseconds, {one: timings[one].turns for one in allowed})
         return replace(plans[name], measured=milliseconds, chosen=name)
+
+    def _timed(self, calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, Timing]:
+        """Times of all calls: of one turn first, and of more for those that may still be the best."""
+        rough = take_turns(calls, rounds=1, seconds=seconds, failed=self._failed)
+        least = min((one.median for one in rough.values()), default=0.0)
+        close = {name: calls[name] for name, one in rough.items() if one.median <= _HOPELESS * least}
+        fine = take_turns(close, rounds=_RUNS, seconds=seconds, failed=self._failed)
+        return {name: fine.get(name, one) for name, one in rough.items() if name in fine or name not in close}
 
     def _failed(self, name: str, error: Exception) -> None:
         _log.debug("the plan %s failed while it was timed: %s", name, error)
@@ -414,6 +425,9 @@ class _Loaded:
 
     def seconds(self) -> float:
         """The median of some runs."""
+        rough = take_turns({"": self.run}, rounds=1, seconds=0.0)[""].median / 1e3
+        if rough > LONG:
+            return rough
         return take_turns({"": self.run}, rounds=_RUNS, seconds=0.0)[""].median / 1e3
 
     @property
