@@ -174,6 +174,8 @@ def test_searches_that_cannot_be_meant_are_refused() -> None:
         Search(objective="speed")
     with pytest.raises(InvalidArgumentError, match="budget_seconds must be more than 0"):
         Search(budget_seconds=0)
+    with pytest.raises(InvalidArgumentError, match="expected 1 block or more and 0 mixes or more, not 0, 3"):
+        Search(blocks=0)
     with pytest.raises(InvalidArgumentError, match="the placement is 'order' or 'measured', not 'best'"):
         OptimizerOptions(placement="best")
 

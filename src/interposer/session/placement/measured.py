@@ -77,6 +77,8 @@ class Search:
             )
         if not (self.budget_seconds > 0 and math.isfinite(self.budget_seconds)):
             raise InvalidArgumentError(f"budget_seconds must be more than 0, not {self.budget_seconds}")
+        if self.blocks < 1 or self.mixes < 0:
+            raise InvalidArgumentError(f"expected 1 block or more and 0 mixes or more, not {self.blocks}, {self.mixes}")
 
 
 def place(
