@@ -97,7 +97,7 @@ def _load(
     limits: Limits | None,
     shapes: Shapes | None,
     values: Values | None,
-    fallback: bool,
+    fallback: bool | None,
 ) -> Model:
     keeper = None
     if shapes is None and values is None and limits is None:
