@@ -55,12 +55,12 @@ class Expanded {
   int size_;
 };
 
-inline void depthwise_block_row(const Depthwise& c, DepthwiseRow& d, int block, float* out) {
+inline void depthwise_block_rows(const Depthwise& c, DepthwiseRow& d, int block, int rows, float* out) {
   d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
   d.bias = c.bias + block * 16;
   d.out = out;
-  depthwise_row(d, c);
-  if (c.finish.count) finish(c.finish, out, nullptr, 0, 16, c.out_width, 1);
+  rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
+  if (c.finish.count) finish(c.finish, out, nullptr, 0, 16, rows * c.out_width, 1);
 }
 
 /// Rows [first, last) of the depthwise convolution of one panel. `next` is the first row that was not expanded yet.
@@ -79,7 +79,7 @@ void expanded_rows(const Bottleneck& b, Expanded& expanded, int block, int block
         int row = top + r * c.dilation_y;
         d.rows[r] = row < 0 || row >= c.height ? nullptr : expanded.at(n, row);
       }
-      depthwise_block_row(c, d, n, out + (n - block) * out_block + int64_t{y - first} * c.out_width * 16);
+      depthwise_block_rows(c, d, n, 1, out + (n - block) * out_block + int64_t{y - first} * c.out_width * 16);
     }
   }
 }
@@ -90,9 +90,9 @@ void copied_rows(const Depthwise& c, const float* in, float* memory, int block, 
   d.low = c.finish.low;
   d.high = c.finish.high;
   Ring ring(c, in + int64_t{block} * c.height * c.width * 16, memory, first * c.stride_y - c.pad_top);
-  for (int y = first; y < last; ++y, out += c.out_width * 16) {
-    for (int r = 0; r < c.kernel_height; ++r) d.rows[r] = ring.row(y * c.stride_y - c.pad_top + r * c.dilation_y);
-    depthwise_block_row(c, d, block, out);
+  for (int y = first, rows; y < last; y += rows, out += int64_t{rows} * c.out_width * 16) {
+    rows = ring.see(d, y, last);
+    depthwise_block_rows(c, d, block, rows, out);
   }
 }
 

@@ -12,9 +12,12 @@ namespace {
 
 constexpr int kMostRows = 64;  // rows of a window
 
-/// One row of output, one block: `rows` are the padded input rows under the window, nullptr where they are all zero.
+/// One row of output, one block: `rows` are the input rows under the window, nullptr where they are all zero. They begin
+/// with what the first window sees; or, where `columns` is not 0, they are rows of so many columns of the image, beside
+/// which there are zeros, and the first window begins `before` columns before them.
 struct DepthwiseRow {
-  const float* rows[kMostRows];
+  const float* rows[kMostRows + 1];
+  int before, columns;
   const float* weights;  // [tap][16]
   const float* bias;
   const float* residual;
@@ -23,35 +26,56 @@ struct DepthwiseRow {
   float low, high;
 };
 
-/// kOut neighbours of one row, one vector of channels; the columns under them are read once.
-template <int kWindow, int kStride, int kOut>
-CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int x, int v) {
-  Vec sums[kOut];
-  Vec bias = load(d.bias + v);
-#pragma GCC unroll 16
-  for (int i = 0; i < kOut; ++i) sums[i] = bias;
-  const float* w = d.weights + v;
-  for (int r = 0; r < kernel_height; ++r, w += kWindow * 16) {
-    if (!d.rows[r]) continue;
-    const float* p = d.rows[r] + x * kStride * 16 + v;
-    Vec weights[kWindow];
+alignas(64) constexpr float kZeros[16] = {};
+
+/// One input row's share of the sums of output rows [kFirst, kLast), the first of which sees it as its row `r`.
+template <int kWindow, int kStride, int kOut, int kFirst, int kLast, int kRows>
+CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Vec (&sums)[kRows][kOut]) {
+  constexpr int kSeen = (kOut - 1) * kStride + kWindow, kMostBeside = kWindow / 2;
+  const int left = d.columns ? d.before - x * kStride : 0, right = d.columns ? left + d.columns : kSeen;
+  const float* p = d.rows[r] + (x * kStride - d.before) * 16 + v;
+  Vec weights[kRows][kWindow];
+#pragma GCC unroll 2
+  for (int y = kFirst; y < kLast; ++y)
 #pragma GCC unroll 8
-    for (int k = 0; k < kWindow; ++k) weights[k] = load(w + k * 16);
+    for (int k = 0; k < kWindow; ++k) weights[y][k] = load(d.weights + ((r - y) * kWindow + k) * 16 + v);
 #pragma GCC unroll 32
-    for (int column = 0; column < (kOut - 1) * kStride + kWindow; ++column) {
-      Vec seen = load(p + column * 16);
+  for (int column = 0; column < kSeen; ++column) {
+    const bool outside = (column < kMostBeside && column < left) || (column >= kSeen - kMostBeside && column >= right);
+    Vec seen = load(outside ? kZeros : p + column * 16);
+#pragma GCC unroll 2
+    for (int y = kFirst; y < kLast; ++y)
 #pragma GCC unroll 8
       for (int k = 0; k < kWindow; ++k)
         if (column >= k && (column - k) % kStride == 0 && (column - k) / kStride < kOut)
-          sums[(column - k) / kStride] += seen * weights[k];
-    }
+          sums[y][(column - k) / kStride] += seen * weights[y][k];
   }
-  float* out = d.out + x * 16 + v;
-  Vec low = all(d.low), high = all(d.high);
+}
+
+/// kOut neighbours of kRows rows, one vector of channels; what is under them is read once. Where there are two rows,
+/// these begin one row of the image apart.
+template <int kWindow, int kStride, int kOut, int kRows = 1>
+CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int x, int v) {
+  Vec sums[kRows][kOut];
+  Vec bias = load(d.bias + v);
+#pragma GCC unroll 2
+  for (int y = 0; y < kRows; ++y)
 #pragma GCC unroll 16
-  for (int i = 0; i < kOut; ++i) {
-    if (d.residual) sums[i] += load(d.residual + (x + i) * 16 + v);
-    store(out + i * 16, at_most(at_least(sums[i], low), high));
+    for (int i = 0; i < kOut; ++i) sums[y][i] = bias;
+  if (kRows == 2 && d.rows[0]) depthwise_taps<kWindow, kStride, kOut, 0, 1>(d, 0, x, v, sums);
+  for (int r = kRows - 1; r < kernel_height; ++r)
+    if (d.rows[r]) depthwise_taps<kWindow, kStride, kOut, 0, kRows>(d, r, x, v, sums);
+  if (kRows == 2 && d.rows[kernel_height])
+    depthwise_taps<kWindow, kStride, kOut, kRows - 1, kRows>(d, kernel_height, x, v, sums);
+  Vec low = all(d.low), high = all(d.high);
+#pragma GCC unroll 2
+  for (int y = 0; y < kRows; ++y) {
+    const int64_t at = (int64_t{y} * d.width + x) * 16 + v;
+#pragma GCC unroll 16
+    for (int i = 0; i < kOut; ++i) {
+      if (d.residual) sums[y][i] += load(d.residual + at + i * 16);
+      store(d.out + at + i * 16, at_most(at_least(sums[y][i], low), high));
+    }
   }
 }
 
@@ -62,8 +86,29 @@ __attribute__((noinline)) void depthwise_row(const DepthwiseRow& d, int kernel_h
     int x = 0;
     for (; x + kMost <= d.width; x += kMost) depthwise_tile<kWindow, kStride, kMost>(d, kernel_height, x, v);
     if (kMost > 7 && x + 7 <= d.width) depthwise_tile<kWindow, kStride, 7>(d, kernel_height, x, v), x += 7;
-    if (x + 4 <= d.width) depthwise_tile<kWindow, kStride, 4>(d, kernel_height, x, v), x += 4;
-    for (; x < d.width; ++x) depthwise_tile<kWindow, kStride, 1>(d, kernel_height, x, v);
+    switch (d.width - x) {
+      case 6: depthwise_tile<kWindow, kStride, 6>(d, kernel_height, x, v); break;
+      case 5: depthwise_tile<kWindow, kStride, 5>(d, kernel_height, x, v); break;
+      case 4: depthwise_tile<kWindow, kStride, 4>(d, kernel_height, x, v); break;
+      case 3: depthwise_tile<kWindow, kStride, 3>(d, kernel_height, x, v); break;
+      case 2: depthwise_tile<kWindow, kStride, 2>(d, kernel_height, x, v); break;
+      case 1: depthwise_tile<kWindow, kStride, 1>(d, kernel_height, x, v);
+    }
+  }
+}
+
+/// Two rows of up to 7 places, for windows of 3 x 3 with stride 1.
+__attribute__((noinline)) void depthwise_two_rows(const DepthwiseRow& d) {
+  for (int v = 0; v < 16; v += kLanes) {
+    switch (d.width) {
+      case 7: depthwise_tile<3, 1, 7, 2>(d, 3, 0, v); break;
+      case 6: depthwise_tile<3, 1, 6, 2>(d, 3, 0, v); break;
+      case 5: depthwise_tile<3, 1, 5, 2>(d, 3, 0, v); break;
+      case 4: depthwise_tile<3, 1, 4, 2>(d, 3, 0, v); break;
+      case 3: depthwise_tile<3, 1, 3, 2>(d, 3, 0, v); break;
+      case 2: depthwise_tile<3, 1, 2, 2>(d, 3, 0, v); break;
+      default: depthwise_tile<3, 1, 1, 2>(d, 3, 0, v);
+    }
   }
 }
 
@@ -86,8 +131,17 @@ __attribute__((noinline)) void depthwise_row_any(const DepthwiseRow& d, const De
     }
 }
 
+inline bool is_dense(const Depthwise& c) {
+  return c.dilation_x == 1 && c.stride_x <= 2 && (c.kernel_width == 3 || c.kernel_width == 5);
+}
+
+/// With stride 1.
+inline bool is_3x3(const Depthwise& c) {
+  return c.kernel_width == 3 && c.kernel_height == 3 && c.stride_x == 1 && c.stride_y == 1 && c.dilation_y == 1;
+}
+
 inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
-  bool dense = c.dilation_x == 1 && c.stride_x <= 2;
+  bool dense = is_dense(c);
   if (dense && c.kernel_width == 3)
     c.stride_x == 1 ? depthwise_row<3, 1>(d, c.kernel_height) : depthwise_row<3, 2>(d, c.kernel_height);
   else if (dense && c.kernel_width == 5)
@@ -96,21 +150,38 @@ inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
     depthwise_row_any(d, c);
 }
 
-/// Rows of one block of channels, copied as they are needed, with zeros beside them.
+/// Rows of one block of channels: those of the image, or copies of them, with zeros beside them, as they are needed.
 class Ring {
  public:
   Ring(const Depthwise& c, const float* image, float* memory, int first)
       : c_(c), image_(image), memory_(memory), width_(ring_width(c)), size_(static_cast<int>(ring_rows(c))),
-        next_(first < 0 ? 0 : first) {}
+        next_(first < 0 ? 0 : first), copies_(!is_dense(c) || beside() > c.kernel_width / 2),
+        pairs_(!copies_ && kRegisters == 32 && c.out_width <= 7 && is_3x3(c)) {}
 
+  /// Sets what the rows of the result from y see, and says how many of them are computed at once.
+  int see(DepthwiseRow& to, int y, int end) {
+    const int rows = pairs_ && y + 1 < end ? 2 : 1, top = y * c_.stride_y - c_.pad_top;
+    for (int r = 0; r < c_.kernel_height + rows - 1; ++r) to.rows[r] = row(top + r * c_.dilation_y);
+    to.before = copies_ ? 0 : c_.pad_left;
+    to.columns = copies_ ? 0 : c_.width;
+    return rows;
+  }
+
+ private:
   /// Not before one that was asked for; nullptr outside of the image.
   const float* row(int y) {
     if (y < 0 || y >= c_.height) return nullptr;
+    if (!copies_) return image_ + int64_t{y} * c_.width * 16;
     for (; next_ <= y; ++next_) fill(memory_ + next_ % size_ * width_ * 16);
     return memory_ + y % size_ * width_ * 16;
   }
 
- private:
+  /// The most columns beside the image that a window sees.
+  int64_t beside() const {
+    int64_t behind = int64_t{c_.out_width - 1} * c_.stride_x + c_.kernel_width - c_.pad_left - c_.width;
+    return behind > c_.pad_left ? behind : c_.pad_left;
+  }
+
   void fill(float* to) const {
     float* behind = to + (c_.pad_left + c_.width) * 16;
     memset(to, 0, static_cast<size_t>(c_.pad_left) * 64);
@@ -123,6 +194,7 @@ class Ring {
   float* memory_;
   int64_t width_;
   int size_, next_;
+  bool copies_, pairs_;
 };
 
 /// Rows [first, last) of all rows of all blocks.
@@ -139,13 +211,13 @@ void depthwise(const Depthwise& c, const float* in, float* out, const float* res
     d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
     d.bias = c.bias + block * 16;
     Ring ring(c, in + int64_t{block} * c.height * c.width * 16, scratch, y * c.stride_y - c.pad_top);
-    for (; y < end; ++y, ++done) {
-      for (int r = 0; r < c.kernel_height; ++r) d.rows[r] = ring.row(y * c.stride_y - c.pad_top + r * c.dilation_y);
+    for (int rows; y < end; y += rows, done += rows) {
+      rows = ring.see(d, y, end);
       d.out = out + done * row_size;
       const float* added = residual ? residual + done * row_size : nullptr;
       d.residual = c.finish.count ? nullptr : added;
-      depthwise_row(d, c);
-      if (c.finish.count) finish(c.finish, d.out, added, 0, 16, c.out_width, 1);
+      rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
+      if (c.finish.count) finish(c.finish, d.out, added, 0, 16, rows * c.out_width, 1);
     }
   }
 }

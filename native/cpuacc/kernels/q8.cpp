@@ -89,56 +89,90 @@ INLINE Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
   return codes_of(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
-/// Rows are done together whose vectors are 4.
-template <int MODE, int VECTORS>
-INLINE void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
-                         uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
-  constexpr int together = 4 / VECTORS, piece = VECTORS * kLanes;
-  Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high);
-  bool seamless = channels == piece && step == piece;
-  Factors factors[VECTORS];
-  for (int n = 0; n < VECTORS; ++n) factors[n] = factors_at(f, lane + n * kLanes);
-  for (int m = 0; m < rows; m += together) {
-    int count = rows - m < together ? rows - m : together;
-    Vec x[4];
-    for (int n = 0; n < 4; ++n) {
-      int row = m + (n / VECTORS < count ? n / VECTORS : 0), vector = n % VECTORS;
-      Vec sum = load(sums + (row * VECTORS + vector) * kLanes);
-      if (byte_sums)
-        sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
-      x[n] = distance<MODE>(sum, factors[vector], f, lane + vector * kLanes);
-    }
-    Vec codes = codes_of(x[0], x[1], x[2], x[3], zero, low, high);
-    uint8_t* to = out + m * step;
-    bool at_once = count == together && (seamless || (VECTORS == 4 && channels == piece));
-    if (residual.add) {
-      const uint8_t* from = residual.codes + m * residual.step;
-      Vec other = splat(0);
-      if (at_once && residual.step == step) other = load(from);
-      else
-        for (int row = 0; row < count; ++row) other = load_piece(other, from + row * residual.step, row * piece, channels);
-      other = packed(exclusive_or(other, splat(residual.add->flip_b)), VECTORS);
-      codes = exclusive_or(sums_of_codes(codes, other, *residual.add), splat(residual.add->flip));
-    } else {
-      codes = exclusive_or(codes, splat(f.flip));
-    }
+/// What a panel is finished with, in registers where it fits.
+template <int VECTORS>
+struct Panel {
+  static constexpr int kTogether = 4 / VECTORS, kPiece = VECTORS * kLanes;  // rows whose vectors are 4; bytes of one
+
+  Panel(const Q8Finish& f, int64_t lane, int64_t step, int channels)
+      : zero(shorts(f.zero)), low(bytes(f.low)), high(bytes(f.high)), flip(splat(f.flip)), step(step), channels(channels) {
+    for (int n = 0; n < VECTORS; ++n) factors[n] = factors_at(f, lane + n * kLanes);
+    whole = channels == kPiece && (VECTORS == 4 || step == kPiece);
+  }
+
+  __attribute__((always_inline)) void write(uint8_t* to, Vec codes, int count) const {
     codes = rows_of(codes, VECTORS);
-    if (at_once)
+    if (whole && count == kTogether)
       store(to, codes);
     else
-      for (int row = 0; row < count; ++row) store_piece(to + row * step, codes, row * piece, channels);
+      for (int row = 0; row < count; ++row) store_piece(to + row * step, codes, row * kPiece, channels);
+  }
+
+  /// The codes of another tensor in the order of sums.
+  __attribute__((always_inline)) Vec others(const uint8_t* from, int64_t apart, int count, uint32_t turned) const {
+    Vec other = splat(0);
+    if (whole && count == kTogether && apart == step)
+      other = load(from);
+    else
+      for (int row = 0; row < count; ++row) other = load_piece(other, from + row * apart, row * kPiece, channels);
+    return packed(exclusive_or(other, splat(turned)), VECTORS);
+  }
+
+  Factors factors[VECTORS];
+  Vec zero, low, high, flip;
+  int64_t step;
+  int channels;
+  bool whole;  // rows that are done together lie in one piece
+};
+
+/// `count` rows that are done together. EXTRAS: something may be added to their sums or codes.
+template <int MODE, int VECTORS, bool EXTRAS>
+INLINE void finish_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums, const Q8Finish& f, int64_t lane,
+                        const int32_t* byte_sums, uint8_t* to, const uint8_t* other, const Q8Residual& residual) {
+  Vec x[4];
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+    const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
+    Vec sum = load(sums + (row * VECTORS + vector) * kLanes);
+    if (EXTRAS && byte_sums)
+      sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
+    x[n] = distance<MODE>(sum, panel.factors[vector], f, lane + vector * kLanes);
+  }
+  Vec codes = codes_of(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high);
+  if (EXTRAS && residual.add) {
+    Vec added = sums_of_codes(codes, panel.others(other, residual.step, count, residual.add->flip_b), *residual.add);
+    panel.write(to, exclusive_or(added, splat(residual.add->flip)), count);
+  } else {
+    panel.write(to, exclusive_or(codes, panel.flip), count);
+  }
+}
+
+template <int MODE, int VECTORS, bool EXTRAS>
+static void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
+                         uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+  const Panel<VECTORS> panel(f, lane, step, channels);
+  constexpr int together = Panel<VECTORS>::kTogether;
+  const uint8_t* other = residual.codes;
+  for (; rows > 0; rows -= together) {
+    if (rows >= together)
+      finish_rows<MODE, VECTORS, EXTRAS>(panel, together, sums, f, lane, byte_sums, out, other, residual);
+    else
+      finish_rows<MODE, VECTORS, EXTRAS>(panel, rows, sums, f, lane, byte_sums, out, other, residual);
+    sums += 4 * kLanes, out += together * step;
+    if (EXTRAS) other += together * residual.step, byte_sums += byte_sums ? together : 0;
   }
 }
 
 template <int VECTORS>
 static void finish_of(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
                       uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+  bool extras = byte_sums || residual.add;
+  auto run = finish_panel<Q8Finish::real, VECTORS, true>;
   if (f.mode == Q8Finish::single)
-    finish_panel<Q8Finish::single, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+    run = extras ? finish_panel<Q8Finish::single, VECTORS, true> : finish_panel<Q8Finish::single, VECTORS, false>;
   else if (f.mode == Q8Finish::twofold)
-    finish_panel<Q8Finish::twofold, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
-  else
-    finish_panel<Q8Finish::real, VECTORS>(rows, sums, f, lane, byte_sums, out, step, channels, residual);
+    run = finish_panel<Q8Finish::twofold, VECTORS, true>;
+  run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
 static void finish(int rows, int vectors, const int32_t* sums, const Q8Finish& f, int64_t lane,

@@ -82,13 +82,13 @@ void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t
 void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segments) {
   const Product& p = *chunk.product;
   int64_t most = p.kernels->most_rows[panel.vectors];
-  int64_t tiles = (chunk.places + most - 1) / most;
+  int64_t tiles = (chunk.places + most - 1) / most, together = 4 / panel.vectors;  // which are finished together
+  int64_t size = ((chunk.places + tiles - 1) / tiles + together - 1) / together * together;
+  if (size > most) size = most;
   for (int64_t row = 0; row < chunk.rows; ++row) {
     find_segments(chunk, panel.segments, row, segments);
-    for (int64_t n = 0; n < tiles; ++n) {
-      int64_t first = chunk.places * n / tiles;
-      run_tile(chunk, panel, segments, row, first, int(chunk.places * (n + 1) / tiles - first));
-    }
+    for (int64_t first = 0; first < chunk.places; first += size)
+      run_tile(chunk, panel, segments, row, first, int(std::min(size, chunk.places - first)));
   }
 }
 
