@@ -91,8 +91,20 @@ struct Group {
 
 struct Cells {
   int64_t height, width, dilation_y, dilation_x;
-  int64_t stride_x;
 };
+
+/// Whether the image is a small column, whose bytes are those of a row.
+bool is_column(const Depthwise& d, const Cells& cells) {
+  return d.in_w == 1 && d.out_w == 1 && cells.width == 1 && d.left == 0 && d.in_h * d.in_c * d.times < 16 * 1024;
+}
+
+void lay_down(Depthwise& d, Cells& cells) {
+  std::swap(d.in_h, d.in_w);
+  std::swap(d.out_h, d.out_w);
+  std::swap(d.top, d.left);
+  std::swap(d.stride_y, d.stride_x);
+  cells = {cells.width, cells.height, cells.dilation_x, cells.dilation_y};
+}
 
 /// Columns of the window, whose rows are next to each other: two rows of the result share what is loaded.
 bool shares_rows(const Cells& cells, int64_t stride_y) {
@@ -213,8 +225,9 @@ void lower(const Node& node, Builder& builder) {
   d.zero = uint8_t(unsigned_zero(in));
   d.flip = flip_of(in);
 
-  Cells cells{weights.shape[1], weights.shape[2], node.integer("dilation_y"), node.integer("dilation_x"), d.stride_x};
-  bool shared = shares_rows(cells, d.stride_y);
+  Cells cells{weights.shape[1], weights.shape[2], node.integer("dilation_y"), node.integer("dilation_x")};
+  if (is_column(d, cells)) lay_down(d, cells);
+  bool shared = d.out_h > 1 && shares_rows(cells, d.stride_y);
   int64_t last_column = (cells.width - 1) * cells.dilation_x;
   d.planes = std::min(d.stride_x, last_column + 1);
   d.plane = (d.out_w + last_column / d.stride_x) * d.channels;

@@ -7,7 +7,7 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kSlack = 64;      // bytes that may be read behind the last pixel of a copy
-constexpr int kMostSums = 28 * 16;  // of a tile
+constexpr int kMostSums = 128 * 16;  // that are turned into codes at once
 
 /// The bytes that are read one after the other for one pixel and one panel: a tap, or a row of taps side by side.
 struct Segment {
@@ -50,22 +50,29 @@ struct Chunk {
   int32_t* byte_sums;     // of every place
 };
 
-void run_tile(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
-              int count) {
+/// The sums of places of a row, in tiles of at most `size`, and their codes.
+void run_stretch(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
+                 int64_t count, int64_t size) {
   const Product& p = *chunk.product;
   alignas(64) int32_t sums[kMostSums];
   const int64_t step = p.columns.stride * p.depth;
-  const Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
   const int8_t* weights = p.weights + panel.offset;
-  if (count == 1 && p.segment_count == 1)
-    p.kernels->vector_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, p.bias + panel.lane, sums);
-  else
-    p.kernels->tile(count, panel.vectors, from, weights, p.bias + panel.lane, sums);
+  const int32_t* bias = p.bias + panel.lane;
+  if (count == 1 && p.segment_count == 1) {
+    p.kernels->vector_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, bias, sums);
+  } else {
+    Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
+    int32_t* to = sums;
+    for (int64_t left = count; left > 0; left -= size, from.offset += size * step) {
+      p.kernels->tile(int(std::min(left, size)), panel.vectors, from, weights, bias, to);
+      to += size * panel.vectors * p.kernels->lanes;
+    }
+  }
   int64_t y = p.rows.first + (chunk.first_row + row) * p.rows.step;
   int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
   int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
   Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
-  p.kernels->finish(count, panel.vectors, sums, p.finish, panel.lane,
+  p.kernels->finish(int(count), panel.vectors, sums, p.finish, panel.lane,
                     panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr, chunk.out + at, by,
                     panel.channels, residual);
 }
@@ -85,10 +92,11 @@ void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segment
   int64_t tiles = (chunk.places + most - 1) / most, together = 4 / panel.vectors;  // which are finished together
   int64_t size = ((chunk.places + tiles - 1) / tiles + together - 1) / together * together;
   if (size > most) size = most;
+  int64_t stretch = kMostSums / (panel.vectors * p.kernels->lanes * size) * size;
   for (int64_t row = 0; row < chunk.rows; ++row) {
     find_segments(chunk, panel.segments, row, segments);
-    for (int64_t first = 0; first < chunk.places; first += size)
-      run_tile(chunk, panel, segments, row, first, int(std::min(size, chunk.places - first)));
+    for (int64_t first = 0; first < chunk.places; first += stretch)
+      run_stretch(chunk, panel, segments, row, first, std::min(stretch, chunk.places - first), size);
   }
 }
 
