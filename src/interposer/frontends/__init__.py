@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interposer.frontends import nnapi, onnx, text, tflite
+    from interposer.frontends import nnapi, onnx, tflite
 
 __all__ = ["nnapi", "onnx", "tflite"]
 
