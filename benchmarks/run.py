@@ -1,10 +1,12 @@
 """Measures Interposer side by side with its peers, and prints medians of interleaved runs and their ratios.
 
     python benchmarks/run.py engines [--help]
+    python benchmarks/run.py placement [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
-`engines` runs whole networks on CpuAcc and its peers; it takes long and has options of its own.
+`engines` runs whole networks on CpuAcc and its peers; it takes long and has options of its own. So does `placement`,
+which sets "auto" beside every engine alone.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
 example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
@@ -14,7 +16,7 @@ process beside the same one in this process, and how long a fresh process takes.
 `interposer new-backend` to a green conformance run, once in each language that is here. `memory` compares arenas with
 their lower bounds, and with what LiteRT and ONNX Runtime plan for the same networks. `overhead` times a call from
 Python where kernels cost nothing, beside ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads.
-Without names, everything but `engines` is measured.
+Without names, everything but `engines` and `placement` is measured.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ import models
 import new_backend
 import overhead
 
+from benchmarks import placement
 from benchmarks.engines import command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,6 +57,8 @@ def main() -> int:
     """Run the suites that were asked for."""
     if sys.argv[1:2] == ["engines"]:
         return command.main(sys.argv[2:])
+    if sys.argv[1:2] == ["placement"]:
+        return placement.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="what to measure; everything by default")
     parser.add_argument("--models", type=Path, default=None, help="folder with model files")

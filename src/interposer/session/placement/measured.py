@@ -32,8 +32,8 @@ from interposer.optimizer.offers import Offers
 from interposer.runtime import NetworkId, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, example, part_network
 from interposer.session.placement.plan import Plan
-from interposer.session.placement.search import Candidate, Part, best_plans
-from interposer.session.timing import LONG, Timing, take_turns
+from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
+from interposer.session.timing import take_turns
 
 __all__ = ["Search", "made_with", "place", "planned"]
 
@@ -43,10 +43,15 @@ Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.6
 """How much of the budget is spent on parts; the rest is for whole plans."""
 _RUNS: Final = 5
-_HOPELESS: Final = 3.0
-"""Plans that take so many times as long as another one have a single turn."""
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
+_SLOW: Final = 30
+"""So many times the best time, but `_LEAST_PATIENCE` at least, and a first run is given up as too slow."""
+_LEAST_PATIENCE: Final = 5.0
+_CLOSE: Final = 2.0
+"""Plans that take so many times the best time in a few runs have no turns."""
+_PART_SECONDS: Final = 0.1
+"""How long a part is timed, beside one run at least."""
 
 
 @dataclass(frozen=True)
@@ -197,13 +202,27 @@ class _Placer:
         self.patience = max(_PATIENCE, search.budget_seconds)
         self.failed: dict[str, str] = {}
         self.late: set[str] = set()
+        self.quick: dict[str, float] = {}
+        self.errors: list[InterposerError] = []
+        self.cost: dict[str, float] = {}
 
     def plan(self) -> Plan:
         """The best plan that is found."""
-        singles = self._singles()
-        blocks = blocks_of(self.network.graph, self.search.blocks)
-        mixes = self._mixes(blocks) if len(self.ids) > 1 and len(blocks) > 1 else {}
-        return self._fastest({**singles, **mixes})
+        loaded: dict[str, _Loaded] = {}
+        try:
+            plans = self._singles()
+            self._try_all(plans, loaded)
+            blocks = blocks_of(self.network.graph, self.search.blocks)
+            if len(self.ids) > 1 and len(blocks) > 1:
+                mixes = self._mixes(blocks)
+                self._try_all(mixes, loaded)
+                plans |= mixes
+            if not loaded:
+                raise self.errors[0] if self.errors else InvalidArgumentError(self._nothing_runs())
+            return replace(self._chosen(plans, loaded), failed=self.failed, cost=self.cost)
+        finally:
+            for one in loaded.values():
+                one.close()
 
     # --- candidates ---------------------------------------------------------------------------------------------------
 
@@ -219,6 +238,10 @@ class _Placer:
         parts = self._parts(blocks)
         border = self._borders(blocks)
         found = best_plans(len(blocks), parts, border, self.search.mixes + len(self.ids))
+        if found:
+            least = best_plans(len(blocks), with_bounds(len(blocks), parts), border, 1)[0].seconds
+            self.cost = {"milliseconds": found[0].seconds * 1e3, "bound": least * 1e3}
+            self.cost["gap"] = 1 - least / found[0].seconds if found[0].seconds else 0.0
         mixed = [one for one in found if len(set(one.backends())) > 1][: self.search.mixes]
         return {f"mix {number}": self._mixed(one, blocks) for number, one in enumerate(mixed, 1)}
 
@@ -255,8 +278,7 @@ class _Placer:
             network = part_network(self.network.graph, layers, "part")
             optimized = optimize(network, [backend], self.runtime.device_spec, replace(self.options, hints={}))
             with _Loaded(self.runtime, optimized) as loaded:
-                loaded.try_out(self.patience)
-                return loaded.seconds()
+                return loaded.seconds(self.patience)
         except InterposerError as error:
             self._blame(backend, error)
             _log.debug("a part of %d layers does not run on %s: %s", len(layers), backend, error)
@@ -283,66 +305,58 @@ class _Placer:
 
     # --- the choice ---------------------------------------------------------------------------------------------------
 
-    def _fastest(self, plans: Mapping[str, Plan]) -> Plan:
-        loaded: dict[str, _Loaded] = {}
-        errors: list[InterposerError] = []
-        try:
-            for name, plan in plans.items():
-                if self.late & {plan.backends[0], *plan.layers.values()}:
-                    continue
-                try:
-                    loaded[name] = self._tried(plan)
-                except InterposerError as error:
-                    errors.append(error)
+    def _try_all(self, plans: Mapping[str, Plan], loaded: dict[str, _Loaded]) -> None:
+        """Load plans, and run each a few times; what does not run, or is by far too slow, is left out."""
+        for name, plan in plans.items():
+            if self.late & {plan.backends[0], *plan.layers.values()}:
+                continue
+            least = min(self.quick.values(), default=math.inf)
+            patience = min(self.patience, max(_LEAST_PATIENCE, _SLOW * least))
+            try:
+                made = self._tried(plan, patience)
+            except InterposerError as error:
+                _log.debug("the plan %s does not run: %s", name, error)
+                self.errors.append(error)
+                if patience == self.patience or not isinstance(error, DeadlineExceededError):
                     self._blame(culprit(error) or plan.backends[0], error)
-                    _log.debug("the plan %s does not run: %s", name, error)
-            if not loaded:
-                raise errors[0] if errors else InvalidArgumentError(self._nothing_runs())
-            return replace(self._chosen(plans, loaded), failed=self.failed)
-        finally:
-            for one in loaded.values():
-                one.close()
+                continue
+            loaded[name] = made
+            self.quick[name] = made.quick
 
     def _nothing_runs(self) -> str:
         said = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
         return f"no plan for {self.network.name!r} could be run to its end ({said})"
 
-    def _tried(self, plan: Plan) -> _Loaded:
-        """The network as the plan says, loaded and run once."""
+    def _tried(self, plan: Plan, patience: float) -> _Loaded:
+        """The network as the plan says, loaded and timed."""
         optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
         for one in optimized.refusals:
             if one.is_fault:
                 self.failed.setdefault(one.backend, one.reasons[0])
         made = _Loaded(self.runtime, optimized)
         try:
-            made.try_out(self.patience)
-        except InterposerError:
+            made.quick = made.seconds(patience)
+        except BaseException:
             made.close()
             raise
         return made
 
     def _chosen(self, plans: Mapping[str, Plan], loaded: Mapping[str, _Loaded]) -> Plan:
         left = max(0.2, self.end - time.monotonic())
-        calls = {name: self._call(one) for name, one in loaded.items()}
-        seconds = min(0.3, left / (_RUNS * len(loaded)))
-        timings = self._timed(calls, seconds)
+        least = min(self.quick.values())
+        close = [name for name in loaded if self.search.objective != "latency" or self.quick[name] <= _CLOSE * least]
+        calls = {name: self._call(loaded[name]) for name in close}
+        timings = take_turns(calls, rounds=_RUNS, seconds=min(0.3, left / (_RUNS * len(calls))), failed=self._failed)
         if not timings:
             raise InvalidArgumentError(self._nothing_runs())
-        milliseconds = {name: timing.median for name, timing in timings.items()}
+        milliseconds = {name: seconds * 1e3 for name, seconds in self.quick.items() if name not in calls}
+        milliseconds |= {name: timing.median for name, timing in timings.items()}
         allowed = [name for name in timings if self._within(loaded[name], milliseconds[name] / 1e3)]
         if not allowed:
             best = min(milliseconds.values()) / 1e3
             raise LimitExceededError("time or memory of every plan", best, self.search.most_seconds or 0.0, "seconds")
         name = self._best(allowed, loaded, milliseconds, {one: timings[one].turns for one in allowed})
         return replace(plans[name], measured=milliseconds, chosen=name)
-
-    def _timed(self, calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, Timing]:
-        """Times of all calls: of one turn first, and of more for those that may still be the best."""
-        rough = take_turns(calls, rounds=1, seconds=seconds, failed=self._failed)
-        least = min((one.median for one in rough.values()), default=0.0)
-        close = {name: calls[name] for name, one in rough.items() if one.median <= _HOPELESS * least}
-        fine = take_turns(close, rounds=_RUNS, seconds=seconds, failed=self._failed)
-        return {name: fine.get(name, one) for name, one in rough.items() if name in fine or name not in close}
 
     def _failed(self, name: str, error: Exception) -> None:
         _log.debug("the plan %s failed while it was timed: %s", name, error)
@@ -400,6 +414,7 @@ class _Loaded:
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self._runtime = runtime
         self._network_id: NetworkId = runtime.load_network(optimized)
+        self.quick = math.inf
         bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
         infos = [layer.output.known for layer in optimized.inputs]
         self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
@@ -409,10 +424,6 @@ class _Loaded:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def try_out(self, patience: float) -> None:
-        """Run for the first time; `DeadlineExceededError` where that takes longer than so many seconds."""
-        self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
 
     def run(self) -> None:
         """Run once."""
@@ -425,12 +436,15 @@ class _Loaded:
         for one in pending:
             one.result()
 
-    def seconds(self) -> float:
-        """The median of some runs."""
-        rough = take_turns({"": self.run}, rounds=1, seconds=0.0)[""].median / 1e3
-        if rough > LONG:
-            return rough
-        return take_turns({"": self.run}, rounds=_RUNS, seconds=0.0)[""].median / 1e3
+    def seconds(self, patience: float) -> float:
+        """The median of a few runs behind the first; `DeadlineExceededError` where that one takes so many seconds."""
+        self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
+        times: list[float] = []
+        while len(times) < _RUNS and sum(times) < _PART_SECONDS:
+            start = time.perf_counter()
+            self.run()
+            times.append(time.perf_counter() - start)
+        return sorted(times)[len(times) // 2]
 
     @property
     def bytes(self) -> int:

@@ -28,7 +28,9 @@ class Plan:
     counts. Layers that nothing is said of go to the first of `backends` that takes them; `exclude` maps types of layers
     to the ids of backends that never get them. `measured` has milliseconds of one run for every candidate that was
     timed whole, by its name; `made_with` says with which versions and threads, and `failed` what backends did wrong
-    while they were measured.
+    while they were measured. `cost` has the least cost of a plan in the model (the sum of measured parts and borders)
+    in milliseconds, a `bound` below which no plan can be, also with the parts for which there was no time, and the
+    `gap` between them as a part of the cost: 0 where all parts were measured.
     """
 
     network: str
@@ -39,6 +41,7 @@ class Plan:
     chosen: str = ""
     made_with: Mapping[str, Any] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    cost: Mapping[str, float] = field(default_factory=dict)
 
     def hints(self, graph: Graph) -> dict[str, str]:
         """For every layer of a graph that the plan speaks of, its backend."""
@@ -75,6 +78,7 @@ class Plan:
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
             "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
+            "cost": dict(self.cost),
         }  # fmt: skip
         return json.dumps(told, indent=1) + "\n"
 
@@ -106,6 +110,7 @@ class Plan:
             {kind: tuple(ids) for kind, ids in told.get("exclude", {}).items()},
             {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
             str(told.get("chosen", "")), dict(told.get("made with", {})), dict(told.get("failed", {})),
+            dict(told.get("cost", {})),
         )  # fmt: skip
 
 
@@ -123,7 +128,7 @@ def _fault(told: Any) -> str | None:
     times = told.get("milliseconds", {})
     if not isinstance(times, dict) or not all(map(_is_time, times.values())):
         return '"milliseconds" must map names to numbers'
-    wrong = [name for name in ("made with", "failed") if not isinstance(told.get(name, {}), dict)]
+    wrong = [name for name in ("made with", "failed", "cost") if not isinstance(told.get(name, {}), dict)]
     return f'"{wrong[0]}" must be an object' if wrong else None
 
 

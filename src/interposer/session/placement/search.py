@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Candidate", "best_plans"]
+__all__ = ["Candidate", "best_plans", "with_bounds"]
 
 Part = tuple[int, int, str]
 """The first block, the one behind the last, and the backend."""
@@ -62,3 +62,20 @@ def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
         if len(kept) == keep:
             break
     return list(kept.values())
+
+
+def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
+    """The parts, and for those that were not measured the least that they can take: as much as any part of them.
+
+    Of a backend that could not run one of the blocks alone, there are no longer parts.
+    """
+    found = dict(parts)
+    for backend in {one for _, _, one in parts}:
+        for length in range(2, count + 1):
+            for first in range(count - length + 1):
+                last = first + length
+                inner = [found.get((first, last - 1, backend)), found.get((first + 1, last, backend))]
+                known = [one for one in inner if one is not None]
+                if len(known) == 2:
+                    found.setdefault((first, last, backend), max(known))
+    return found
