@@ -1,0 +1,231 @@
+"""`python benchmarks/run.py placement`: "auto" beside every engine alone, all through Interposer.
+
+For each network and number of threads, in a process of its own: the network is placed by measuring, with an empty
+cache (the search), and loaded again (which finds the plan). Then "auto", the same plan loaded a second time, and every
+engine that takes all layers are timed in turns. The noise is how far the two runs of one plan are apart; "auto" should
+be slower than the best engine alone by no more than 2%, or than the noise, whichever is larger.
+
+Results are written after every network; `--resume` leaves out what is in the file already, and `--budget` ends the run
+when so many seconds are over, after the network that it is at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import interposer as ip
+from benchmarks.engines.cases import known, prepare
+from interposer.errors import InterposerError
+from interposer.session.timing import Timing, take_turns
+
+__all__ = ["main"]
+
+HERE: Final = Path(__file__).resolve().parent
+MODELS: Final = HERE.parents[1] / "shared/models"
+ENGINES: Final = ("CpuAcc", "OnnxRuntime", "OpenVino", "LiteRt")
+MODULES: Final = {"OnnxRuntime": "onnxruntime", "OpenVino": "openvino", "LiteRt": "litert"}
+ALLOWED: Final = 0.02
+SECONDS: Final = 600
+"""How long one network may take."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure what was asked for."""
+    given = _parser().parse_args(words)
+    if given.one:
+        print(json.dumps(_measured(given)))
+        return 0
+    models = given.models if given.models.is_dir() else None
+    names = [name for name in known(models) if _fits(name, given.networks)]
+    if not names:
+        print(f"no such network: {','.join(given.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
+        return 2
+    rows = json.loads(given.json.read_text(encoding="utf-8"))["rows"] if given.resume and given.json.exists() else []
+    done = {(row["network"], row["threads"]) for row in rows if "error" not in row}
+    end = time.monotonic() + given.budget
+    for name in names:
+        for threads in given.threads:
+            if (name, threads) in done:
+                continue
+            if time.monotonic() > end:
+                print(f"the budget is over; --resume goes on with {name} in {threads} threads")
+                break
+            rows = [row for row in rows if (row["network"], row["threads"]) != (name, threads)]
+            rows.append(_apart(given, name, threads))
+            print(_line(rows[-1]), flush=True)
+            _write(given.json, rows)
+    for line in _summary(rows):
+        print(line)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py placement", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    listed = {"type": lambda said: [one for one in said.split(",") if one]}
+    parser.add_argument("--networks", **listed, default=["*"], help="names or patterns, as mobilenet*; all by default")
+    parser.add_argument("--threads", type=lambda said: [int(one) for one in said.split(",")], default=[1, 2])
+    parser.add_argument("--engines", **listed, default=[*ENGINES], help=f"by default {','.join(ENGINES)}")
+    parser.add_argument("--search", type=float, default=10.0, help="seconds for the search in each network (10)")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each (7)")
+    parser.add_argument("--seconds", type=float, default=0.25, help="length of a turn (0.25)")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which nothing more is begun")
+    parser.add_argument("--resume", action="store_true", help="go on with what is not in the file yet")
+    parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
+    parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are kept")
+    parser.add_argument("--json", type=Path, default=HERE / "results/placement.json", help="the file to write")
+    parser.add_argument("--one", default="", help=argparse.SUPPRESS)
+    return parser
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, one) or fnmatchcase(Path(name).stem, one) for one in patterns)
+
+
+def _apart(given: argparse.Namespace, name: str, threads: int) -> dict[str, Any]:
+    """Measure one network in a process of its own, with a cache of its own."""
+    words = [sys.executable, str(HERE / "run.py"), "placement", "--one", name, "--threads", str(threads)]
+    for option in ("search", "rounds", "seconds", "models", "cache"):
+        words += [f"--{option}", str(getattr(given, option))]
+    words += ["--engines", ",".join(given.engines)]
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {**os.environ, "INTERPOSER_CACHE_DIR": folder, "INTERPOSER_NUM_THREADS": str(threads)}
+        try:
+            run = subprocess.run(words, env=settings, capture_output=True, text=True, timeout=SECONDS, check=True)
+            return dict(json.loads(run.stdout.splitlines()[-1]))
+        except subprocess.TimeoutExpired:
+            return {"network": name, "threads": threads, "error": f"not done in {SECONDS} seconds"}
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.strip().splitlines() or [f"the process ended with {error.returncode}"]
+            return {"network": name, "threads": threads, "error": said[-1]}
+
+
+# --- one network ------------------------------------------------------------------------------------------------------
+
+
+def _measured(given: argparse.Namespace) -> dict[str, Any]:
+    [threads] = given.threads
+    case = prepare(given.one, 1, given.models if given.models.is_dir() else None, given.cache, ())
+    inputs = list(np.load(case.inputs).values())
+    options = ip.OptimizerOptions(budget_seconds=given.search)
+    with ip.Runtime(ip.CreationOptions(num_threads=threads)) as runtime:
+        _add_engines(runtime)
+        ids = [one for one in (*given.engines, "CpuRef") if one in runtime.registry.available()]
+        measuring = ip.OptimizerOptions(placement="measured", budget_seconds=options.budget_seconds)
+
+        def load() -> ip.Model:
+            return ip.load(case.path, ids, options=measuring, runtime=runtime)
+
+        search, first = _timed(load)
+        again, second = _timed(load)
+        models = {"auto": first, "auto again": second}
+        refused = {}
+        for engine in ids[:-1]:
+            try:
+                models[engine] = ip.load(case.path, [engine], runtime=runtime, fallback=False)
+                models[engine].run(inputs)
+            except InterposerError as error:
+                models.pop(engine, None)
+                refused[engine] = str(error).partition("\n")[0]
+        turns = take_turns({name: _call(one, inputs) for name, one in models.items()}, given.rounds, given.seconds)
+        return _row(given.one, threads, turns, refused, first) | {"search_s": search, "again_s": again}
+
+
+def _add_engines(runtime: ip.Runtime) -> None:
+    """Those that this package has, also where it was installed before it had them."""
+    for name, module in MODULES.items():
+        if name not in runtime.registry:
+            made = getattr(__import__(f"interposer.backends.engines.{module}", fromlist=[name]), name)
+            runtime.registry.register(name, made)
+
+
+def _timed(call: Any) -> tuple[float, Any]:
+    start = time.perf_counter()
+    made = call()
+    return time.perf_counter() - start, made
+
+
+def _call(model: ip.Model, inputs: list[Any]) -> Any:
+    return lambda: model.run(inputs)
+
+
+def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, str], model: ip.Model) -> dict[str, Any]:
+    singles = {one: turns[one] for one in turns if not one.startswith("auto")}
+    best = min(singles, key=lambda one: singles[one].median, default="")
+    auto = turns["auto"]
+    ratio = 1 / auto.faster_than(singles[best]) if best else math.nan
+    noise = abs(1 - auto.faster_than(turns["auto again"]))
+    plan = model.plan
+    return {
+        "network": name,
+        "threads": threads,
+        "milliseconds": {one: timing.median for one, timing in turns.items()},
+        "refused": refused,
+        "best": best,
+        "ratio": ratio if best else None,
+        "noise": noise,
+        "passes": not best or ratio <= 1 + max(ALLOWED, noise),
+        "chosen": plan.chosen if plan else "",
+        "mix": bool(plan and plan.chosen.startswith("mix")),
+        "layers": model.explain().counts(),
+        "searched": dict(plan.measured) if plan else {},
+        "cost": dict(plan.cost) if plan else {},
+        "failed": dict(plan.failed) if plan else {},
+    }
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"{row['network'][:34]:34} {row['threads']} threads"
+    if "error" in row:
+        return f"{head}  {row['error']}"
+    times = "  ".join(f"{name} {one:.3f}" for name, one in row["milliseconds"].items() if name != "auto again")
+    against = f"{row['ratio']:.3f} of {row['best']}" if row["best"] else "no engine takes all of it"
+    told = f"noise {row['noise']:.1%}, search {row['search_s']:.1f} s, again {row['again_s'] / row['search_s']:.1%}"
+    return f"{head}  {times}  {row['chosen']}  {against}  {told}{'' if row['passes'] else '  TOO SLOW'}"
+
+
+def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """How often auto is near enough to the best, and how many times as fast it is as each engine, in the mean."""
+    for threads in sorted({row["threads"] for row in rows}):
+        good = [row for row in rows if row["threads"] == threads and "error" not in row]
+        if not good:
+            continue
+        near, mixes = sum(row["passes"] for row in good), [row["network"] for row in good if row["mix"]]
+        yield f"\n{threads} threads: auto is near enough to the best alone in {near} of {len(good)} networks"
+        yield f"  mixes: {', '.join(mixes) or 'none was faster than every engine alone'}"
+        for engine in dict.fromkeys(name for row in good for name in row["milliseconds"]):
+            ratios = [
+                row["milliseconds"][engine] / row["milliseconds"]["auto"]
+                for row in good
+                if engine in row["milliseconds"] and not engine.startswith("auto")
+            ]
+            if ratios:
+                mean = statistics.geometric_mean(ratios)
+                yield f"  {engine:12} {mean:.3f} times as long as auto in {len(ratios)} networks (geometric mean)"
+        longest = max(row["search_s"] for row in good)
+        share = max(row["again_s"] / row["search_s"] for row in good)
+        yield f"  the longest search took {longest:.1f} s; a second load no more than {share:.1%} of the first"
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"rows": rows, "summary": list(_summary(rows))}
+    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
