@@ -228,6 +228,14 @@ def test_whatever_the_network_every_layer_has_its_part_its_share_and_known_tenso
     assert json.loads(explanation.to_json()) == told
 
 
+def test_debug_layers_are_looked_through(runtime):
+    told = loaded(runtime, options=OptimizerOptions(debug=True)).explain().to_dict()
+    assert [one["layers"] for one in told["parts"]] == [["sum"], ["relu"], ["tanh"], ["product"]]
+    assert [one["inputs"][0]["layer"] for one in told["layers"]] == ["x", "sum", "relu", "tanh"]
+    into = [told["crossings"][one["inputs"][0]["crossing"]]["value"] for one in told["layers"]]
+    assert into == [f"DebugLayerAfter{name}" for name in ("x", "sum", "relu", "tanh")]
+
+
 def test_layers_of_conversion_have_their_part_too(runtime):
     options = OptimizerOptions(reduce_fp32_to_fp16=True)
     told = loaded(runtime, options=options).explain().to_dict()

@@ -14,7 +14,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.regions import Place, named_graphs, places
 from interposer.ir.report import Crossing
 from interposer.ir.subgraph import SubgraphView, is_placed_by_a_backend, select
-from interposer.ops.control import Input, MemCopy, MemImport
+from interposer.ops.control import Debug, Input, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
 from interposer.types import Dim, Quantization, TensorInfo
 
@@ -106,10 +106,6 @@ class Facts:
     outputs: tuple[Tensor, ...] = ()
     parts: tuple[Part, ...] = ()
     units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def part_of(self, layer: str) -> Part | None:
-        """The part that a layer is in."""
-        return next((one for one in self.parts if layer in one.layers), None)
 
 
 def facts_of(optimized: OptimizedNetwork) -> Facts:
@@ -243,7 +239,7 @@ class _Borders:
                 self._note(prefix, layer)
 
     def _note(self, prefix: str, layer: Layer) -> None:
-        if isinstance(layer.op, MemCopy | MemImport):
+        if isinstance(layer.op, MemCopy | MemImport | Debug):
             return
         for value in layer.values:
             giver, numbers = self.way(prefix, value, str(layer.backend))
@@ -251,13 +247,16 @@ class _Borders:
 
     def way(self, prefix: str, value: Value, target: str) -> tuple[str, list[int]]:
         """The layer that computed a value, and the crossings on its way to a backend."""
-        numbers, producer = [], value.producer
-        while isinstance(producer.op, MemCopy | MemImport):
-            numbers += [self._by_layer[name] for name in (f"{prefix}{producer.name}",) if name in self._by_layer]
-            value = producer.values[0]
+        numbers: list[int] = []
+        while True:
             producer = value.producer
-        direct = self._direct.get((f"{prefix}{value.name}", target))
-        return f"{prefix}{producer.name}", numbers or ([] if direct is None else [direct])
+            direct = self._direct.get((f"{prefix}{value.name}", target))
+            numbers += [direct] if direct is not None and not numbers else []
+            if not isinstance(producer.op, MemCopy | MemImport | Debug):
+                return f"{prefix}{producer.name}", numbers
+            crossing = self._by_layer.get(f"{prefix}{producer.name}")
+            numbers += [crossing] if crossing is not None else []
+            [value] = producer.values
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
         """The crossing of a tensor of so many bytes, where there is one."""
@@ -290,7 +289,7 @@ def _part(
 
 
 def _ways_out(prefix: str, value: Value, layer: Layer, borders: _Borders) -> list[int]:
-    if not isinstance(layer.op, MemCopy | MemImport):
+    if not isinstance(layer.op, MemCopy | MemImport | Debug):
         return borders.way(prefix, value, str(layer.backend))[1]
     [made] = layer.outputs
     further = [one for use in made.uses for one in _ways_out(prefix, made, use.layer, borders)]
