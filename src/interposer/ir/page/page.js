@@ -544,7 +544,8 @@ function listen() {
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && document.activeElement !== $("search")) { $("search").focus(); event.preventDefault(); }
   });
-  addEventListener("beforeprint", () => { view.fit(); view.drawNow(); });
+  addEventListener("beforeprint", () => view.printed(true));
+  addEventListener("afterprint", () => view.printed(false));
 }
 
 readNetwork();

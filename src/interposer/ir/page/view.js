@@ -220,6 +220,17 @@ class View {
     this.moveTo(w / 2 - (first ? first.x : 0) * k, 40, k);
   }
 
+  // On paper the whole drawing has the room that there is, whatever that is.
+  printed(begins) {
+    const { width, height } = this.drawing;
+    this.fit();
+    this.drawNow();
+    if (!begins) { this.graph.removeAttribute("viewBox"); return; }
+    this.graph.setAttribute("viewBox", `-30 -40 ${width + 60} ${height + 90}`);
+    this.layers.view.removeAttribute("transform");
+    this.layers.labels.replaceChildren();
+  }
+
   centre(key) {
     const node = this.byKey.get(key);
     if (!node) return;
