@@ -28,30 +28,39 @@ void lay_out_mask(const AttentionHead& h, const AttentionRun& run, int row, floa
   }
 }
 
-/// Scores of one query, 16 in every block, become exponentials; returns by what they are to be multiplied.
-float soften(const AttentionHead& h, float* scores, int64_t block_step, const float* added) {
+/// Scores of kRows queries, 16 in every block, become exponentials; `factors` are what results are to be multiplied by.
+template <int kRows>
+CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_step, const float* added, float* factors) {
   const int blocks = (h.keys + 15) / 16;
-  Vec top = all(-__builtin_inff()), total = {};
+  Vec top[kRows], total[kRows] = {};
+  for (int m = 0; m < kRows; ++m) top[m] = all(-__builtin_inff());
   for (int n = 0; n < blocks; ++n)
-    for (int v = 0; v < 16; v += kLanes) {
-      float* at = scores + n * block_step + v;
-      Vec x = load(at) * h.scale;
-      if (h.cap != 0) x = h.cap * hyperbolic_tangent(x / h.cap);
-      if (added) x += load(added + n * 16 + v);
-      store(at, x);
-      top = at_least(x, top);
-    }
-  float greatest = greatest_lane(top);
-  if (greatest == -__builtin_inff() && h.unseen_is_zero) greatest = 0;
+    for (int v = 0; v < 16; v += kLanes)
+      for (int m = 0; m < kRows; ++m) {
+        float* at = scores + n * block_step + m * 16 + v;
+        Vec x = load(at) * h.scale;
+        if (h.cap != 0) x = h.cap * hyperbolic_tangent(x / h.cap);
+        if (added) x += load(added + n * 16 + v);
+        store(at, x);
+        top[m] = at_least(x, top[m]);
+      }
+  float greatest[kRows];
+  for (int m = 0; m < kRows; ++m) {
+    greatest[m] = greatest_lane(top[m]);
+    if (greatest[m] == -__builtin_inff() && h.unseen_is_zero) greatest[m] = 0;
+  }
   for (int n = 0; n < blocks; ++n)
-    for (int v = 0; v < 16; v += kLanes) {
-      float* at = scores + n * block_step + v;
-      Vec e = exponential_below_zero(load(at) - greatest);
-      store(at, e);
-      total += e;
-    }
-  float sum = sum_of_lanes(total);
-  return sum == 0 && h.unseen_is_zero ? 0 : 1 / sum;
+    for (int v = 0; v < 16; v += kLanes)
+      for (int m = 0; m < kRows; ++m) {
+        float* at = scores + n * block_step + m * 16 + v;
+        Vec e = exponential_below_zero(load(at) - greatest[m]);
+        store(at, e);
+        total[m] += e;
+      }
+  for (int m = 0; m < kRows; ++m) {
+    float sum = sum_of_lanes(total[m]);
+    factors[m] = sum == 0 && h.unseen_is_zero ? 0 : 1 / sum;
+  }
 }
 
 void attention(const AttentionHead& h, const AttentionRun& run, float* out, float* scratch, int first, int last,
@@ -79,13 +88,16 @@ void attention(const AttentionHead& h, const AttentionRun& run, float* out, floa
     pack_rows(left, run.query + row * h.query_row, rows, queries);
     product({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
             {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
-    for (int m = 0; m < rows; ++m) {
+    int m = 0;
+    for (; !each && m + 2 <= rows; m += 2)
+      soften<2>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
+    for (; m < rows; ++m) {
       if (each) lay_out_mask(h, run, row + m, added);
-      factors[m] = soften(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr);
+      soften<1>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
     }
     product({h.keys, value_blocks, values, run.zeros, nothing}, scores, int64_t{rows} * 16, sums,
             {16, 0, value_blocks * 16}, nullptr, {0, rows, 0, value_blocks});
-    for (int m = 0; m < rows; ++m) {
+    for (m = 0; m < rows; ++m) {
       float* to = out + (row + m) * h.out_row;
       const float* from = sums + int64_t{m} * value_blocks * 16;
       for (int n = 0; n < h.value_size; ++n) to[n] = from[n] * factors[m];

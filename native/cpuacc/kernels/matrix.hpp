@@ -36,6 +36,11 @@ void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to) {
 /// One panel of `columns` columns: [depth][16 * blocks], with zeros behind them.
 void pack_panel(const MatrixProduct& m, const float* b, int columns, int blocks, float* to) {
   const int wide = blocks * 16;
+  if (m.b_column == 1 && columns == wide) {
+    for (int k = 0; k < m.depth; ++k, to += wide)
+      for (int v = 0; v < wide; v += kLanes) store(to + v, load(b + k * m.b_depth + v));
+    return;
+  }
   if (m.b_column == 1) {
     for (int k = 0; k < m.depth; ++k, to += wide) {
       memcpy(to, b + k * m.b_depth, sizeof(float) * static_cast<size_t>(columns));
