@@ -112,7 +112,8 @@ def facts_of(optimized: OptimizedNetwork) -> Facts:
     """Everything about the layers as backends were asked about them, and what became of them."""
     divided = optimized.divided()
     names = {one.layer for one in optimized.placements}
-    found = {place.name: place for place in (*places(optimized.graph), *places(divided)) if _is_shown(place.layer)}
+    everywhere = (*places(optimized.graph), *places(divided))
+    found = {one.name: one for one in everywhere if one.name in names or isinstance(one.layer.op, ControlFlow)}
     borders = _Borders(optimized.graph, optimized.crossings)
     units = _units(optimized.graph, [name for name in found if name in names])
     layers = {name: _layer_facts(place, borders, units) for name, place in found.items()}
@@ -125,10 +126,6 @@ def facts_of(optimized: OptimizedNetwork) -> Facts:
         tuple(_parts(optimized.graph, borders, units)),
         units,
     )
-
-
-def _is_shown(layer: Layer) -> bool:
-    return is_placed_by_a_backend(layer) or isinstance(layer.op, ControlFlow)
 
 
 def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:

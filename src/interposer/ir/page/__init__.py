@@ -12,7 +12,7 @@ from typing import Any, Final
 
 __all__ = ["html"]
 
-SCRIPTS: Final = ("layout.js", "view.js", "page.js")
+SCRIPTS: Final = ("layout.js", "view.js", "panels.js", "page.js")
 _ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 

@@ -1,14 +1,21 @@
 "use strict";
 // Layered drawing: every edge goes down, few cross, and tall drawings are folded into columns.
 
-const GAP = 26, ROW_GAP = 34, DUMMY = 12, SWEEPS = 8, STRAIGHTEN = 14, MOST_DUMMIES = 30000, TO_THE_MIDDLE = 2;
+const GAP = 26,
+  ROW_GAP = 34,
+  DUMMY = 12,
+  SWEEPS = 8,
+  STRAIGHTEN = 14,
+  MOST_DUMMIES = 30000,
+  TO_THE_MIDDLE = 2;
 
 // nodes: [{w, h}], edges: [{from, to}] by index. Gives {places: [{x, y, rank, column}], paths, width, height}: centres,
 // and for each edge points with `fold` where it goes on in the next column.
 function layOut(nodes, edges, aspect, folded) {
   const forward = edges.filter((one) => one.from !== one.to);
   const rank = ranksOf(nodes.length, forward);
-  const rows = [], boxes = nodes.map((one, id) => ({ id, w: one.w, h: one.h, rank: rank[id], up: [], down: [] }));
+  const rows = [],
+    boxes = nodes.map((one, id) => ({ id, w: one.w, h: one.h, rank: rank[id], up: [], down: [] }));
   const longest = longestSpan(forward.map((one) => rank[one.to] - rank[one.from]));
   const chains = edges.map((one) => chainOf(one, boxes, rank, longest));
   for (const box of boxes) (rows[box.rank] = rows[box.rank] || []).push(box);
@@ -18,19 +25,35 @@ function layOut(nodes, edges, aspect, folded) {
   const size = place(rows, heights, aspect, folded);
   return {
     places: boxes.slice(0, nodes.length).map((box) => ({ x: box.x, y: box.y, rank: box.rank, column: box.column })),
-    paths: chains.map((chain) => pointsOf(chain)), ...size,
+    paths: chains.map((chain) => pointsOf(chain)),
+    ...size,
   };
 }
 
 // The longest way from a source; sources themselves stand right above their first reader.
 function ranksOf(count, edges) {
-  const after = lists(count), before = new Int32Array(count), rank = new Int32Array(count);
-  for (const { from, to } of edges) { after[from].push(to); before[to]++; }
-  const sources = [...before].map((left) => left === 0), queue = [], queued = new Uint8Array(count);
-  const push = (id) => { queued[id] = 1; queue.push(id); };
-  sources.forEach((is, id) => { if (is) push(id); });
+  const after = lists(count),
+    before = new Int32Array(count),
+    rank = new Int32Array(count);
+  for (const { from, to } of edges) {
+    after[from].push(to);
+    before[to]++;
+  }
+  const sources = [...before].map((left) => left === 0),
+    queue = [],
+    queued = new Uint8Array(count);
+  const push = (id) => {
+    queued[id] = 1;
+    queue.push(id);
+  };
+  sources.forEach((is, id) => {
+    if (is) push(id);
+  });
   for (let at = 0, next = 0; at < count; at++) {
-    if (at >= queue.length) { while (queued[next]) next++; push(next); } // a cycle, which there should not be
+    if (at >= queue.length) {
+      while (queued[next]) next++;
+      push(next);
+    } // a cycle, which there should not be
     const id = queue[at];
     for (const other of after[id]) {
       if (queued[other]) continue;
@@ -46,7 +69,8 @@ function ranksOf(count, edges) {
 }
 
 function compact(rank) {
-  const used = [...new Set(rank)].sort((a, b) => a - b), place = new Map(used.map((one, index) => [one, index]));
+  const used = [...new Set(rank)].sort((a, b) => a - b),
+    place = new Map(used.map((one, index) => [one, index]));
   return [...rank].map((one) => place.get(one));
 }
 
@@ -56,11 +80,15 @@ function longestSpan(spans) {
   return [1000, 160, 40, 12, 4].find((most) => boxes(most) <= MOST_DUMMIES) || 1;
 }
 
-function lists(count) { return Array.from({ length: count }, () => []); }
+function lists(count) {
+  return Array.from({ length: count }, () => []);
+}
 
 // The boxes that an edge goes through: its ends, and small ones in the rows between.
 function chainOf(edge, boxes, rank, longest) {
-  const first = boxes[edge.from], last = boxes[edge.to], span = last.rank - first.rank;
+  const first = boxes[edge.from],
+    last = boxes[edge.to],
+    span = last.rank - first.rank;
   if (span < 1 || span > longest) return [first, last];
   const chain = [first];
   for (let row = first.rank + 1; row < last.rank; row++) {
@@ -76,21 +104,32 @@ function chainOf(edge, boxes, rank, longest) {
   return chain;
 }
 
-// --- order within rows -----------------------------------------------------------------------------------------------
+// --- order within rows ---------------------------------------------------------------------------------------------
 
 function orderRows(rows, boxes, real) {
   walkInOrder(rows, boxes, real);
-  let best = null, least = Infinity;
+  let best = null,
+    least = Infinity;
   for (let sweep = 0; sweep <= SWEEPS && least > 0; sweep++) {
     if (sweep) sweepOnce(rows, sweep % 2 === 1);
     const crossings = crossingsOf(rows);
-    if (crossings < least) { least = crossings; best = rows.map((row) => row.slice()); }
+    if (crossings < least) {
+      least = crossings;
+      best = rows.map((row) => row.slice());
+    }
   }
-  rows.forEach((row, index) => { rows[index] = best[index]; });
+  rows.forEach((row, index) => {
+    rows[index] = best[index];
+  });
   number(rows);
 }
 
-function number(rows) { for (const row of rows) row.forEach((box, index) => { box.at = index; }); }
+function number(rows) {
+  for (const row of rows)
+    row.forEach((box, index) => {
+      box.at = index;
+    });
+}
 
 // First order: as a walk downwards meets them, so that what hangs together is together.
 function walkInOrder(rows, boxes, real) {
@@ -114,7 +153,9 @@ function sweepOnce(rows, downwards) {
   for (const row of downwards ? rows : rows.slice().reverse()) {
     for (const box of row) box.wish = mean(downwards ? box.up : box.down, box.at);
     row.sort((a, b) => a.wish - b.wish || a.at - b.at);
-    row.forEach((box, index) => { box.at = index; });
+    row.forEach((box, index) => {
+      box.at = index;
+    });
   }
 }
 
@@ -144,13 +185,16 @@ function inversions(ends, width) {
   return count;
 }
 
-// --- places ----------------------------------------------------------------------------------------------------------
+// --- places --------------------------------------------------------------------------------------------------------
 
 // Every row is put where its neighbours want it, with the order and the gaps kept.
 function straighten(rows) {
   for (const row of rows) {
     let x = 0;
-    for (const box of row) { box.x = x + box.w / 2; x += box.w + GAP; }
+    for (const box of row) {
+      box.x = x + box.w / 2;
+      x += box.w + GAP;
+    }
     for (const box of row) box.x -= (x - GAP) / 2;
   }
   for (let turn = 0; turn < STRAIGHTEN; turn++) {
@@ -162,10 +206,12 @@ function straighten(rows) {
 function wished(box, turn, down) {
   const near = turn >= STRAIGHTEN - 2 ? [...box.up, ...box.down] : down ? box.up : box.down;
   if (!near.length) return [box.x, 0.1];
-  let sum = 0, weight = near.length > 2 ? TO_THE_MIDDLE : 0; // else where many come together wanders to one side
+  let sum = 0,
+    weight = near.length > 2 ? TO_THE_MIDDLE : 0; // else where many come together wanders to one side
   for (const other of near) {
     const pull = box.dummy && other.dummy ? 8 : box.dummy || other.dummy ? 2 : 1;
-    sum += pull * other.x; weight += pull;
+    sum += pull * other.x;
+    weight += pull;
   }
   return [sum / weight, weight];
 }
@@ -180,8 +226,10 @@ function settle(row, wish) {
     box.offset = offset;
     blocks.push({ sum: (want - offset) * weight, weight, first: index });
     while (blocks.length > 1 && value(blocks[blocks.length - 1]) < value(blocks[blocks.length - 2])) {
-      const gone = blocks.pop(), kept = blocks[blocks.length - 1];
-      kept.sum += gone.sum; kept.weight += gone.weight;
+      const gone = blocks.pop(),
+        kept = blocks[blocks.length - 1];
+      kept.sum += gone.sum;
+      kept.weight += gone.weight;
     }
   });
   blocks.forEach((block, index) => {
@@ -190,20 +238,27 @@ function settle(row, wish) {
   });
 }
 
-function value(block) { return block.sum / block.weight; }
+function value(block) {
+  return block.sum / block.weight;
+}
 
 // Rows get their height, and where there are many, columns.
 function place(rows, heights, aspect, folded) {
   const columns = folded ? cutInColumns(rows, heights, aspect) : [0];
-  let left = 0, bottom = 0;
+  let left = 0,
+    bottom = 0;
   columns.forEach((first, column) => {
     const end = column + 1 < columns.length ? columns[column + 1] : rows.length;
     const here = rows.slice(first, end).flat();
-    const low = edgeOf(here, -1), high = edgeOf(here, 1);
+    const low = edgeOf(here, -1),
+      high = edgeOf(here, 1);
     let y = 0;
     for (let row = first; row < end; row++) {
       for (const box of rows[row]) {
-        box.x += left - low; box.y = y + heights[row] / 2; box.column = column; box.tall = heights[row];
+        box.x += left - low;
+        box.y = y + heights[row] / 2;
+        box.column = column;
+        box.tall = heights[row];
       }
       y += heights[row] + ROW_GAP;
     }
@@ -228,14 +283,22 @@ function columnEdges(rows, columns) {
 }
 
 function cutInColumns(rows, heights, aspect) {
-  const all = rows.flat(), width = edgeOf(all, 1) - edgeOf(all, -1) + 3 * GAP;
+  const all = rows.flat(),
+    width = edgeOf(all, 1) - edgeOf(all, -1) + 3 * GAP;
   const height = heights.reduce((sum, one) => sum + one + ROW_GAP, 0);
-  const count = Math.round(Math.sqrt(aspect * height / width));
+  const count = Math.round(Math.sqrt((aspect * height) / width));
   if (!(count > 1) || height < 1500) return [0];
-  const cuts = [0], target = height / count, tops = [];
-  heights.reduce((y, one, row) => { tops[row] = y; return y + one + ROW_GAP; }, 0);
+  const cuts = [0],
+    target = height / count,
+    tops = [];
+  heights.reduce((y, one, row) => {
+    tops[row] = y;
+    return y + one + ROW_GAP;
+  }, 0);
   for (let column = 1; column < count; column++) {
-    const slack = target * 0.2, low = column * target - slack, high = column * target + slack;
+    const slack = target * 0.2,
+      low = column * target - slack,
+      high = column * target + slack;
     const cut = quietest(rows, tops, low, high, cuts[cuts.length - 1]);
     if (cut !== null) cuts.push(cut);
   }
@@ -244,11 +307,16 @@ function cutInColumns(rows, heights, aspect) {
 
 // The row, between two heights, which the fewest tensors enter; of several, the one nearest to the middle.
 function quietest(rows, tops, low, high, after) {
-  let best = null, least = Infinity;
+  let best = null,
+    least = Infinity;
   for (let row = after + 1; row < rows.length; row++) {
     if (tops[row] < low || tops[row] > high) continue;
-    const cost = new Set(rows[row].flatMap((box) => box.up)).size + Math.abs(2 * tops[row] - low - high) / (high - low + 1);
-    if (cost < least) { least = cost; best = row; }
+    const cost =
+      new Set(rows[row].flatMap((box) => box.up)).size + Math.abs(2 * tops[row] - low - high) / (high - low + 1);
+    if (cost < least) {
+      least = cost;
+      best = row;
+    }
   }
   return best;
 }
@@ -269,7 +337,8 @@ function pointsOf(chain) {
 function curve(points) {
   let path = "";
   for (let at = 0; at + 1 < points.length; at += 2) {
-    const a = points[at], b = points[at + 1];
+    const a = points[at],
+      b = points[at + 1];
     path += at ? `L${a.x},${a.y}` : `M${a.x},${a.y}`;
     path += a.column === b.column ? bend(a, b) : turn(a, b);
   }
@@ -284,8 +353,13 @@ function bend(a, b) {
 
 // Down to the bottom of a column, up beside it, and into the next one from above.
 function turn(a, b) {
-  const low = a.bottom + 22, high = -22, r = 10, to = a.gutter;
-  return `L${a.x},${low - r}Q${a.x},${low},${a.x + r},${low}L${to - r},${low}Q${to},${low},${to},${low - r}` +
+  const low = a.bottom + 22,
+    high = -22,
+    r = 10,
+    to = a.gutter;
+  return (
+    `L${a.x},${low - r}Q${a.x},${low},${a.x + r},${low}L${to - r},${low}Q${to},${low},${to},${low - r}` +
     `L${to},${high + r}Q${to},${high},${to + r},${high}L${b.x - r},${high}Q${b.x},${high},${b.x},${high + r}` +
-    `L${b.x},${b.y}`;
+    `L${b.x},${b.y}`
+  );
 }

@@ -1,9 +1,17 @@
-// What is shown: nodes and parts out of the data, the panels beside the drawing, search, and the keyboard.
+// What is shown: nodes and parts out of the data, what is chosen, search, and the keyboard.
 
 // Colours that people with any kind of colour vision tell apart (Okabe and Ito).
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b8a800", "#8c6d31"];
-const NEUTRAL = "#8a8f98", LAYER = { w: 220, h: 52 }, PART = { w: 250, h: 60 }, PILL = { w: 150, h: 26 };
-const HOW = { direct: "passed without a copy", import: "imported without a copy", "device copy": "copied by the device", copy: "copied" };
+const NEUTRAL = "#8a8f98",
+  LAYER = { w: 220, h: 52 },
+  PART = { w: 250, h: 60 },
+  PILL = { w: 150, h: 26 };
+const HOW = {
+  direct: "passed without a copy",
+  import: "imported without a copy",
+  "device copy": "copied by the device",
+  copy: "copied",
+};
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
@@ -17,12 +25,16 @@ function element(name, content, attributes) {
   return made;
 }
 
-// --- numbers -----------------------------------------------------------------------------------------------------------
+// --- numbers -------------------------------------------------------------------------------------------------------
 
 function bytesText(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let at = 0, left = count;
-  while (left >= 1024 && at < units.length - 1) { left /= 1024; at++; }
+  let at = 0,
+    left = count;
+  while (left >= 1024 && at < units.length - 1) {
+    left /= 1024;
+    at++;
+  }
   return `${at ? (left < 10 ? left.toFixed(1) : left.toFixed(0)) : left} ${units[at]}`;
 }
 
@@ -43,13 +55,19 @@ function percent(share) {
   return `${value > 0 && value < 10 ? Math.max(0.1, value).toFixed(1) : value.toFixed(0)}%`;
 }
 
-function numberText(count) { return count.toLocaleString("en-US"); }
+function numberText(count) {
+  return count.toLocaleString("en-US");
+}
 
-function counted(count, one, many) { return `${numberText(count)} ${count === 1 ? one : many || `${one}s`}`; }
+function counted(count, one, many) {
+  return `${numberText(count)} ${count === 1 ? one : many || `${one}s`}`;
+}
 
-// --- the network as nodes and edges ------------------------------------------------------------------------------------
+// --- the network as nodes and edges --------------------------------------------------------------------------------
 
-const nodes = [], byName = new Map(), edges = [];
+const nodes = [],
+  byName = new Map(),
+  edges = [];
 const longest = Math.max(1e-12, ...data.layers.map((one) => one.time.share));
 
 function addNode(kind, name, more) {
@@ -61,9 +79,16 @@ function addNode(kind, name, more) {
 
 function readNetwork() {
   for (const one of data.inputs) addNode("input", one.name, { info: one, inputs: [] });
-  for (const one of data["run by the runtime"]) addNode("hosted", one.layer, { info: one, inputs: one.inputs, type: one.kind });
+  for (const one of data["run by the runtime"])
+    addNode("hosted", one.layer, { info: one, inputs: one.inputs, type: one.kind });
   for (const one of data.layers) {
-    addNode("layer", one.layer, { info: one, inputs: one.inputs, part: one.part, backend: one.backend, type: one.kind });
+    addNode("layer", one.layer, {
+      info: one,
+      inputs: one.inputs,
+      part: one.part,
+      backend: one.backend,
+      type: one.kind,
+    });
   }
   for (const one of data.outputs) addNode("output", one.name, { info: one, inputs: [one] });
   for (const node of nodes) node.inputs.forEach((tensor) => addEdge(node, tensor));
@@ -74,46 +99,81 @@ function addEdge(node, tensor) {
   if (from && from !== node) edges.push({ from, to: node, tensor, crossing: tensor.crossing });
 }
 
-// --- what is drawn now -------------------------------------------------------------------------------------------------
+// --- what is drawn now ---------------------------------------------------------------------------------------------
 
-const state = { collapsed: new Set(), folded: true, matches: null, at: -1, picked: null, tab: "about", shade: "backend" };
+const state = {
+  collapsed: new Set(),
+  folded: true,
+  matches: null,
+  at: -1,
+  picked: null,
+  tab: "about",
+  shade: "backend",
+};
 const parts = new Map(data.parts.map((one) => [one.part, one]));
 const view = new View({ select: (node) => pick(node ? node.key : null), open: (node) => toggle(node) });
 
-function keyOf(node) { return node.part !== null && state.collapsed.has(node.part) ? `part ${node.part}` : node.key; }
+function keyOf(node) {
+  return node.part !== null && state.collapsed.has(node.part) ? `part ${node.part}` : node.key;
+}
 
 function heatOf(share) {
   return state.shade === "time" ? `${(4 + 66 * Math.sqrt(Math.min(1, share))).toFixed(0)}%` : "13%";
 }
 
 function drawnNode(node) {
-  const size = node.kind === "layer" ? LAYER : PILL, time = node.info.time;
+  const size = node.kind === "layer" ? LAYER : PILL,
+    time = node.info.time;
   const spoken = [node.name, node.type, node.backend, timeText(time)].filter(Boolean).join(", ");
   return {
-    ...size, key: node.key, kind: node.kind, name: node.name, title: node.title, under: node.type || "", time: timeText(time),
-    colour: node.kind === "layer" ? colourOf(node.backend) : NEUTRAL, spoken, measured: !!time && time.how === "measured",
-    length: time ? time.share / longest : 0, heat: heatOf(time ? time.share / longest : 0), part: node.part,
+    ...size,
+    key: node.key,
+    kind: node.kind,
+    name: node.name,
+    title: node.title,
+    under: node.type || "",
+    time: timeText(time),
+    colour: node.kind === "layer" ? colourOf(node.backend) : NEUTRAL,
+    spoken,
+    measured: !!time && time.how === "measured",
+    length: time ? time.share / longest : 0,
+    heat: heatOf(time ? time.share / longest : 0),
+    part: node.part,
   };
 }
 
 function drawnPart(part) {
-  const time = part.time, title = `part ${part.part}: ${part.backend}`, most = Math.max(...data.parts.map((one) => one.time.share));
+  const time = part.time,
+    title = `part ${part.part}: ${part.backend}`,
+    most = Math.max(...data.parts.map((one) => one.time.share));
   return {
-    ...PART, key: `part ${part.part}`, kind: "part", name: title, title, under: counted(part.layers.length, "layer"),
-    time: timeText(time), colour: colourOf(part.backend), spoken: `${title}, ${counted(part.layers.length, "layer")}, ${timeText(time)}; closed`,
-    measured: time.how === "measured", length: time.share / most, heat: heatOf(time.share / most), part: part.part,
+    ...PART,
+    key: `part ${part.part}`,
+    kind: "part",
+    name: title,
+    title,
+    under: counted(part.layers.length, "layer"),
+    time: timeText(time),
+    colour: colourOf(part.backend),
+    spoken: `${title}, ${counted(part.layers.length, "layer")}, ${timeText(time)}; closed`,
+    measured: time.how === "measured",
+    length: time.share / most,
+    heat: heatOf(time.share / most),
+    part: part.part,
   };
 }
 
 function draw() {
-  const drawn = [], places = new Map();
+  const drawn = [],
+    places = new Map();
   for (const node of nodes) {
     const key = keyOf(node);
     if (places.has(key)) continue;
     places.set(key, drawn.length);
     drawn.push(key === node.key ? drawnNode(node) : drawnPart(parts.get(node.part)));
   }
-  const lines = drawnEdges(places), { w, h } = view.size();
+  const lines = drawnEdges(places),
+    { w, h } = view.size();
   const found = layOut(drawn, lines, Math.min(2.2, Math.max(0.6, w / h)), state.folded);
   drawn.forEach((one, index) => Object.assign(one, found.places[index]));
   lines.forEach((one, index) => Object.assign(one, { points: found.paths[index], path: curve(found.paths[index]) }));
@@ -124,17 +184,22 @@ function draw() {
 function drawnEdges(places) {
   const lines = new Map();
   for (const { from, to, tensor, crossing } of edges) {
-    const a = places.get(keyOf(from)), b = places.get(keyOf(to)), key = `${a} ${b}`;
+    const a = places.get(keyOf(from)),
+      b = places.get(keyOf(to)),
+      key = `${a} ${b}`;
     if (a === b) continue;
     if (!lines.has(key)) lines.set(key, { from: a, to: b, how: "inside", label: "", spoken: "", seen: new Set() });
-    const line = lines.get(key), known = crossing === null ? null : data.crossings[crossing];
+    const line = lines.get(key),
+      known = crossing === null ? null : data.crossings[crossing];
     if (known && !line.seen.has(crossing)) addCrossing(line, crossing, known);
     if (!known && !line.spoken) line.spoken = `${tensor.type}${tensor.shape}`;
   }
   return [...lines.values()];
 }
 
-function isCopy(crossing) { return crossing.how.endsWith("copy"); }
+function isCopy(crossing) {
+  return crossing.how.endsWith("copy");
+}
 
 function addCrossing(line, number, known) {
   line.seen.add(number);
@@ -147,22 +212,36 @@ function addCrossing(line, number, known) {
 
 function crossingText(one) {
   const time = one.ms === null ? "" : `, ${msText(one.ms)}`;
-  return `${one.value}: ${HOW[one.how]} from ${one.from || "the caller"} to ${one.to || "the caller"}, ${numberText(one.bytes)} bytes${time}`;
+  const way = `from ${one.from || "the caller"} to ${one.to || "the caller"}`;
+  return `${one.value}: ${HOW[one.how]} ${way}, ${numberText(one.bytes)} bytes${time}`;
 }
 
 function hullsOf(drawn, lines) {
   const hulls = new Map();
   drawn.forEach((one) => {
     if (one.part === null || one.kind === "part") return;
-    const part = parts.get(one.part), title = `${part.backend}, ${timeText(part.time)}`;
-    if (!hulls.has(one.part)) hulls.set(one.part, { colour: one.colour, title, nodes: [], paths: [], pairs: [], box: { left: 1e9, top: 1e9, right: -1e9, bottom: -1e9 } });
+    const part = parts.get(one.part),
+      title = `${part.backend}, ${timeText(part.time)}`;
+    if (!hulls.has(one.part))
+      hulls.set(one.part, {
+        colour: one.colour,
+        title,
+        nodes: [],
+        paths: [],
+        pairs: [],
+        box: { left: 1e9, top: 1e9, right: -1e9, bottom: -1e9 },
+      });
     const { nodes: inside, box } = hulls.get(one.part);
     inside.push(one);
-    box.left = Math.min(box.left, one.x - one.w / 2); box.right = Math.max(box.right, one.x + one.w / 2);
-    box.top = Math.min(box.top, one.y - one.h / 2); box.bottom = Math.max(box.bottom, one.y + one.h / 2);
+    box.left = Math.min(box.left, one.x - one.w / 2);
+    box.right = Math.max(box.right, one.x + one.w / 2);
+    box.top = Math.min(box.top, one.y - one.h / 2);
+    box.bottom = Math.max(box.bottom, one.y + one.h / 2);
   });
   for (const { from, to, path } of lines) {
-    const a = drawn[from], b = drawn[to], near = b.rank - a.rank === 1 && a.column === b.column;
+    const a = drawn[from],
+      b = drawn[to],
+      near = b.rank - a.rank === 1 && a.column === b.column;
     if (!near || a.part === null || a.part !== b.part) continue;
     hulls.get(a.part).paths.push(path);
     hulls.get(a.part).pairs.push([a, b]);
@@ -170,9 +249,11 @@ function hullsOf(drawn, lines) {
   return [...hulls.values()].sort((a, b) => b.nodes.length - a.nodes.length);
 }
 
-// --- choosing ----------------------------------------------------------------------------------------------------------
+// --- choosing ------------------------------------------------------------------------------------------------------
 
-function nodeOf(key) { return nodes.find((one) => one.key === key) || null; }
+function nodeOf(key) {
+  return nodes.find((one) => one.key === key) || null;
+}
 
 function pick(key, centred) {
   state.picked = key;
@@ -193,7 +274,8 @@ function jump(key) {
 function toggle(node) {
   if (!node || node.part === null || node.part === undefined) return;
   const open = state.collapsed.has(node.part);
-  if (open) state.collapsed.delete(node.part); else state.collapsed.add(node.part);
+  if (open) state.collapsed.delete(node.part);
+  else state.collapsed.add(node.part);
   redraw(open ? nodes.find((one) => one.part === node.part).key : `part ${node.part}`);
 }
 
@@ -210,15 +292,22 @@ function redraw(key) {
   pick(key, true);
 }
 
-// --- search ------------------------------------------------------------------------------------------------------------
+// --- search --------------------------------------------------------------------------------------------------------
 
 const FIELDS = {
-  type: (node) => [node.type || node.kind], backend: (node) => [node.backend], name: (node) => [node.name],
+  type: (node) => [node.type || node.kind],
+  backend: (node) => [node.backend],
+  name: (node) => [node.name],
   part: (node) => (node.part === null ? [] : [String(node.part)]),
-  refused: (node) => Object.entries(node.info.others || {}).filter(([, why]) => !isOffer(why)).map(([backend]) => backend),
+  refused: (node) =>
+    Object.entries(node.info.others || {})
+      .filter(([, why]) => !isOffer(why))
+      .map(([backend]) => backend),
 };
 
-function isOffer(reasons) { return reasons.length === 1 && reasons[0] === "could, ranked lower"; }
+function isOffer(reasons) {
+  return reasons.length === 1 && reasons[0] === "could, ranked lower";
+}
 
 function fits(node, word) {
   const [, field, rest] = /^(\w+):(.+)$/.exec(word) || [];
@@ -226,7 +315,9 @@ function fits(node, word) {
   return `${node.name} ${node.type || node.kind} ${node.backend}`.toLowerCase().includes(word);
 }
 
-function same(field, one, rest) { return field === "part" ? one === rest : one.includes(rest); }
+function same(field, one, rest) {
+  return field === "part" ? one === rest : one.includes(rest);
+}
 
 function search(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -243,7 +334,8 @@ function light() {
 
 function told() {
   const count = state.matches && state.matches.length;
-  $("found").textContent = state.matches === null ? "" : state.at < 0 ? `${count} found` : `${state.at + 1} of ${count}`;
+  $("found").textContent =
+    state.matches === null ? "" : state.at < 0 ? `${count} found` : `${state.at + 1} of ${count}`;
 }
 
 function step(by) {
@@ -259,253 +351,23 @@ function searchFor(text) {
   search(text);
 }
 
-// --- panels ------------------------------------------------------------------------------------------------------------
-
-function openTab(name) {
-  state.tab = name;
-  for (const tab of document.querySelectorAll("[role=tab]")) tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
-  for (const panel of document.querySelectorAll("[role=tabpanel]")) panel.classList.toggle("open", panel.id === name);
-}
-
-function badge(backend) {
-  return element("span", backend || "the runtime", { class: "badge", style: `--colour:${colourOf(backend)}` });
-}
-
-function facts(rows) {
-  const kept = rows.filter(([, one]) => one !== "" && one !== null && one !== undefined && !(Array.isArray(one) && !one.length));
-  return element("dl", kept.map(([name, one]) => [element("dt", name), element("dd", one)]));
-}
-
-function link(key, text) {
-  const made = element("button", text, { type: "button", class: "link" });
-  made.addEventListener("click", () => jump(key));
-  return made;
-}
-
-function partLink(number) {
-  const made = element("button", `part ${number}`, { type: "button", class: "link" });
-  made.addEventListener("click", () => { showPart(number); openTab("about"); });
-  return made;
-}
-
-function showAbout() {
-  if (state.picked && state.picked.startsWith("part ")) { showPart(Number(state.picked.slice(5))); return; }
-  const node = state.picked && nodeOf(state.picked);
-  $("about").replaceChildren(...(node ? aboutNode(node) : aboutNetwork()));
-}
-
-function aboutNode(node) {
-  const one = node.info, others = Object.entries(one.others || {}), source = one.source || "";
-  const title = element("h2", node.name, { id: "picked" });
-  if (node.kind === "input" || node.kind === "output") {
-    return [title, element("p", `${node.kind} of the network`), facts([["type", `${one.type}${one.shape}`], ["bytes", numberText(one.bytes)], ["quantization", one.quantization], ["way", wayOf(one)]])];
-  }
-  const merged = (one.replaced || []).filter((name) => name !== one.layer).join(", ");
-  return [
-    title, element("p", [element("b", node.type), " on ", badge(node.backend)]),
-    facts([
-      ["time", timeLine(one)], ["part", node.part === null ? "" : partLink(node.part)],
-      ["runs in", one.runs_in && one.runs_in !== one.layer ? one.runs_in : ""], ["stands also for", merged], ["comes from", source],
-      ["operations", numberText(one.operations)], ["bytes moved", numberText(one.bytes)],
-    ]),
-    ...refusalsOf(others), ...section("Attributes", Object.keys(one.attributes).length && facts(Object.entries(one.attributes))),
-    ...section("Takes", one.inputs.length && tensors(one.inputs, true)), ...section("Gives", one.outputs.length && tensors(one.outputs, false)),
-    ...section("Read by", readersOf(node)),
-  ];
-}
-
-function timeLine(one) {
-  if (!one.time) return one.ms === null || one.ms === undefined ? "" : `${msText(one.ms)} (measured, with what is in it)`;
-  const share = one.time.ms === null ? "of the work" : `${percent(one.time.share)} of all layers`;
-  return `${timeText(one.time)} ${one.time.ms === null ? share : `(${share})`}, ${one.time.how}`;
-}
-
-function refusalsOf(others) {
-  const rows = others.map(([backend, reasons]) => {
-    const offer = isOffer(reasons);
-    return element("li", [badge(backend), offer ? " could run it, and is ranked lower" : " refuses it:",
-      offer ? "" : element("ul", reasons.map((reason) => element("li", reason)))], { class: offer ? "offer" : "refusal", "data-backend": backend });
-  });
-  return section("Other backends", rows.length && element("ul", rows, { class: "verdicts" }));
-}
-
-function section(title, content) {
-  return content ? [element("h3", title), content] : [];
-}
-
-function wayOf(tensor) {
-  return tensor.crossing === null || tensor.crossing === undefined ? "" : crossingText(data.crossings[tensor.crossing]);
-}
-
-function tensors(all, taken) {
-  const rows = all.map((one) => {
-    const from = taken && byName.get(one.layer), name = from ? link(from.key, one.name) : one.name;
-    const kind = taken && !one.layer ? "constant " : "";
-    const way = wayOf(one);
-    return element("li", [element("span", one.role, { class: "role" }), " ", name, element("div", [
-      `${kind}${one.type}${one.shape}, ${bytesText(one.bytes)}`, one.value && element("div", `= ${one.value}`),
-      one.quantization && element("div", one.quantization), way && element("div", way, { class: `way ${isCopy(data.crossings[one.crossing]) ? "copied" : ""}` })], { class: "small" })]);
-  });
-  return element("ul", rows, { class: "tensors" });
-}
-
-function readersOf(node) {
-  const readers = [...new Set(edges.filter((one) => one.from === node).map((one) => one.to))];
-  return readers.length && element("p", readers.flatMap((one, index) => [index ? ", " : "", link(one.key, one.name)]));
-}
-
-function showPart(number) {
-  const part = parts.get(number), toggler = element("button", state.collapsed.has(number) ? "Open" : "Close", { type: "button", class: "small-button" });
-  toggler.addEventListener("click", () => toggle({ part: number }));
-  const list = part.layers.map((name) => element("li", link(`layer ${name}`, name)));
-  $("about").replaceChildren(
-    element("h2", ["part ", String(number), " ", toggler], { id: "picked" }), element("p", [counted(part.layers.length, "layer"), " on ", badge(part.backend)]),
-    facts([["time", timeLine(part)], ["runs as", part.runs_as.length > 6 ? counted(part.runs_as.length, "layer") : part.runs_as.join(", ")]]),
-    ...section("Comes in", ways(part.incoming)), ...section("Goes out", ways(part.outgoing)),
-    ...section("Layers", element("ol", list, { class: "plain" })),
-  );
-}
-
-function ways(numbers) {
-  return numbers.length && element("ul", numbers.map((one) => element("li", crossingText(data.crossings[one]))));
-}
-
-function aboutNetwork() {
-  const { times } = data, absent = data.absent.map((one) => element("li", [element("b", one.id), `: ${one.reason}`]));
-  const counts = Object.entries(data.counts).map(([backend, count]) => element("li", [badge(backend), ` ${counted(count, "layer")}${refusalCount(backend)}`]));
-  return [
-    element("h2", data.network), facts([
-      ["one run", times.whole_ms === null ? "not measured" : `${msText(times.whole_ms)} (${times.source}${times.runs ? `, ${counted(times.runs, "run")}` : ""})`],
-      ["measured plans", Object.entries(times.candidates_ms).sort((a, b) => a[1] - b[1]).map(([name, ms]) => element("div", `${name}: ${msText(ms)}`))],
-      ["estimates (~)", `by work: ${times.estimated_by}`],
-      ["inputs", data.inputs.map((one) => element("div", `${one.name}: ${one.type}${one.shape}`))],
-      ["outputs", data.outputs.map((one) => element("div", `${one.name}: ${one.type}${one.shape}`))],
-    ]),
-    ...section("Backends, in order of preference", element("ul", counts, { class: "plain" })), ...section("Skipped", absent.length && element("ul", absent)),
-    ...section("Crossings", data.crossings.length && element("ul", crossingSums())),
-    element("p", "Click on a layer for its tensors, its time, and why other backends do not run it.", { class: "hint" }),
-  ];
-}
-
-function refusalCount(backend) {
-  const count = data.layers.filter((one) => one.others[backend] && !isOffer(one.others[backend])).length;
-  return count ? `, refuses ${count}` : "";
-}
-
-function crossingSums() {
-  const sums = new Map();
-  for (const one of data.crossings) {
-    const key = `${HOW[one.how]} from ${one.from || "the caller"} to ${one.to || "the caller"}`, sum = sums.get(key) || { bytes: 0, count: 0 };
-    sums.set(key, { bytes: sum.bytes + one.bytes, count: sum.count + 1 });
-  }
-  return [...sums].map(([key, sum]) => element("li", `${counted(sum.count, "tensor")}, ${numberText(sum.bytes)} bytes, ${key}`));
-}
-
-function table(titles, rows, right) {
-  const head = element("tr", titles.map((one, index) => element("th", one, { scope: "col", class: right.includes(index) ? "right" : "" })));
-  return element("table", [element("thead", head), element("tbody", rows)]);
-}
-
-function row(cells, right, key, act) {
-  const made = element("tr", cells.map((one, index) => element("td", one, { class: right.includes(index) ? "right" : "" })), { tabindex: "0", "data-key": key });
-  made.addEventListener("click", act);
-  made.addEventListener("keydown", (event) => { if (event.key === "Enter") act(); });
-  return made;
-}
-
-function fillParts() {
-  const sum = (numbers, copies) => numbers.map((one) => data.crossings[one]).reduce((total, one) => total + (isCopy(one) === copies ? one.bytes : 0), 0);
-  const line = (size, how) => (size ? element("div", `${bytesText(size)} ${how}`) : "");
-  const cell = (numbers) => [line(sum(numbers, true), "copied"), line(sum(numbers, false), "passed")];
-  const rows = data.parts.map((one) => row(
-    [String(one.part), badge(one.backend), [element("div", one.layers[0] || one.runs_as[0], { class: "clip" }), one.layers.length > 1 ? element("div", `and ${counted(one.layers.length - 1, "other")}`, { class: "small" }) : ""],
-      [timeText(one.time), bar(one)], cell(one.incoming), cell(one.outgoing)],
-    [0], `part ${one.part}`, () => {
-      showPart(one.part);
-      openTab("about");
-      view.centre(keyOf(nodes.find((node) => node.part === one.part) || { part: one.part }));
-      searchFor(`part:${one.part}`);
-    },
-  ));
-  $("parts").replaceChildren(element("h2", "Parts"), table(["part", "backend", "layers", "time", "comes in", "goes out"], rows, [0]));
-}
-
-function bar(one) {
-  const inner = element("i", "", { class: one.time.how === "measured" ? "" : "guessed", style: `width:${(100 * Math.min(1, one.time.share)).toFixed(1)}%;--colour:${colourOf(one.backend)}` });
-  return element("div", inner, { class: "length" });
-}
-
-function fillLayers() {
-  const shown = (state.matches || nodes).filter((one) => one.kind === "layer" || one.kind === "hosted");
-  const rows = shown.map((one) => row(
-    [element("div", one.name, { class: "clip" }), one.type, badge(one.backend), timeText(one.info.time)], [3], one.key, () => jump(one.key)));
-  $("layers").replaceChildren(element("h2", `Layers${state.matches ? `: ${shown.length} of ${data.layers.length}` : ""}`), table(["layer", "type", "backend", "time"], rows, [3]));
-}
-
-// Every reason once, with the types of layers that it was given for.
-function fillRefusals() {
-  const groups = new Map();
-  for (const layer of data.layers) {
-    for (const [backend, reasons] of Object.entries(layer.others)) {
-      if (isOffer(reasons)) continue;
-      const key = JSON.stringify([backend, reasons]), group = groups.get(key) || { backend, reasons, names: [], kinds: new Map() };
-      group.names.push(layer.layer);
-      group.kinds.set(layer.kind, (group.kinds.get(layer.kind) || 0) + 1);
-      groups.set(key, group);
-    }
-  }
-  const items = [...groups.values()].sort((a, b) => data.backends.indexOf(a.backend) - data.backends.indexOf(b.backend)).map(refusalItem);
-  $("refusals").replaceChildren(element("h2", "Refusals"), items.length ? element("ul", items, { class: "verdicts" }) : element("p", "No backend that was asked has refused a layer."));
-}
-
-function refusalItem({ backend, reasons, names, kinds }) {
-  const types = [...kinds].map(([kind, count]) => `${kind} (${count})`).join(", ");
-  const few = names.slice(0, 12).flatMap((name, index) => [index ? ", " : "", link(`layer ${name}`, name)]);
-  return element("li", [badge(backend), " ", element("b", types), element("ul", reasons.map((one) => element("li", one))),
-    element("div", [few, names.length > 12 ? ` and ${names.length - 12} more` : ""], { class: "small" })], { class: "refusal" });
-}
-
-function fillHead() {
-  const copied = data.copies.reduce((sum, one) => sum + one.bytes, 0), { times } = data;
-  const said = [counted(data.layers.length, "layer"), counted(data.parts.length, "part")];
-  if (data.backends.length > 1) said.push(copied ? `${counted(data.copies.length, "copy", "copies")} of ${bytesText(copied)}` : "no copies");
-  said.push(times.whole_ms === null ? "not measured" : `${msText(times.whole_ms)} a run`);
-  $("name").textContent = data.network;
-  $("summary").textContent = said.join(" \u00b7 ");
-  $("legend").replaceChildren(...data.backends.map((backend) => {
-    const time = data.parts.filter((one) => one.backend === backend).reduce(addTime, { ms: 0, share: 0, how: "measured" });
-    const count = data.counts[backend] || 0, text = `${counted(count, "layer")}${count ? `, ${timeText(time)}${time.ms === null ? " of the work" : ""}` : ""}`;
-    const made = element("button", [element("b", backend), " ", text], { type: "button", class: "chip", style: `--colour:${colourOf(backend)}`, title: `Find the layers of ${backend}` });
-    made.addEventListener("click", () => searchFor($("search").value === `backend:${backend}` ? "" : `backend:${backend}`));
-    return made;
-  }));
-}
-
-function addTime(sum, { time }) {
-  const ms = sum.ms === null || time.ms === null ? null : sum.ms + time.ms;
-  return { ms, share: sum.share + time.share, how: time.how === "measured" ? sum.how : "estimated" };
-}
-
-function fillKey() {
-  const used = new Set(data.crossings.map((one) => one.how)), known = data.layers.map((one) => one.time.how);
-  const line = (how) => element("span", [element("i", "", { class: `line ${how.replace(" ", "-")}` }), HOW[how]]);
-  const box = (kind, text) => element("span", [element("i", "", { class: `sample ${kind}` }), text]);
-  $("key").replaceChildren(
-    ...(known.includes("measured") ? [box("measured", "time, measured")] : []), ...(known.includes("estimated") ? [box("guessed", "time, estimated (~)")] : []),
-    ...Object.keys(HOW).filter((how) => used.has(how)).map(line),
-  );
-}
-
-// --- the keyboard ------------------------------------------------------------------------------------------------------
+// --- the keyboard --------------------------------------------------------------------------------------------------
 
 function neighbour(key, direction) {
-  const here = view.byKey.get(key), { nodes: all, edges: lines } = view.drawing, at = all.indexOf(here);
+  const here = view.byKey.get(key),
+    { nodes: all, edges: lines } = view.drawing,
+    at = all.indexOf(here);
   if (direction === "up" || direction === "down") {
-    const near = lines.filter((one) => (direction === "up" ? one.to : one.from) === at).map((one) => all[direction === "up" ? one.from : one.to]);
+    const near = lines
+      .filter((one) => (direction === "up" ? one.to : one.from) === at)
+      .map((one) => all[direction === "up" ? one.from : one.to]);
     return closest(near, here);
   }
   const side = direction === "left" ? -1 : 1;
-  return closest(all.filter((one) => one.rank === here.rank && side * (one.x - here.x) > 0), here);
+  return closest(
+    all.filter((one) => one.rank === here.rank && side * (one.x - here.x) > 0),
+    here,
+  );
 }
 
 function closest(among, here) {
@@ -515,8 +377,12 @@ function closest(among, here) {
 
 const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 const KEYS = {
-  "+": () => view.zoom(1.25), "=": () => view.zoom(1.25), "-": () => view.zoom(0.8), 0: () => view.fit(),
-  Enter: () => toggle(view.byKey.get(state.picked)), Escape: () => pick(null),
+  "+": () => view.zoom(1.25),
+  "=": () => view.zoom(1.25),
+  "-": () => view.zoom(0.8),
+  0: () => view.fit(),
+  Enter: () => toggle(view.byKey.get(state.picked)),
+  Escape: () => pick(null),
 };
 
 function onGraphKey(event) {
@@ -534,15 +400,39 @@ function listen() {
   $("search").addEventListener("input", () => search($("search").value));
   $("search").addEventListener("keydown", (event) => {
     if (event.key === "Enter") step(event.shiftKey ? -1 : 1);
-    else if (event.key === "Escape") { searchFor(""); $("graph").focus(); }
+    else if (event.key === "Escape") {
+      searchFor("");
+      $("graph").focus();
+    }
   });
-  const acts = { next: () => step(1), previous: () => step(-1), in: () => view.zoom(1.25), out: () => view.zoom(0.8), fit: () => view.fit(), collapse: () => collapseAll(true), expand: () => collapseAll(false) };
+  const acts = {
+    next: () => step(1),
+    previous: () => step(-1),
+    in: () => view.zoom(1.25),
+    out: () => view.zoom(0.8),
+    fit: () => view.fit(),
+    collapse: () => collapseAll(true),
+    expand: () => collapseAll(false),
+  };
   for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
-  $("shade").addEventListener("change", () => { state.shade = $("shade").value; draw(); light(); });
-  $("fold").addEventListener("change", () => { state.folded = $("fold").checked; draw(); light(); view.begin(); });
-  for (const tab of document.querySelectorAll("[role=tab]")) tab.addEventListener("click", () => openTab(tab.dataset.tab));
+  $("shade").addEventListener("change", () => {
+    state.shade = $("shade").value;
+    draw();
+    light();
+  });
+  $("fold").addEventListener("change", () => {
+    state.folded = $("fold").checked;
+    draw();
+    light();
+    view.begin();
+  });
+  for (const tab of document.querySelectorAll("[role=tab]"))
+    tab.addEventListener("click", () => openTab(tab.dataset.tab));
   document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && document.activeElement !== $("search")) { $("search").focus(); event.preventDefault(); }
+    if (event.key === "/" && document.activeElement !== $("search")) {
+      $("search").focus();
+      event.preventDefault();
+    }
   });
   addEventListener("beforeprint", () => view.printed(true));
   addEventListener("afterprint", () => view.printed(false));
