@@ -19,6 +19,9 @@ const char* isa_name(Isa isa);
 /// Whether the processor multiplies pairs of bfloat16 (AVX512_BF16).
 bool has_bf16();
 
+/// What the system calls the processor; empty where it does not say.
+std::string processor();
+
 /// Bytes of the second-level cache of one core; a usual size where it is not known.
 long l2_bytes();
 

@@ -6,7 +6,7 @@
 namespace cpuacc {
 namespace {
 
-constexpr uint64_t kMagic = 0x31304243434155ull;
+constexpr uint64_t kMagic = 0x32304243434155ull;
 
 struct Header {
   uint64_t magic, signature, check, pieces, choices, begin;  // `begin`: of the pieces; `check` is of all behind the header
@@ -101,18 +101,19 @@ uint64_t signature_of(const ipr::Graph& graph) {
 
 std::vector<unsigned char> blob_of(const Program& program) {
   const Pack& pack = program.packed();
-  uint64_t begin = rounded(sizeof(Header) + pack.pieces.size() * 8 + pack.choices.size() * 4), size = begin;
+  const std::vector<int32_t> choices = program.choices().numbers();
+  uint64_t begin = rounded(sizeof(Header) + pack.pieces.size() * 8 + choices.size() * 4), size = begin;
   for (const Pack::Piece& piece : pack.pieces) size += rounded(piece.size);
   std::vector<unsigned char> blob(size);
   unsigned char* at = blob.data() + sizeof(Header);
   for (const Pack::Piece& piece : pack.pieces) std::memcpy(at, &piece.size, 8), at += 8;
-  for (int32_t choice : pack.choices) std::memcpy(at, &choice, 4), at += 4;
+  for (int32_t choice : choices) std::memcpy(at, &choice, 4), at += 4;
   at = blob.data() + begin;
   for (const Pack::Piece& piece : pack.pieces) {
     if (piece.size > 0) std::memcpy(at, piece.data, piece.size);
     at += rounded(piece.size);
   }
-  Header header{kMagic, program.signature, 0, pack.pieces.size(), pack.choices.size(), begin};
+  Header header{kMagic, program.signature, 0, pack.pieces.size(), choices.size(), begin};
   header.check = checksum(blob.data() + sizeof(Header), size - sizeof(Header), header.signature);
   std::memcpy(blob.data(), &header, sizeof header);
   return blob;
@@ -129,10 +130,11 @@ BlobContent content_of(const void* data, uint64_t size) {
   BlobContent content;
   content.signature = header.signature;
   content.restored.sizes.resize(header.pieces);
-  content.restored.choices.resize(header.choices);
+  std::vector<int32_t> choices(header.choices);
   if (header.pieces > 0) std::memcpy(content.restored.sizes.data(), bytes + sizeof header, header.pieces * 8);
   if (header.choices > 0)
-    std::memcpy(content.restored.choices.data(), bytes + sizeof header + header.pieces * 8, header.choices * 4);
+    std::memcpy(choices.data(), bytes + sizeof header + header.pieces * 8, header.choices * 4);
+  content.choices = Choices::of_numbers(choices);
   uint64_t left = size - header.begin;
   for (uint64_t piece : content.restored.sizes) {
     if (piece > left || rounded(piece) > left) corrupt();

@@ -21,6 +21,7 @@ std::vector<unsigned char> blob_of(const Program& program);
 /// The content of a blob, which must outlive it. Throws ipr::Error with IPR_CORRUPT where the bytes are no blob.
 struct BlobContent {
   uint64_t signature;
+  Choices choices;
   Restored restored;
 };
 BlobContent content_of(const void* data, uint64_t size);

@@ -84,6 +84,7 @@ struct Node {
   std::vector<int> outputs;
   std::vector<Post> posts;
   int64_t layer = -1;          // index in the offered graph, for errors
+  std::vector<int64_t> also;   // other layers of it whose work this one does, where a pass made one of several
   std::shared_ptr<void> extra;  // what a pass wants its own lowering to know
 
   const Value* find(std::string_view name) const;

@@ -85,25 +85,6 @@ const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
   return memory;
 }
 
-int Plan::choose(int count, int preferred, const std::function<double(int)>& seconds) {
-  int chosen = preferred;
-  size_t number = pack_.choices.size();
-  if (restored_ != nullptr) {
-    if (number >= restored_->choices.size() || restored_->choices[number] < 0 || restored_->choices[number] >= count)
-      throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
-    chosen = restored_->choices[number];
-  } else if (settings.autotune > 0 && seconds) {
-    double best = seconds(preferred);
-    for (int n = 0; n < count; ++n) {
-      if (n == preferred) continue;
-      double found = seconds(n);
-      if (found < best) best = found, chosen = n;
-    }
-  }
-  pack_.choices.push_back(chosen);
-  return chosen;
-}
-
 Plan::Place Plan::find(int id) const {
   uint64_t offset = 0;
   while (values_[size_t(id)].parent >= 0) {
@@ -143,6 +124,8 @@ bool Plan::share(int result, int operand, uint64_t offset, bool inside) {
 
 void Plan::add(Step step) {
   step.max_parts = std::max(1, std::min(step.max_parts, settings.threads));
+  step.layer = node_->layer;
+  step.also = node_->also;
   steps_.push_back(std::move(step));
 }
 

@@ -18,10 +18,11 @@ class Plan : public Builder {
   Buffer temporary(uint64_t bytes) override;
   const void* pack(uint64_t bytes, const std::function<void(void*)>& make) override;
   bool share(int result, int operand, uint64_t offset, bool inside) override;
-  int choose(int count, int preferred, const std::function<double(int)>& seconds) override;
   void add(Step step) override;
   void divide(int64_t count, uint64_t bytes, const std::function<void(int64_t, int64_t)>& work) override;
 
+  /// Let what is added from now on be the work of a node.
+  void begin(const Node& node) { node_ = &node; }
   /// The steps with all places filled in; nothing else may be called afterwards.
   std::vector<Step> finish();
   uint64_t arena_bytes() const { return arena_bytes_; }
@@ -57,6 +58,7 @@ class Plan : public Builder {
   Pack& pack_;
   const Restored* restored_;
   native::Pool* pool_;
+  const Node* node_ = nullptr;
   uint64_t restored_offset_ = 0;
   uint64_t arena_bytes_ = 0;
   bool reads_constants_ = false;

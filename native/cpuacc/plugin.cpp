@@ -8,7 +8,7 @@
 
 #include "cpuacc/blob.hpp"
 #include "cpuacc/halves.hpp"
-#include "cpuacc/program.hpp"
+#include "cpuacc/tuning.hpp"
 
 namespace cpuacc {
 namespace {
@@ -56,10 +56,9 @@ class CpuAcc : public ipr::Backend {
         IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE | IPR_CAP_DETERMINISTIC;
     info.options = {
         {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0, everywhere},
-        {"FastMathEnabled", "let float kernels round in another order, such as Winograd's with large tiles", false,
-         everywhere},
         {"FastRequantization", "let quantized results differ from the reference by one step", false, everywhere},
-        {"TuningLevel", "1: time alternative kernels when a network is loaded; 0: choose by rules", 0, everywhere},
+        {"TuningLevel", "0: choose kernels by rules; 1: time the alternatives when a network is loaded; 2: take longer", 0,
+         everywhere},
     };
     info.properties = {{"NonConstWeights", "weights and bias may be computed", true},
                        {"ConstantTensorsAsInputs", "every operand may be constant", true},
@@ -70,7 +69,7 @@ class CpuAcc : public ipr::Backend {
   void init(const ipr::Host& host, const ipr::Options& options) override {
     defaults_ = Settings();
     defaults_.isa = native::best_isa();
-    defaults_.threads = std::max(1, int(host.threads()));
+    defaults_.threads = host_threads_ = std::clamp(int(host.threads()), 1, 256);
     defaults_ = settings(options);
   }
 
@@ -87,7 +86,12 @@ class CpuAcc : public ipr::Backend {
 
   std::unique_ptr<ipr::Executable> compile(const ipr::Graph& offered, const ipr::Options& options) override {
     Settings wanted = settings(options);
-    auto made = std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
+    auto make = [&](const Choices& choices) {
+      wanted.choices = choices;
+      return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
+    };
+    constexpr double seconds[] = {0, 0.1, 1};  // for every alternative, by tuning level
+    std::unique_ptr<Program> made = wanted.tuning > 0 ? tuned(make, seconds[wanted.tuning]) : make({});
     made->signature = signature_of(offered);
     return made;
   }
@@ -98,9 +102,9 @@ class CpuAcc : public ipr::Backend {
   std::string fingerprint(const ipr::Options& options) override {
     Settings wanted = settings(options);
     return "CpuAcc " + std::to_string(library()) + " " + native::isa_name(wanted.isa) + " threads " +
-           std::to_string(wanted.threads) + " fast math " + std::to_string(wanted.fast_math) + " fast requantization " +
-           std::to_string(wanted.fast_requantization) + " tuning " + std::to_string(wanted.autotune) + " cache " +
-           std::to_string(native::l2_bytes());
+           std::to_string(wanted.threads) + " fast requantization " +
+           std::to_string(wanted.fast_requantization) + " tuning " + std::to_string(wanted.tuning) + " cache " +
+           std::to_string(native::l2_bytes()) + (wanted.tuning > 0 ? " on " + native::processor() : "");
   }
 
   ipr::Blob save(const ipr::Executable& executable) override {
@@ -116,6 +120,7 @@ class CpuAcc : public ipr::Backend {
     if (content.signature != signature_of(*offered))
       throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
     Settings wanted = settings(options);
+    wanted.choices = content.choices;
     auto made = std::make_unique<Program>(prepared(*offered, wanted), wanted, pool(wanted.threads), &content.restored);
     made->signature = content.signature;
     return made;
@@ -124,13 +129,19 @@ class CpuAcc : public ipr::Backend {
  private:
   Settings settings(const ipr::Options& options) const {
     Settings found = defaults_;
-    int64_t threads = options.integer("NumberOfThreads", 0);
-    if (threads < 0) throw ipr::Error("NumberOfThreads is negative", IPR_INVALID_ARGUMENT);
-    if (threads > 0) found.threads = int(std::min<int64_t>(threads, 256));
-    found.fast_math = options.flag("FastMathEnabled", found.fast_math);
+    int64_t threads = number(options, "NumberOfThreads", defaults_.threads, 0, 256);
+    found.threads = threads > 0 ? int(threads) : host_threads_;
     found.fast_requantization = options.flag("FastRequantization", found.fast_requantization);
-    found.autotune = int(options.integer("TuningLevel", found.autotune));
+    found.tuning = int(number(options, "TuningLevel", found.tuning, 0, 2));
     return found;
+  }
+
+  static int64_t number(const ipr::Options& options, const char* name, int64_t absent, int64_t least, int64_t most) {
+    int64_t given = options.integer(name, absent);
+    if (given >= least && given <= most) return given;
+    throw ipr::Error(std::string(name) + " is " + std::to_string(given) + "; expected " + std::to_string(least) + " to " +
+                         std::to_string(most),
+                     IPR_INVALID_ARGUMENT);
   }
 
   /// A number for the bytes of this library.
@@ -161,6 +172,7 @@ class CpuAcc : public ipr::Backend {
   }
 
   Settings defaults_;
+  int host_threads_ = 1;
   std::mutex mutex_;
   uint64_t library_ = 0;
   std::map<int, std::unique_ptr<native::Pool>> pools_;

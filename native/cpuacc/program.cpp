@@ -35,15 +35,16 @@ int parts_for(const Settings& settings, double nanoseconds) {
 }
 
 Program::Program(Graph graph, const Settings& settings, native::Pool* pool, const Restored* restored)
-    : pool_(pool), threads_(settings.threads) {
+    : pool_(pool), threads_(settings.threads), choices_(settings.choices) {
   Plan plan(graph, settings, pack_, restored, pool);
   for (const Node& node : graph.nodes) {
     Refusal why;
     const Lowering* lowering = find_lowering(graph, node, settings, &why);
     if (!lowering) throw ipr::Error(why.text, IPR_UNSUPPORTED, IPR_ITEM_LAYER, node.layer);
+    plan.begin(node);
     lowering->lower(node, plan);
   }
-  if (restored && (restored->sizes.size() != pack_.pieces.size() || restored->choices.size() != pack_.choices.size()))
+  if (restored && restored->sizes.size() != pack_.pieces.size())
     throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
   steps_ = plan.finish();
   for (const Step& step : steps_) {
@@ -52,11 +53,45 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   }
   for (const Tensor& tensor : graph.tensors)
     if (tensor.keep) kept_.push_back(tensor.keep);
+  for (const std::vector<int>* side : {&graph.inputs, &graph.outputs})
+    for (int tensor : *side) border_.push_back({graph[tensor].bytes(), graph[tensor].dtype});
   arena_bytes_ = plan.arena_bytes();
   workspace_size = arena_bytes_ + scratch_stride_ * uint64_t(parallel_ ? threads_ : 1);
   flags = IPR_EXECUTABLE_CONCURRENT;
   if (!plan.reads_constants()) flags |= IPR_EXECUTABLE_KEEPS_CONSTANTS;
   memory = pack_.memory.total();
+}
+
+bool Program::has(Choice what) const {
+  if (what == Choice::block) return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) { return !s.also.empty(); });
+  auto is_convolution = [](const Step& step) {
+    return step.name.rfind("winograd", 0) == 0 || step.name.rfind("conv ", 0) == 0;
+  };
+  return std::any_of(steps_.begin(), steps_.end(), is_convolution);
+}
+
+std::vector<double> Program::measured(double seconds) {
+  native::Arena memory;
+  std::vector<char*> bases{nullptr, memory.take(workspace_size)};
+  for (const Border& one : border_) {
+    bases.push_back(memory.take(one.bytes));
+    if (one.dtype != IPR_DTYPE_FLOAT32) continue;  // zeros are codes, indices and lengths that may be
+    float* values = reinterpret_cast<float*>(bases.back());
+    for (uint64_t n = 0; n < one.bytes / 4; ++n) values[n] = float(n % 17) / 16 - 0.5f;
+  }
+  const char* fault = nullptr;
+  Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, &fault};
+  std::vector<double> least(steps_.size(), 1e18);
+  native::Pool::Lease lease(parallel_ ? pool_ : nullptr);
+  int64_t begin = now(), end = begin + int64_t(seconds * 1e9);
+  for (int round = 0; round < 3 || (round < 200 && now() < end); ++round)
+    for (size_t n = 0; n < steps_.size(); ++n) {
+      int64_t start = now();
+      Call call{&steps_[n], &run};
+      lease.run(&Call::part, &call, std::min(steps_[n].max_parts, threads_));
+      if (round > 0) least[n] = std::min(least[n], double(now() - start));  // the first one warms up
+    }
+  return least;
 }
 
 void Program::execute(const ipr::Run& run) {

@@ -22,14 +22,12 @@ struct Pack {
   };
   native::Arena memory;
   std::vector<Piece> pieces;
-  std::vector<int32_t> choices;
 };
 
-/// Pieces and choices of a blob, to be used instead of making them.
+/// Pieces of a blob, to be used instead of making them.
 struct Restored {
   const char* data = nullptr;  // pieces, each at a multiple of 64 bytes
   std::vector<uint64_t> sizes;
-  std::vector<int32_t> choices;
 };
 
 class Program : public ipr::Executable {
@@ -39,11 +37,22 @@ class Program : public ipr::Executable {
 
   void execute(const ipr::Run& run) override;
 
+  /// Nanoseconds of every step: the least of some runs on made-up inputs, for about so long.
+  std::vector<double> measured(double seconds);
+
   const Pack& packed() const { return pack_; }
+  const Choices& choices() const { return choices_; }
+  /// Whether there is a layer with such alternatives.
+  bool has(Choice what) const;
   const std::vector<Step>& steps() const { return steps_; }
   uint64_t signature = 0;  // of the graph that it was made from
 
  private:
+  struct Border {
+    uint64_t bytes;
+    int32_t dtype;
+  };
+
   void run_steps(const ipr::Run& run, char* const* bases);
 
   std::vector<Step> steps_;
@@ -52,6 +61,8 @@ class Program : public ipr::Executable {
   std::vector<std::shared_ptr<void>> kept_;  // constants that passes made
   native::Pool* pool_;
   int threads_;
+  Choices choices_;
+  std::vector<Border> border_;  // inputs, then outputs
   bool parallel_ = false;
   uint64_t arena_bytes_ = 0, scratch_stride_ = 0;
 };

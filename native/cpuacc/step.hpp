@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpuacc/graph.hpp"
@@ -58,6 +60,8 @@ struct Step {
   std::shared_ptr<const void> state;  // parameters; a struct of the family's own
   uint64_t scratch_per_part = 0;      // bytes
   double operations = 0;              // additions and multiplications, for profiles; 0: not counted
+  int64_t layer = -1;         // whose work it does, of the offered graph; filled in when it is added
+  std::vector<int64_t> also;  // and those of other layers
   int in_place = -1;  // position in `in` whose memory out[0] may take where nobody else needs it (same bytes)
 
   template <class T>
@@ -76,13 +80,45 @@ inline Range split(int64_t count, int part, int parts, int64_t grain = 1) {
   return {first < count ? first : count, last < count ? last : count};
 }
 
+/// What there are alternatives for: the tile of Winograd's algorithm (1: none), and whether a block is one step.
+enum class Choice : int32_t { winograd, block };
+
+/// Alternatives that were chosen for layers of the offered graph instead of those that rules choose.
+class Choices {
+ public:
+  static constexpr int64_t kAll = -1;  // every layer for which there is no other choice
+
+  void set(Choice what, int64_t layer, int value) { chosen_[{what, layer}] = value; }
+  /// The choice for a layer; -1: by rules.
+  int of(Choice what, int64_t layer) const {
+    auto found = chosen_.find({what, layer});
+    if (found == chosen_.end()) found = chosen_.find({what, kAll});
+    return found == chosen_.end() ? -1 : found->second;
+  }
+  bool empty() const { return chosen_.empty(); }
+  /// Three numbers for every choice, and back.
+  std::vector<int32_t> numbers() const {
+    std::vector<int32_t> found;
+    for (const auto& [key, value] : chosen_) found.insert(found.end(), {int32_t(key.first), int32_t(key.second), value});
+    return found;
+  }
+  static Choices of_numbers(const std::vector<int32_t>& numbers) {
+    Choices found;
+    for (size_t n = 0; n + 2 < numbers.size(); n += 3) found.set(Choice(numbers[n]), numbers[n + 1], numbers[n + 2]);
+    return found;
+  }
+
+ private:
+  std::map<std::pair<Choice, int64_t>, int> chosen_;
+};
+
 /// What a network is compiled for.
 struct Settings {
   Isa isa = Isa::baseline;
   int threads = 1;
-  bool fast_math = false;            // Winograd with large tiles, approximate functions
   bool fast_requantization = false;  // codes may differ by one step
-  int autotune = 0;                  // 0: rules, 1: time the alternatives
+  int tuning = 0;                    // 0: rules, more: time the alternatives
+  Choices choices;                   // what was found by that
 };
 
 /// How many parts are worth while for some work, given about how many nanoseconds it takes on one thread.
@@ -109,9 +145,6 @@ class Builder {
   /// operand in the result (Concat): then `inside` is true and the operand is placed within the result.
   /// False where that cannot be (both at the border): copy then.
   virtual bool share(int result, int operand, uint64_t offset = 0, bool inside = false) = 0;
-  /// One of `count` alternatives, the same again when a program is restored. Autotuning times them with `seconds`;
-  /// otherwise it is `preferred`.
-  virtual int choose(int count, int preferred, const std::function<double(int)>& seconds) = 0;
   virtual void add(Step step) = 0;
   /// Calls work(first, last) for ranges that cover 0 .. count - 1, on several threads at the same time where all of it
   /// touches so many `bytes` that this is worth while. For what is packed; `work` throws nothing.

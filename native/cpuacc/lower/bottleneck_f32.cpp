@@ -100,7 +100,7 @@ bool fuse_one(Graph& graph, Node& depthwise, const Settings& settings) {
                     channels_last(*project) == channels_last(depthwise) && project->inputs[0] == depthwise.outputs[0] &&
                     projects_within(graph, depthwise, settings);
   if (!parts->expands && !parts->projects) return false;
-  if (has_add(depthwise)) return false;
+  if (has_add(depthwise) || settings.choices.of(Choice::block, depthwise.layer) == 0) return false;
   parts->depthwise = depthwise;
   if (parts->expands) parts->expand = *expand;
   if (parts->projects) parts->project = *project;
@@ -110,6 +110,8 @@ bool fuse_one(Graph& graph, Node& depthwise, const Settings& settings) {
   made.inputs = {parts->expands ? expand->inputs[0] : depthwise.inputs[0]};
   if (has_add(last)) made.inputs.push_back(last.inputs.back());
   made.extra = parts;
+  if (parts->expands) made.also.push_back(expand->layer);
+  if (parts->projects) made.also.push_back(depthwise.layer);
   if (parts->expands) expand->type.clear();
   if (parts->projects) depthwise.type.clear();
   last = std::move(made);

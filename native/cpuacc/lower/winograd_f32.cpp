@@ -87,7 +87,13 @@ int64_t best_tile(const Sizes& sizes) {
   return best;
 }
 
-Refusal support(const Graph& graph, const Node& node, const Settings&) {
+/// The tile that was found by timing, or else the one that is estimated to be best.
+int64_t tile_of(const Sizes& sizes, const Node& node, const Settings& settings) {
+  int chosen = settings.choices.of(Choice::winograd, node.layer);
+  return chosen == 1 || chosen == 2 || chosen == 4 ? chosen : best_tile(sizes);
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   if (Refusal why = all_f32(graph, node)) return why;
   if (Refusal why = constant_weights(graph, node)) return why;
   const Tensor& weights = *graph.in(node, 1);
@@ -99,7 +105,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   Sizes sizes(graph, node);
   if (!small || sizes.in.c < 16 || std::max({sizes.in.h, sizes.in.w, sizes.in.c, sizes.out.c}) > 1 << 14)
     return refused("another window than 3 x 3, or few channels", IPR_REASON_UNPROFITABLE);
-  if (best_tile(sizes) == 1) return refused("the direct sum is quicker", IPR_REASON_UNPROFITABLE);
+  if (tile_of(sizes, node, settings) == 1) return refused("the direct sum is quicker", IPR_REASON_UNPROFITABLE);
   Finishing finishing;
   return find_finishing(graph, node, &finishing);
 }
@@ -136,7 +142,7 @@ void lower(const Node& node, Builder& builder) {
   state->in_image = sizes.in.floats();
   state->out_image = sizes.out.floats();
   Winograd& w = state->winograd;
-  w.tile = int32_t(best_tile(sizes));
+  w.tile = int32_t(tile_of(sizes, node, builder.settings));
   w.height = int32_t(sizes.in.h), w.width = int32_t(sizes.in.w);
   w.out_height = int32_t(sizes.out.h), w.out_width = int32_t(sizes.out.w);
   w.pad_top = int32_t(node.integer("pad_top")), w.pad_left = int32_t(node.integer("pad_left"));

@@ -24,7 +24,7 @@ def execute(args: argparse.Namespace) -> None:
     """Print a record of every backend."""
     runtime = default_runtime()
     if args.json:
-        write_json([_to_dict(record, file) for record, file in _records(runtime)])
+        write_json([_to_dict(record, file, runtime) for record, file in _records(runtime)])
     else:
         titles = ("backend", "available", "version", "source", "capabilities, or why not")
         show(Table(titles, [_row(record) for record, _ in _records(runtime)]))
@@ -39,12 +39,14 @@ def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRe
         yield BackendRecord(file.id, False, source, file.reason), file
 
 
-def _to_dict(record: BackendRecord, file: DynamicBackendRecord | None) -> dict[str, Any]:
+def _to_dict(record: BackendRecord, file: DynamicBackendRecord | None, runtime: Runtime) -> dict[str, Any]:
     if file is None:
         return record.to_dict()
     facts = file.to_dict()
     kept = ("file", "path", "library", "state", "step", "sha256")
-    return record.to_dict() | {key: facts[key] for key in kept} | {"interface": file.version}
+    declared = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
+    options = [{"name": one.name, "default": one.default, "doc": one.doc, "for": one.scopes} for one in declared]
+    return record.to_dict() | {key: facts[key] for key in kept} | {"interface": file.version, "options": options}
 
 
 def _row(record: BackendRecord) -> tuple[str, ...]:

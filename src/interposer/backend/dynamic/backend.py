@@ -7,7 +7,7 @@ from functools import cached_property
 
 from interposer.backend.allocator import CustomAllocator
 from interposer.backend.base import Backend, BackendContext
-from interposer.backend.capabilities import Options
+from interposer.backend.capabilities import Options, OptionValue
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.blobs import Blobs
 from interposer.backend.dynamic.compiling import compile_image, compile_part
@@ -16,6 +16,7 @@ from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.handles import Allocators, Handles
 from interposer.backend.dynamic.images import Image
+from interposer.backend.dynamic.information import DeclaredOption
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.parts import Optimizer
@@ -44,12 +45,35 @@ class DynamicBackend(Backend):
     as they are are compiled one by one. Tensors lie in ordinary memory, and are not copied.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, defaults: Options | None = None, shared: DynamicBackend | None = None) -> None:
         self.library = library
+        self._defaults, self._shared = defaults or {}, shared
         self.id = library.id  # type: ignore[misc] # of one instance, as every library brings its own
         self.version = library.info.version  # type: ignore[misc]
         self.api_version = (library.identity.major, library.identity.minor)  # type: ignore[misc]
         self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
+
+    def for_runtime(self, options: Options) -> DynamicBackend:
+        """The same plug-in for a runtime that gives it other options than it was initialised with.
+
+        What can also be given for a network is, for all networks of that runtime; of the rest the log tells.
+
+        Raises:
+            InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
+        """
+        declared = {one.name: one for one in self.library.info.options}
+        wanted = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
+        known = self.library.setting[1]
+        other: dict[str, OptionValue] = {}
+        for name in {**known, **wanted}:
+            value = wanted.get(name, declared[name].default)
+            if value == known.get(name, declared[name].default):
+                continue
+            if declared[name].scope & abi.SCOPE_MODEL:
+                other[name] = value
+            else:
+                self.library.log.warning("option %r is as another runtime has given it, not %r", name, value)
+        return DynamicBackend(self.library, other, self) if other else self
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
@@ -78,7 +102,7 @@ class DynamicBackend(Backend):
 
     def layer_support(self, options: Options) -> LayerSupport:
         """What the plug-in says that it can run."""
-        return DynamicSupport(self.library, options, self)
+        return DynamicSupport(self.library, {**self._defaults, **options}, self)
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Let the plug-in compile the view, or what it makes of it."""
@@ -92,6 +116,11 @@ class DynamicBackend(Backend):
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """The plug-in's context, where it has the extension."""
         return DynamicContext.of(self.library, options, self)
+
+    @property
+    def declared_options(self) -> Sequence[DeclaredOption]:
+        """The options that it takes, with their defaults and a line about each."""
+        return self.library.info.options
 
     @property
     def identity(self) -> str:
@@ -113,7 +142,8 @@ class DynamicBackend(Backend):
         return Blobs.of(self.library, self)
 
     def _options(self, options: Options) -> OptionTable:
-        return OptionTable(checked_options(self.id, options, self.library.info.options, abi.SCOPE_MODEL))
+        given = {**self._defaults, **options}
+        return OptionTable(checked_options(self.id, given, self.library.info.options, abi.SCOPE_MODEL))
 
 
 class DynamicWorkloadFactory(WorkloadFactory):

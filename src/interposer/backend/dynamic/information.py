@@ -28,6 +28,12 @@ class DeclaredOption:
     scope: int
 
     @property
+    def scopes(self) -> list[str]:
+        """For what it can be given: "runtime", "network" or both."""
+        names = {"runtime": abi.SCOPE_INIT, "network": abi.SCOPE_MODEL}
+        return [name for name, bit in names.items() if self.scope & bit]
+
+    @property
     def kind(self) -> type:
         """The Python type of its values."""
         return type(self.default)

@@ -102,12 +102,14 @@ def shared_backend(
 ) -> DynamicBackend:
     """The backend of a shared object, which is opened if it is not open yet.
 
-    It is shut down when nobody refers to it any more; whoever asks before that gets the same one. Thread safe.
+    It is shut down when nobody refers to it any more; whoever asks before that gets the same one, or one of the same
+    plug-in with other options. Thread safe.
 
     Args:
         path: the canonical path of the file.
         descriptor: the file, open.
-        options: for backends by id, what is given to ``init``; the first who asks decides.
+        options: for backends by id, what is given to ``init``; the first who asks decides. For others, those of them
+            that networks can have are given with every network.
         unload: whether the library leaves the process with the backend, which it does if all who asked say so.
         exactly: load what `descriptor` is open on, even if another file has the path meanwhile. The library then does
             not know its own folder (``$ORIGIN``).
@@ -124,9 +126,16 @@ def shared_backend(
         living = opened.living()
         if living is not None:
             opened.unload = opened.unload and unload
-            return living
+            return _for_runtime(living, options)
         opened.unload = unload
         return _new_backend(opened, options)
+
+
+def _for_runtime(living: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:
+    try:
+        return living.for_runtime(options.get(living.id, {}))
+    except InterposerError as error:
+        raise step_error(error) from error
 
 
 def backend_of_file(

@@ -1,0 +1,78 @@
+#include "cpuacc/tuning.hpp"
+
+#include <map>
+#include <utility>
+
+namespace cpuacc {
+namespace {
+
+constexpr double kClearly = 0.95;  // of the time that rules lead to
+
+/// Nanoseconds of the steps that do the work of a layer, without those that do the work of several.
+struct Times {
+  explicit Times(Program& program, double seconds) {
+    std::vector<double> nanoseconds = program.measured(seconds);
+    for (size_t n = 0; n < nanoseconds.size(); ++n) {
+      total += nanoseconds[n];
+      const Step& step = program.steps()[n];
+      of_layer[step.layer] += nanoseconds[n];
+      names[step.layer] += step.name + ";";
+      if (!step.also.empty()) fused[step.layer] = step.also;
+    }
+  }
+  double of(int64_t layer) const {
+    auto found = of_layer.find(layer);
+    return found == of_layer.end() ? 0 : found->second;
+  }
+
+  double total = 0;
+  std::map<int64_t, double> of_layer;
+  std::map<int64_t, std::string> names;
+  std::map<int64_t, std::vector<int64_t>> fused;
+};
+
+/// Where an alternative changes how a layer is run, and is clearly quicker than all before.
+void compare(Choice what, int value, const Times& times, std::map<int64_t, double>& best, const Times& rules,
+             Choices& chosen) {
+  for (const auto& [layer, name] : times.names) {
+    auto before = rules.names.find(layer);
+    if (layer < 0 || before == rules.names.end() || before->second == name || rules.fused.count(layer)) continue;
+    auto known = best.emplace(layer, rules.of(layer) * kClearly).first;
+    if (times.of(layer) >= known->second) continue;
+    known->second = times.of(layer);
+    chosen.set(what, layer, value);
+  }
+}
+
+/// Where the layers of a fused block are clearly quicker one after the other.
+void compare_blocks(const Times& apart, const Times& rules, Choices& chosen) {
+  for (const auto& [layer, also] : rules.fused) {
+    double sum = apart.of(layer);
+    for (int64_t other : also) sum += apart.of(other);
+    if (sum >= rules.of(layer) * kClearly) continue;
+    chosen.set(Choice::block, layer, 0);
+    for (int64_t other : also) chosen.set(Choice::block, other, 0);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Program> tuned(const std::function<std::unique_ptr<Program>(const Choices&)>& make, double seconds) {
+  std::unique_ptr<Program> plain = make({});
+  Times rules(*plain, seconds);
+  auto timed = [&](Choice what, int value) {
+    Choices all;
+    all.set(what, Choices::kAll, value);
+    return Times(*make(all), seconds);
+  };
+  Choices chosen;
+  std::map<int64_t, double> best;
+  if (plain->has(Choice::winograd))
+    for (int tile : {1, 2, 4}) compare(Choice::winograd, tile, timed(Choice::winograd, tile), best, rules, chosen);
+  if (!rules.fused.empty()) compare_blocks(timed(Choice::block, 0), rules, chosen);
+  if (chosen.empty()) return plain;
+  std::unique_ptr<Program> other = make(chosen);
+  return Times(*other, seconds).total < rules.total ? std::move(other) : std::move(plain);
+}
+
+}  // namespace cpuacc

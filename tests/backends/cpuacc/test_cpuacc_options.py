@@ -1,0 +1,85 @@
+"""CpuAcc's options: what they are, what is refused, threads of every runtime, and kernels that are chosen by timing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.cache import cached_files
+from interposer.cli.main import main
+from interposer.ops import Activation, ActivationFunction, Convolution2d, DepthwiseConvolution2d
+from interposer.types import DataLayout, TensorInfo
+
+pytestmark = pytest.mark.usefixtures("cpuacc")
+
+RELU = Activation(function=ActivationFunction.RELU)
+NHWC = {"data_layout": DataLayout.NHWC}
+SAME = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1, "stride_x": 1, "stride_y": 1, **NHWC}
+POINT = {"stride_x": 1, "stride_y": 1, **NHWC}
+
+
+def block():
+    """A convolution of 3 x 3 and an inverted residual block behind it: for both there are alternatives."""
+    draw = np.random.default_rng(7)
+    weights = lambda *shape: network.add_constant_layer(draw.standard_normal(shape).astype(np.float32) / 12)  # noqa: E731
+    network = ip.Network("block")
+    x = network.add_input_layer(0, TensorInfo((1, 20, 24, 32)), name="x")
+    y = network.add_layer(RELU, network.add_layer(Convolution2d(**SAME), x, weights(48, 3, 3, 32)))
+    y = network.add_layer(RELU, network.add_layer(Convolution2d(**POINT), y, weights(96, 1, 1, 48)))
+    y = network.add_layer(RELU, network.add_layer(DepthwiseConvolution2d(**SAME), y, weights(1, 3, 3, 96)))
+    y = network.add_layer(Convolution2d(**POINT), y, weights(48, 1, 1, 96))
+    network.add_output_layer(0, y, name="y")
+    return network
+
+
+X = np.random.default_rng(8).standard_normal((1, 20, 24, 32), np.float32)
+
+
+def tuned(level):
+    options = ip.OptimizerOptions(model_options={"CpuAcc": {"TuningLevel": level}})
+    return ip.load(block(), ["CpuAcc"], options=options)
+
+
+def test_kernels_chosen_by_timing_are_within_the_tolerance_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    [by_rules], [first], [again] = tuned(0).run([X]), tuned(1).run([X]), tuned(1).run([X])
+    np.testing.assert_allclose(first, by_rules, rtol=0, atol=1e-5 * float(np.abs(by_rules).max()))
+    np.testing.assert_array_equal(again, first)
+    assert len(cached_files("compiled")) == 2
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), [
+    ("NumberOfThreads", -1, "NumberOfThreads is -1; expected 0 to 256"),
+    ("NumberOfThreads", 1000, "NumberOfThreads is 1000; expected 0 to 256"),
+    ("TuningLevel", 3, "TuningLevel is 3; expected 0 to 2"),
+    ("TuningLevel", "high", "option 'TuningLevel' of backend 'CpuAcc' must be a int, not 'high'"),
+    ("NumberOfThread", 2, "did you mean 'NumberOfThreads'?"),
+])  # fmt: skip
+def test_options_that_cannot_be_meant_are_refused_by_name(name, value, expected):
+    options = ip.OptimizerOptions(model_options={"CpuAcc": {name: value}})
+    with pytest.raises(ip.errors.InterposerError) as caught:
+        ip.load(block(), ["CpuAcc"], options=options)
+    assert expected in str(caught.value)
+
+
+def test_runtimes_have_threads_of_their_own():
+    found = []
+    for threads in (1, 2, 3):
+        with ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}})) as runtime:
+            model = ip.load(block(), ["CpuAcc"], runtime=runtime)
+            found.append(model.run([X])[0])
+            backend = runtime.registry.get("CpuAcc")
+            assert f"threads {threads} " in backend.blobs.fingerprint(backend._options({}))
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-5 * float(np.abs(found[0]).max()))
+
+
+def test_the_options_are_listed_with_a_line_about_each(capsys):
+    assert main(["backends", "--json"]) == 0
+    [record] = [one for one in json.loads(capsys.readouterr().out) if one["id"] == "CpuAcc"]
+    options = {one["name"]: one for one in record["options"]}
+    assert set(options) == {"NumberOfThreads", "FastRequantization", "TuningLevel"}
+    assert all(one["doc"] and one["for"] == ["runtime", "network"] for one in options.values())
