@@ -39,8 +39,38 @@ void step(const float* weights, const float* given, const float* hidden, float* 
   memcpy(out + first, result, size_t(count) * sizeof(float));
 }
 
+template <int kGates>
+void multiply_gates(const float* weights, const float* hidden, int64_t size, float* sums) {
+  for (int v = 0; v < 16; v += kLanes) {
+    Vec even[kGates] = {}, odd[kGates] = {};
+    const float* row = weights + v;
+    int64_t k = 0;
+    for (; k + 2 <= size; k += 2, row += 32 * kGates) {
+      __builtin_prefetch(row + 1024, 0, 2);
+      for (int gate = 0; gate < kGates; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
+      for (int gate = 0; gate < kGates; ++gate) odd[gate] += hidden[k + 1] * load(row + (kGates + gate) * 16);
+    }
+    if (k < size)
+      for (int gate = 0; gate < kGates; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
+    for (int gate = 0; gate < kGates; ++gate) store(sums + gate * 16 + v, even[gate] + odd[gate]);
+  }
+}
+
+void multiply(const float* weights, const float* hidden, int64_t gates, int64_t size, float* sums) {
+  if (gates == 1) return multiply_gates<1>(weights, hidden, size, sums);
+  if (gates == 2) return multiply_gates<2>(weights, hidden, size, sums);
+  multiply_gates<3>(weights, hidden, size, sums);
+}
+
+void gate(const float* sums, const float* given, bool tangent, float* out) {
+  for (int v = 0; v < 16; v += kLanes) {
+    Vec x = load(sums + v) + load(given + v);
+    store(out + v, tangent ? hyperbolic_tangent(x) : sigmoid(x));
+  }
+}
+
 }  // namespace
 
-extern const LstmKernels lstm_kernels = {step};
+extern const LstmKernels lstm_kernels = {step, multiply, gate};
 
 }  // namespace cpuacc::ISA_NS

@@ -1,4 +1,4 @@
-// One step of an LSTM of float32.
+// One step of recurrent layers of float32.
 
 #ifndef CPUACC_KERNELS_LSTM_HPP
 #define CPUACC_KERNELS_LSTM_HPP
@@ -14,6 +14,10 @@ struct LstmKernels {
   /// [16]; `given` is what the input gives to the gates, each `size` long; `cell` is read and written.
   void (*step)(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
                int64_t block);
+  /// Of one block of units, [gate][16]: sums over the units before, whose weights are [unit before][gate][16].
+  void (*multiply)(const float* weights, const float* hidden, int64_t gates, int64_t size, float* sums);
+  /// 16 values: sigmoid, or hyperbolic tangent, of the sum of both.
+  void (*gate)(const float* sums, const float* given, bool tangent, float* out);
 };
 CPUACC_TABLE(LstmKernels, lstm_kernels)
 

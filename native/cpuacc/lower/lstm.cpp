@@ -1,5 +1,5 @@
-// LstmSequence: the products of the input with its weights become a FullyConnected layer for all steps at once, the rest
-// "acc.Lstm", one direction after the other.
+// LstmSequence, GruSequence, RnnSequence: the products of the input with its weights become a FullyConnected layer for
+// all steps at once, the rest "acc.Lstm", "acc.Gru" and "acc.Rnn", one direction after the other.
 
 #include <algorithm>
 #include <cstring>
@@ -16,12 +16,20 @@ bool reversed(const Node& node, int64_t direction) {
   return node.text("direction") == "REVERSE" || (node.text("direction") == "BIDIRECTIONAL" && direction == 1);
 }
 
+/// 4 for LSTM, 3 for GRU, 1 for a simple layer.
+int64_t gates_of(const Node& node) {
+  return node.type == "LstmSequence" ? 4 : node.type == "GruSequence" || node.type == "acc.Gru" ? 3 : 1;
+}
+
 bool usual_functions(const Node& node) {
   const Value* given = node.find("activations");
   if (!given || given->texts.empty()) return true;
-  const char* const usual[] = {"SIGMOID", "TANH", "TANH"};
+  const int64_t gates = gates_of(node);
+  const std::vector<std::string> usual = gates == 4   ? std::vector<std::string>{"SIGMOID", "TANH", "TANH"}
+                                         : gates == 3 ? std::vector<std::string>{"SIGMOID", "TANH"}
+                                                      : std::vector<std::string>{"TANH"};
   for (size_t n = 0; n < given->texts.size(); ++n)
-    if (given->texts[n] != usual[n % 3]) return false;
+    if (given->texts[n] != usual[n % usual.size()]) return false;
   auto ones = [](const std::vector<double>& values) {
     return std::all_of(values.begin(), values.end(), [](double value) { return value == 1; });
   };
@@ -66,17 +74,19 @@ void add_flag(Node& node, const char* name) {
   node.attributes.push_back(value);
 }
 
-/// input (T, B, I) times the weights of one direction: (T, B, 4 * H).
+/// input (T, B, I) times the weights of one direction: (T, B, gates * H), with both biases, but for the state's of the
+/// hidden gate of a GRU that resets it too.
 Node product_of(Graph& graph, const Node& node, int64_t direction, int64_t hidden) {
   const Tensor in = *graph.in(node, 0), weights = *graph.in(node, 1);
-  const int64_t rows = 4 * hidden, depth = in.shape[2];
+  const int64_t gates = gates_of(node), rows = gates * hidden, depth = in.shape[2];
+  const bool apart = node.flag("linear_before_reset");
   auto own = std::make_shared<std::vector<float>>(weights.values<float>() + direction * rows * depth,
                                                   weights.values<float>() + (direction + 1) * rows * depth);
   auto bias = std::make_shared<std::vector<float>>(size_t(rows), 0.0f);
   if (const Tensor* given = graph.in(node, 3))
     for (int64_t n = 0; n < rows; ++n)
       (*bias)[size_t(n)] = given->values<float>()[direction * 2 * rows + n] +
-                           given->values<float>()[direction * 2 * rows + rows + n];
+                           (apart && n >= 2 * hidden ? 0 : given->values<float>()[direction * 2 * rows + rows + n]);
   Tensor result;
   result.shape = {in.shape[0], in.shape[1], rows};
   Node made;
@@ -96,15 +106,17 @@ bool split_products(Graph& graph, const Settings& settings) {
   std::vector<Node> nodes;
   for (Node& old : graph.nodes) {
     Node node = std::move(old);
-    if (node.type == "LstmSequence" && !support(graph, node, settings)) {
+    const bool gru = node.type == "GruSequence", rnn = node.type == "RnnSequence";
+    if ((gru || rnn || node.type == "LstmSequence") && !support(graph, node, settings)) {
       int64_t directions = graph.in(node, 2)->shape[0], hidden = graph.in(node, 2)->shape[2];
       node.inputs.resize(7, -1);
       for (int64_t n = 0; n < directions; ++n) {
         nodes.push_back(product_of(graph, node, n, hidden));
         node.inputs.push_back(nodes.back().outputs[0]);
       }
-      node.inputs[0] = node.inputs[1] = node.inputs[3] = -1;  // done by the products
-      node.type = "acc.Lstm";
+      node.inputs[0] = node.inputs[1] = -1;  // done by the products
+      if (!gru) node.inputs[3] = -1;
+      node.type = gru ? "acc.Gru" : rnn ? "acc.Rnn" : "acc.Lstm";
       changed = true;
     }
     nodes.push_back(std::move(node));
@@ -169,10 +181,11 @@ void run_end(const Step& step, const Run& run, int, int) {
   if (step.out[1]) std::memcpy(run.at<float>(step.out[1]) + offset, run.at<float>(step.in[1]), size * sizeof(float));
 }
 
-void pack_weights(const float* from, float* to, int64_t hidden) {
+/// The gates [first, last): [block][unit before][gate][16].
+void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, int64_t last) {
   for (int64_t block = 0; block * 16 < hidden; ++block)
     for (int64_t k = 0; k < hidden; ++k)
-      for (int64_t gate = 0; gate < 4; ++gate, to += 16)
+      for (int64_t gate = first; gate < last; ++gate, to += 16)
         for (int64_t n = 0; n < 16 && block * 16 + n < hidden; ++n)
           to[n] = from[(gate * hidden + block * 16 + n) * hidden + k];
 }
@@ -191,7 +204,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   lstm->direction = direction;
   lstm->reverse = reversed(node, direction);
   lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * hidden) * 64 * sizeof(float), [&](void* to) {
-    pack_weights(weights.values<float>() + direction * 4 * hidden * hidden, static_cast<float*>(to), hidden);
+    pack_weights(weights.values<float>() + direction * 4 * hidden * hidden, static_cast<float*>(to), hidden, 0, 4);
   }));
   Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
@@ -220,6 +233,157 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   simple("end of ", run_end, {out, cells}, {state_of(1), state_of(2)});
 }
 
+// ---- GRU and simple layers --------------------------------------------------------------------------------------------
+
+/// One direction. The state of a sequence lies in the output, as that of an LSTM does.
+struct Gru {
+  Lstm layer;            // its weights: of all gates, or without `linear_before_reset` of the first two
+  const float* fresh;    // weights of the hidden gate, without `linear_before_reset`
+  const float* bias;     // of the hidden gate's product with the state
+  bool simple, before_reset;
+};
+
+struct GruMoment {
+  std::shared_ptr<const Gru> gru;
+  int64_t number;
+};
+
+/// 16 values of a row of `size`, zeros behind its end.
+struct Padded {
+  Padded(const float* row, int64_t first, int64_t size) {
+    for (int64_t n = 0; n < 16; ++n) values[n] = first + n < size ? row[first + n] : 0;
+  }
+  float values[16];
+};
+
+struct Unit {
+  const float *given, *before;
+  float* out;
+  int64_t sequence, block, count;
+};
+
+template <class Work>
+void each_unit(const Step& step, const Run& run, int part, int parts, Work work) {
+  const GruMoment& moment = step.as<GruMoment>();
+  const Lstm& layer = moment.gru->layer;
+  const int64_t hidden = layer.hidden, gates = moment.gru->simple ? 1 : 3, time = time_of(layer, moment.number);
+  Range range = split((hidden + 15) / 16, part, parts);
+  for (int64_t block = range.first; block < range.last; ++block)
+    for (int64_t b = 0; b < layer.batch; ++b) {
+      float* out = run.at<float>(step.out[0]);
+      const float* before = moment.number == 0 ? run.at<float>(step.in[1]) + b * hidden
+                                               : out + place_of(layer, time_of(layer, moment.number - 1), b);
+      const float* given = run.at<float>(step.in[0]) + (time * layer.batch + b) * gates * hidden;
+      int64_t count = std::min<int64_t>(16, hidden - block * 16);
+      work(*moment.gru, Unit{given, before, out + place_of(layer, time, b), b, block, count});
+    }
+}
+
+void run_rnn(const Step& step, const Run& run, int part, int parts) {
+  each_unit(step, run, part, parts, [](const Gru& gru, const Unit& unit) {
+    const int64_t size = gru.layer.hidden, first = unit.block * 16;
+    float sums[16], found[16];
+    gru.layer.kernels->multiply(gru.layer.weights + first * size, unit.before, 1, size, sums);
+    gru.layer.kernels->gate(sums, Padded(unit.given, first, size).values, true, found);
+    std::copy_n(found, unit.count, unit.out + first);
+  });
+}
+
+/// All of a GRU that resets the product with the state; else the update gate, and the state that was reset.
+void run_gates(const Step& step, const Run& run, int part, int parts) {
+  each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
+    const int64_t size = gru.layer.hidden, first = unit.block * 16, gates = gru.before_reset ? 3 : 2;
+    float sums[48], update[16], reset[16], fresh[16];
+    gru.layer.kernels->multiply(gru.layer.weights + first * size * gates, unit.before, gates, size, sums);
+    gru.layer.kernels->gate(sums, Padded(unit.given, first, size).values, false, update);
+    gru.layer.kernels->gate(sums + 16, Padded(unit.given + size, first, size).values, false, reset);
+    if (!gru.before_reset) {
+      float* updates = run.at<float>(step.out[1]) + unit.sequence * size + first;
+      float* states = run.at<float>(step.out[2]) + unit.sequence * size + first;
+      for (int64_t n = 0; n < unit.count; ++n) updates[n] = update[n], states[n] = reset[n] * unit.before[first + n];
+      return;
+    }
+    for (int64_t n = 0; n < unit.count; ++n)
+      sums[32 + n] = reset[n] * (sums[32 + n] + (gru.bias ? gru.bias[first + n] : 0));
+    gru.layer.kernels->gate(sums + 32, Padded(unit.given + 2 * size, first, size).values, true, fresh);
+    for (int64_t n = 0; n < unit.count; ++n)
+      unit.out[first + n] = (1 - update[n]) * fresh[n] + update[n] * unit.before[first + n];
+  });
+}
+
+/// The hidden gate, of the state that was reset.
+void run_fresh(const Step& step, const Run& run, int part, int parts) {
+  each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
+    const int64_t size = gru.layer.hidden, first = unit.block * 16;
+    const float* updates = run.at<float>(step.in[2]) + unit.sequence * size;
+    const float* states = run.at<float>(step.in[3]) + unit.sequence * size;
+    float sums[16], fresh[16];
+    gru.layer.kernels->multiply(gru.fresh + first * size, states, 1, size, sums);
+    gru.layer.kernels->gate(sums, Padded(unit.given + 2 * size, first, size).values, true, fresh);
+    for (int64_t n = 0; n < unit.count; ++n)
+      unit.out[first + n] = (1 - updates[first + n]) * fresh[n] + updates[first + n] * unit.before[first + n];
+  });
+}
+
+void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) {
+  const Graph& graph = builder.graph;
+  const Tensor &weights = *graph.in(node, 2), &given = *graph.in(node, size_t(7 + direction));
+  const int64_t hidden = weights.shape[2], blocks = (hidden + 15) / 16, gates = gates_of(node);
+  const bool time_major = node.flag("time_major");
+  auto gru = std::make_shared<Gru>();
+  gru->simple = gates == 1;
+  gru->before_reset = node.flag("linear_before_reset");
+  Lstm& layer = gru->layer;
+  layer.kernels = &lstm_kernels_for(builder.settings.isa);
+  layer.hidden = hidden;
+  layer.steps = given.shape[time_major ? 0 : 1], layer.batch = given.shape[time_major ? 1 : 0];
+  layer.directions = weights.shape[0], layer.direction = direction;
+  layer.reverse = reversed(node, direction);
+  auto packed = [&](int64_t first, int64_t last) {
+    return static_cast<const float*>(builder.pack(uint64_t(blocks * hidden * (last - first)) * 64, [&](void* to) {
+      const float* from = weights.values<float>() + direction * gates * hidden * hidden;
+      pack_weights(from, static_cast<float*>(to), hidden, first, last);
+    }));
+  };
+  const bool together = gru->simple || gru->before_reset;
+  layer.weights = packed(0, together ? gates : 2);
+  if (!together) gru->fresh = packed(2, 3);
+  const Tensor* bias = graph.in(node, 3);
+  if (gru->before_reset && bias)
+    gru->bias = static_cast<const float*>(builder.pack(uint64_t(hidden) * 4, [&](void* to) {
+      std::copy_n(bias->values<float>() + direction * 6 * hidden + 5 * hidden, hidden, static_cast<float*>(to));
+    }));
+  const uint64_t bytes = uint64_t(layer.batch * hidden) * sizeof(float);
+  Buffer first = builder.temporary(bytes), unused = builder.temporary(bytes);
+  Buffer updates = builder.temporary(bytes), states = builder.temporary(bytes);
+  Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
+  const double nanoseconds = double(gates * hidden * hidden * layer.batch) * 0.05;
+  auto add = [&](const char* what, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to,
+                 std::shared_ptr<const void> state) {
+    Step step;
+    step.name = what + node.name;
+    step.fn = fn;
+    step.in = std::move(from);
+    step.out = std::move(to);
+    step.state = std::move(state);
+    if (fn != run_begin && fn != run_end) step.max_parts = std::min(int(blocks), parts_for(builder.settings, nanoseconds));
+    builder.add(std::move(step));
+  };
+  std::shared_ptr<const Lstm> whole(gru, &gru->layer);
+  add("begin of ", run_begin, {builder.buffer(node.inputs[5]), Buffer()}, {first, unused}, whole);
+  for (int64_t n = 0; n < layer.steps; ++n) {
+    auto moment = std::make_shared<GruMoment>(GruMoment{gru, n});
+    add(gru->simple ? "Rnn " : "Gru ", gru->simple ? run_rnn : run_gates, {in, first}, {out, updates, states}, moment);
+    if (!together) add("Gru ", run_fresh, {in, first, updates, states}, {out}, moment);
+  }
+  Buffer last = builder.buffer(node.outputs.size() > 1 ? node.outputs[1] : -1);
+  add("end of ", run_end, {out, unused}, {last, Buffer()}, whole);
+}
+
+void lower_gru(const Node& node, Builder& builder) {
+  for (int64_t n = 0; n < builder.graph.in(node, 2)->shape[0]; ++n) lower_gru_direction(node, builder, n);
+}
+
 void lower(const Node& node, Builder& builder) {
   for (int64_t n = 0; n < builder.graph.in(node, 2)->shape[0]; ++n) lower_direction(node, builder, n);
 }
@@ -231,7 +395,11 @@ Refusal own(const Graph&, const Node& node, const Settings&) {
 }  // namespace
 
 Family lstm_family() {
-  return {{{"LstmSequence", "products and steps", support, never, nullptr}, {"acc.Lstm", "steps", own, lower, nullptr}},
+  return {{{"LstmSequence", "products and steps", support, never, nullptr}, {"GruSequence", "products and steps", support, never, nullptr},
+           {"RnnSequence", "products and steps", support, never, nullptr},
+           {"acc.Lstm", "steps", own, lower, nullptr},
+           {"acc.Gru", "steps", own, lower_gru, nullptr},
+           {"acc.Rnn", "steps", own, lower_gru, nullptr}},
           {{"lstm", split_products}}};
 }
 

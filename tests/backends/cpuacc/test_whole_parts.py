@@ -24,11 +24,13 @@ from interposer.ops import (
     Convolution2d,
     Division,
     ElementwiseUnary,
+    GruSequence,
     LstmSequence,
     Multiplication,
     PreCompiled,
     RecurrentDirection,
     Reshape,
+    RnnSequence,
     Slice,
     Splitter,
     Transpose,
@@ -143,6 +145,21 @@ def long_memory(direction: RecurrentDirection) -> Build:
     return build
 
 
+def recurrent(direction: RecurrentDirection, *, before: bool | None = None) -> Build:
+    """Gated units that reset before or behind the product with the state; None means simple ones."""
+
+    def build(network: ip.Network, inputs: list[Any]) -> list[Any]:
+        count = 2 if direction is RecurrentDirection.BIDIRECTIONAL else 1
+        gates = 1 if before is None else 3
+        op = RnnSequence(direction=direction) if before is None else GruSequence(
+            direction=direction, linear_before_reset=before
+        )  # fmt: skip
+        constants = [weights(count, gates * 20, 7), weights(count, gates * 20, 20), weights(count, 2 * gates * 20)]
+        return list(network.add_layer(op, inputs[0], *map(network.add_constant_layer, constants)).outputs)
+
+    return build
+
+
 CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
     "swish behind a convolution": (swish, (2, 3, 9, 7)),
     "the gelu of exported networks behind a product and its bias": (gelu, (2, 5, 3)),
@@ -151,6 +168,9 @@ CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
     "tensors that share memory": (moved, (2, 5, 5, 6)),
     "LSTM forwards": (long_memory(RecurrentDirection.FORWARD), (4, 2, 7)),
     "LSTM backwards": (long_memory(RecurrentDirection.REVERSE), (4, 1, 7)),
+    "GRU forwards": (recurrent(RecurrentDirection.FORWARD, before=False), (4, 2, 7)),
+    "GRU both ways": (recurrent(RecurrentDirection.BIDIRECTIONAL, before=True), (5, 3, 7)),
+    "simple layer backwards": (recurrent(RecurrentDirection.REVERSE), (4, 2, 7)),
     "LSTM both ways": (long_memory(RecurrentDirection.BIDIRECTIONAL), (5, 3, 7)),
 }
 
