@@ -48,6 +48,10 @@ _PATIENCE: Final = 20.0
 _SLOW: Final = 30
 """So many times the best time, but `_LEAST_PATIENCE` at least, and a first run is given up as too slow."""
 _LEAST_PATIENCE: Final = 5.0
+_GAIN: Final = 0.02
+"""The part of the time that a mix must gain, at least."""
+_DUEL: Final = 7
+_TURN: Final = 0.1
 _CLOSE: Final = 2.0
 """Plans that take so many times the best time in a few runs have no turns."""
 _PART_SECONDS: Final = 0.1
@@ -379,8 +383,20 @@ class _Placer:
             return min(names, key=lambda name: (loaded[name].bytes, milliseconds[name]))
         best = min(names, key=lambda name: milliseconds[name])
         alone = min((one for one in names if one in self.ids), key=lambda name: milliseconds[name], default=best)
-        noise = max(0.02, _spread(turns[alone]))
-        return best if milliseconds[best] < milliseconds[alone] * (1 - noise) else alone
+        noise = max(_GAIN, _spread(turns[alone]))
+        if best == alone or milliseconds[best] >= milliseconds[alone] * (1 - noise):
+            return alone
+        return best if self._is_faster(loaded[best], loaded[alone]) else alone
+
+    def _is_faster(self, mix: _Loaded, alone: _Loaded) -> bool:
+        """Whether a mix is the better one again, of the two alone and in nearly all turns: many were tried."""
+        calls = {"mix": self._call(mix), "alone": self._call(alone)}
+        turns = take_turns(calls, _DUEL, _TURN, failed=self._failed)
+        if len(turns) < len(calls):
+            return False
+        pairs = zip(turns["mix"].turns, turns["alone"].turns, strict=True)
+        won = sum(ours < theirs * (1 - _GAIN) for ours, theirs in pairs)
+        return won >= _DUEL - 1
 
 
 def _spread(times: Sequence[float]) -> float:
