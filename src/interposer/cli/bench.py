@@ -10,11 +10,13 @@ from typing import Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
-from interposer.cli.network import add_network_arguments, backend_ids
+from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids
 from interposer.cli.tables import Table, counted, printable, say, show, without_empty_columns, write_json
 from interposer.ir.network import Network
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import Limits, read_network
+from interposer.session.fallback import AUTO
+from interposer.session.placement import Plan
 from interposer.tools.bench import BenchReport, Candidate, bench, candidates
 from interposer.tools.charts import bars
 
@@ -22,6 +24,7 @@ __all__ = ["configure", "execute"]
 
 _HELP: Final = """\
 Each backend is completed by CpuRef, which runs what the backend does not take.
+"auto" is the fastest mix of all, which is looked for where it is not known yet.
 The network is loaded on all of them; then each has its turn, again and again, so
 that a slow moment of the machine hits all. Times are medians of the turns.
 
@@ -38,6 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--mix", type=backend_ids, action="append", default=[], metavar="A,B",
         help="measure these backends together too, in this order of preference; may be repeated",
     )  # fmt: skip
+    add_plan_argument(parser, "measure what this file says too")
+    parser.add_argument("--no-auto", action="store_true", help="do not look for the fastest mix")
+    parser.add_argument(
+        "--budget", type=_seconds, default=10.0, metavar="S", help="seconds to look for the fastest mix (default: 10)"
+    )
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
     parser.add_argument("--threads", type=_positive, metavar="N", help="how many threads backends may use")
     parser.add_argument("--rounds", type=_positive, default=7, metavar="N", help="turns of each backend (default: 7)")
@@ -75,6 +83,8 @@ def execute(args: argparse.Namespace) -> int:
             rounds=args.rounds,
             seconds=args.seconds,
             progress=_progress if sys.stderr.isatty() else _silent,
+            budget_seconds=args.budget,
+            plan=None if args.plan is None else Plan.load(args.plan),
         )
     if args.plot is not None:
         args.plot.write_text(_plot(report), encoding="utf-8")
@@ -86,8 +96,8 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
-    """The backends that were named, else all; then the mixes."""
-    alone = [tuple(one) for one in candidates(runtime)]
+    """The backends that were named, else all and the fastest mix of them; then the mixes."""
+    alone = [tuple(one) for one in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
         alone = [_completed([one], runtime) for one in args.backends]
     return [*alone, *(_completed(one, runtime) for one in args.mix)]
@@ -95,6 +105,8 @@ def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]
 
 def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
     """With CpuRef at the end, where that is to be had."""
+    if ids == [AUTO]:
+        return (AUTO,)
     reference = [one for one in ("CpuRef",) if one not in ids and one in runtime.registry.available()]
     return (*ids, *reference)
 

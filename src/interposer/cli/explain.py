@@ -9,7 +9,7 @@ from typing import Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
-from interposer.cli.network import add_network_arguments, open_model
+from interposer.cli.network import add_network_arguments, add_plan_argument, open_model
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.ir.explain import Explanation
@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _HELP
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_network_arguments(parser)
+    add_plan_argument(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a page that draws the network")
     parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "explain": "show which backend gets which layer, and why the others do not",
     "bench": "measure a network on all backends, side by side",
     "compare": "run two backends layer by layer, and show where they differ",
+    "plan": "measure which backend should run which layer, and write that down",
     "convert": "write a network as an ONNX model",
     "backends": "list the backends, and why some are absent",
     "cache": "list what is kept between processes, say what is stale and why, or delete it",

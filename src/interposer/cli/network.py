@@ -9,9 +9,11 @@ from typing import Final, TypeAlias
 
 from interposer.cli.tables import printable
 from interposer.session import FORMATS, Limits, Model, load
+from interposer.session.placement import Plan
 
 __all__ = [
     "add_network_arguments",
+    "add_plan_argument",
     "add_source_arguments",
     "backend_ids",
     "open_model",
@@ -19,7 +21,7 @@ __all__ = [
     "shape_argument",
 ]
 
-PREFERRED: Final = "backends in order of preference (default: all, CpuRef last)"
+PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: all, CpuRef last)"
 Number: TypeAlias = "int | float"
 
 
@@ -50,6 +52,11 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
         "--limit-operations", type=_limit, metavar="N", default=limits.max_operations,
         help="refuse networks that need more arithmetic in a run; 'none' lifts it (default: 10^14)",
     )  # fmt: skip
+
+
+def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the network as this file says") -> None:
+    """Declare a plan that is followed."""
+    parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan makes one")
 
 
 def backend_ids(text: str) -> list[str]:
@@ -105,6 +112,7 @@ def open_model(args: argparse.Namespace) -> Model:
         limits=Limits(args.limit_bytes, args.limit_operations),
         shapes=dict(args.shape) or None,
         values=dict(args.value) or None,
+        plan=None if args.plan is None else Plan.load(args.plan),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
-from interposer.cli.network import add_network_arguments, open_model, report_absent
+from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent
 from interposer.cli.outputs import Ranked, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InvalidArgumentError, did_you_mean
@@ -61,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", metavar="FILE.npz", help="write all outputs to a file")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_network_arguments(parser)
+    add_plan_argument(parser)
 
 
 def _positive(text: str) -> int:

@@ -12,8 +12,10 @@ import numpy as np
 
 from interposer.errors import InterposerError, InvalidArgumentError
 from interposer.ir.network import Network
+from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session import Limits, Model, default_runtime, load
+from interposer.session.placement import Plan
 from interposer.session.timing import Timing, take_turns
 from interposer.types import Array, TensorInfo
 
@@ -39,10 +41,13 @@ class Candidate:
     timing: Timing | None = None
     deviation: float | None = None
     reason: str = ""
+    title: str = ""
 
     @property
     def name(self) -> str:
-        """The backends in order of preference, without the reference that only completes them."""
+        """Its title, or the backends in order of preference, without the reference that only completes them."""
+        if self.title:
+            return self.title
         main = self.backends[:-1] if self.backends[-1] == REFERENCE and len(self.backends) > 1 else self.backends
         return ",".join(main)
 
@@ -107,18 +112,23 @@ def bench(
     rounds: int = 7,
     seconds: float = 0.2,
     progress: Progress = _silent,
+    budget_seconds: float = 10.0,
+    plan: Plan | None = None,
 ) -> BenchReport:
     """Load a network on each choice of backends, compare what they give, and time them in turn, in this process.
 
     Args:
         network: any, with inputs of known shapes unless arrays are given.
-        choices: for each candidate its backends, in order of preference; None means those of `candidates`.
+        choices: for each candidate its backends, in order of preference; None means those of `candidates`. ("auto",)
+            stands for the fastest mix of all.
         inputs: arrays by the names of inputs; None means those of `random_inputs`.
         runtime: where they are loaded; None means the default runtime.
         limits: the most memory and arithmetic that the network may need.
         rounds: how often each has its turn; the more, the less a busy machine disturbs.
         seconds: how long a turn is.
         progress: told what is done, and how much of how much is over.
+        budget_seconds: how long the fastest mix is looked for, where it is not known from before.
+        plan: one more candidate, which is placed as this says.
 
     A candidate that cannot be loaded or fails to run is left out with its reason.
 
@@ -134,13 +144,19 @@ def bench(
     feeds = random_inputs(network) if inputs is None else inputs
     ran: dict[str, _Ran] = {}
     found: dict[int, Candidate] = {}
+
+    def loaded(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
+        options = OptimizerOptions(budget_seconds=budget_seconds)
+        return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
+
     try:
         for number, backends in reversed(list(enumerate(chosen))):
             found[number] = Candidate(backends)
             progress(f"loading on {found[number].name}", len(found) - 1, len(chosen))
-            _load(
-                str(number), found[number], ran, lambda ids: load(network, ids, runtime=runtime, limits=limits), feeds
-            )
+            _load(str(number), found[number], ran, loaded, feeds)
+        if plan is not None:
+            found[len(chosen)] = Candidate(plan.backends, title="plan")
+            _load(str(len(chosen)), found[len(chosen)], ran, lambda ids: loaded(None, plan), feeds)
         _time(found, ran, rounds, seconds, progress)
     finally:
         for one in ran.values():

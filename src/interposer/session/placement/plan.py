@@ -14,10 +14,11 @@ from typing import Any, Final
 from interposer.errors import InvalidArgumentError
 from interposer.ir.graph import Graph
 
-__all__ = ["Plan"]
+__all__ = ["TYPE", "Plan"]
 
 _VERSION: Final = 1
-_TYPE: Final = "type:"
+TYPE: Final = "type:"
+"""What stands before a type of layers, where a plan speaks of all of it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Plan:
         found = {}
         for layer in graph:
             for pattern, backend in self.layers.items():
-                kind = pattern.removeprefix(_TYPE) if pattern.startswith(_TYPE) else None
+                kind = pattern.removeprefix(TYPE) if pattern.startswith(TYPE) else None
                 if layer.name == pattern or layer.kind == kind or (kind is None and fnmatchcase(layer.name, pattern)):
                     found[layer.name] = backend
                     break

@@ -1,0 +1,129 @@
+"""``interposer plan``: measure which backend should run which layer, and write that into a file."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from interposer.cli.network import add_network_arguments
+from interposer.cli.tables import Table, counted, say, show
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.ir.graph import Graph
+from interposer.optimizer import OptimizerOptions, simplified
+from interposer.runtime import CreationOptions, Runtime
+from interposer.session import Limits, read_network
+from interposer.session.fallback import AUTO
+from interposer.session.placement import Plan, Search, place
+from interposer.session.placement.plan import TYPE
+
+__all__ = ["configure", "execute"]
+
+_HELP: Final = """\
+Every backend is timed alone, and so are parts of the network; the best mixes of
+them are timed whole, in turns. What was found before is taken from the cache.
+The file is JSON, and can be edited: "layers" maps names, patterns (conv*) and
+types (type:Softmax) to backends, and the first that fits counts. It is followed
+by interposer run, explain and bench with --plan.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _HELP
+    add_network_arguments(parser, "backends to choose from (default: all, engines too)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the plan")
+    parser.add_argument("--budget", type=_positive, default=30.0, metavar="S", help="seconds to measure (default: 30)")
+    parser.add_argument("--objective", choices=("latency", "throughput", "memory"), default="latency")
+    parser.add_argument(
+        "--limit-time", type=_positive, metavar="MS", help="leave out plans whose runs take more milliseconds"
+    )
+    parser.add_argument("--limit-memory", type=_bytes, metavar="N", help="leave out plans of more bytes; as 64M")
+    parser.add_argument(
+        "--pin", type=_pair, action="append", default=[], metavar="LAYER=BACKEND",
+        help="a layer, a pattern (conv*) or a type (type:Softmax) that stays on a backend; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--exclude", type=_pair, action="append", default=[], metavar="TYPE=BACKEND",
+        help="a type of layers that a backend never gets; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=int, metavar="N", help="how many threads backends may use")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+
+
+def _positive(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
+    return found
+
+
+def _bytes(text: str) -> int:
+    digits, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in tuple("KMG") else (text, "")
+    if not digits.isdecimal() or int(digits) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number of bytes, perhaps with K, M or G, not {text!r}")
+    return int(digits) << 10 * " KMG".index(unit or " ")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, backend = text.rpartition("=")
+    if not name or not backend:
+        raise argparse.ArgumentTypeError(f"expected NAME=BACKEND, not {text!r}")
+    return name, backend
+
+
+def execute(args: argparse.Namespace) -> None:
+    """Measure, write the plan and print it."""
+    network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
+    Limits(args.limit_bytes, args.limit_operations).check(network.graph)
+    exclude: dict[str, tuple[str, ...]] = {}
+    for kind, backend in args.exclude:
+        exclude[kind] = (*exclude.get(kind, ()), backend)
+    options = OptimizerOptions(exclude=exclude)
+    seconds = None if args.limit_time is None else args.limit_time / 1e3
+    search = Search(args.budget, args.objective, args.limit_memory, seconds)
+    with Runtime(CreationOptions(num_threads=args.threads)) as runtime:
+        backends = None if args.backends in (None, [AUTO]) else args.backends
+        ids = list(runtime.registry.available()) if backends is None else backends
+        pins = Plan(network.name, tuple(ids), dict(args.pin))
+        if args.pin:
+            graph = simplified(network, ids, runtime.device_spec, options).graph
+            _check_pins(pins, graph)
+            options = replace(options, hints=pins.hints(graph))
+        plan = place(network, runtime, backends, options, search)
+    plan = replace(plan, layers={**pins.layers, **plan.layers})
+    if args.output is not None:
+        plan.save(args.output)
+    if args.json:
+        print(plan.to_json(), end="")
+    else:
+        _print(plan, args)
+
+
+def _check_pins(pins: Plan, graph: Graph) -> None:
+    """Raise `InvalidArgumentError` for a pin that is for no layer."""
+    names, kinds = {layer.name for layer in graph}, {layer.kind for layer in graph}
+    for pattern in pins.layers:
+        if not replace(pins, layers={pattern: "?"}).hints(graph):
+            wanted = pattern.removeprefix(TYPE)
+            near = did_you_mean(wanted, kinds if pattern.startswith(TYPE) else names)
+            raise InvalidArgumentError(f"no layer of the network is {pattern!r}, which was pinned{near}")
+
+
+def _print(plan: Plan, args: argparse.Namespace) -> None:
+    rows = sorted(plan.measured.items(), key=lambda one: one[1])
+    shown = [(name, f"{milliseconds:.4g}", "chosen" if name == plan.chosen else "") for name, milliseconds in rows]
+    show(Table(("plan", "ms", ""), shown, ("ms",)))
+    for backend, reason in plan.failed.items():
+        say(f"{backend} failed while it was measured: {reason}")
+    if plan.cost:
+        cost, gap = plan.cost["milliseconds"], plan.cost["gap"]
+        say(f"the best plan by its parts takes {cost:.4g} ms; none takes less than {1 - gap:.1%} of that")
+    if args.output is not None:
+        say(f"written: {args.output}, with {counted(len(plan.layers), 'layer')} that have a place of their own")
