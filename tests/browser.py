@@ -98,6 +98,7 @@ class Browser:
         target = self.tell("Target.createTarget", url="about:blank")["targetId"]
         session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
+        page.tell("Page.bringToFront")  # what is behind others is not drawn
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.tell("Emulation.setEmulatedMedia", features=scheme)
         page.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
@@ -196,6 +197,7 @@ class Page:
     @property
     def faults(self) -> list[str]:
         """What the page threw, or what the console has errors and warnings of."""
+        self.evaluate("new Promise((done) => setTimeout(() => done(true), 20))")  # what comes of the last act is told
         found = []
         for event in self._mine():
             params = event["params"]

@@ -163,6 +163,13 @@ def test_what_is_measured_may_run_on_given_arrays(explain, tmp_path, more_backen
     )
 
 
+def test_open_shapes_may_be_those_of_the_given_arrays(explain, tmp_path):
+    model = networks.brightness(tmp_path, ("batch", 3, "height", "width"))
+    np.save(tmp_path / "image.npy", np.ones((2, 3, 4, 5), np.float32))
+    words = ("--backends", "CpuRef", "--measure", "--budget", "0.01", "--input", tmp_path / "image.npy", "--json")
+    assert json.loads(explain(model, *words))["inputs"][0]["shape"] == "[2, 3, 4, 5]"
+
+
 @pytest.mark.parametrize("budget", ["0", "-1", "nan", "soon"])
 def test_a_budget_is_a_time(explain, tmp_path, budget):
     found = explain(networks.doubler(tmp_path), "--measure", f"--budget={budget}", status=2)
