@@ -184,10 +184,24 @@ Pool::~Pool() {
   delete team;
 }
 
+/// Waits until no other thread starts a team; those of the parent, at a fork, are not here to end what they began.
+void Pool::begin_starting() {
+  unsigned mine = forks.load(std::memory_order_relaxed) + 1;
+  for (;;) {
+    unsigned seen = starting_.load(std::memory_order_relaxed);
+    if (seen != mine && starting_.compare_exchange_weak(seen, mine, std::memory_order_acquire)) return;
+    sched_yield();
+  }
+}
+
 Team* Pool::team() {
   Team* team = team_.load(std::memory_order_acquire);
   if (team != nullptr && team->fork_count == forks.load(std::memory_order_relaxed)) return team;
-  std::lock_guard<std::mutex> lock(starting_);
+  begin_starting();
+  struct Ended {
+    std::atomic<unsigned>& starting;
+    ~Ended() { starting.store(0, std::memory_order_release); }
+  } ended{starting_};
   team = team_.load(std::memory_order_acquire);
   if (team == nullptr || team->fork_count != forks.load(std::memory_order_relaxed)) {
     team = new Team(threads_);  // that of the parent stays: locks in it may be held by threads that are gone

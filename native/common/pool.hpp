@@ -43,9 +43,10 @@ class Pool {
 
  private:
   struct Team* team();
+  void begin_starting();
 
   int threads_;
-  std::mutex starting_;
+  std::atomic<unsigned> starting_{0};  // 0: nobody; else one more than the forks of the process in which a thread does
   std::atomic<struct Team*> team_{nullptr};
 };
 
