@@ -57,17 +57,16 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = json.loads(given.json.read_text(encoding="utf-8"))["rows"] if given.resume and given.json.exists() else []
     done = {(row["network"], row["threads"]) for row in rows if "error" not in row}
     end = time.monotonic() + given.budget
-    for name in names:
-        for threads in given.threads:
-            if (name, threads) in done:
-                continue
-            if time.monotonic() > end:
-                print(f"the budget is over; --resume goes on with {name} in {threads} threads")
-                break
-            rows = [row for row in rows if (row["network"], row["threads"]) != (name, threads)]
-            rows.append(_apart(given, name, threads))
-            print(_line(rows[-1]), flush=True)
-            _write(given.json, rows)
+    for name, threads in [(name, threads) for name in names for threads in given.threads]:
+        if (name, threads) in done:
+            continue
+        if time.monotonic() > end:
+            print(f"the budget is over; --resume goes on with {name} in {threads} threads")
+            break
+        rows = [row for row in rows if (row["network"], row["threads"]) != (name, threads)]
+        rows.append(_apart(given, name, threads))
+        print(_line(rows[-1]), flush=True)
+        _write(given.json, rows)
     for line in _summary(rows):
         print(line)
     return 0

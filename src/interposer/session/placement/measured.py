@@ -42,6 +42,8 @@ _OBJECTIVES: Final = ("latency", "throughput", "memory")
 Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.6
 """How much of the budget is spent on parts; the rest is for whole plans."""
+_GRACE: Final = 10.0
+"""Seconds beyond the budget in which blocks are timed that were not yet, as without them there are no mixes."""
 _RUNS: Final = 5
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
@@ -201,6 +203,7 @@ class _Placer:
         self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, told
         self.options = replace(options, rewrite=False)
         self.end = time.monotonic() + search.budget_seconds
+        self.limit = self.end + _GRACE
         self.excluded = {kind: tuple(ids) for kind, ids in options.exclude.items()}
         self.pinned = {layer.name: layer.hint for layer in network.graph if layer.hint is not None}
         self.patience = max(_PATIENCE, search.budget_seconds)
@@ -217,7 +220,7 @@ class _Placer:
             plans = self._singles()
             self._try_all(plans, loaded)
             blocks = blocks_of(self.network.graph, self.search.blocks)
-            if len(self.ids) > 1 and len(blocks) > 1:
+            if len(self.ids) > 1 and len(blocks) > 1 and time.monotonic() < self.limit:
                 mixes = self._mixes(blocks)
                 self._try_all(mixes, loaded)
                 plans |= mixes
@@ -263,7 +266,7 @@ class _Placer:
             for backend in self.ids:
                 if backend in self.late or any((backend, block) in refused for block in range(first, last)):
                     continue
-                if last - first > 1 and time.monotonic() > end:
+                if time.monotonic() > (end if last - first > 1 else self.limit):
                     return found
                 layers = [layer for block in blocks[first:last] for layer in block.layers]
                 seconds = self._part_seconds(backend, layers)
