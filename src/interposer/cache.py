@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import mmap
 import os
 import stat
 import tempfile
@@ -28,6 +29,7 @@ __all__ = [
     "cache_folder",
     "cached_files",
     "forget_cached",
+    "mapped_cached",
     "read_cached",
     "read_record",
     "trim_cached",
@@ -66,6 +68,19 @@ def read_cached(name: str) -> bytes | None:
     return content if len(content) <= LARGEST else None
 
 
+def mapped_cached(name: str) -> memoryview | None:
+    """The same, mapped and not copied; files of the folder are replaced, never changed."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        with open(folder / name, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size <= LARGEST else None
+    except (OSError, ValueError):  # an empty one cannot be mapped
+        return None
+
+
 def write_cached(name: str, content: bytes | Iterable[bytes | memoryview]) -> bool:
     """Keep `content`, or pieces of it, under a name (a relative path); False where that could not be done.
 
@@ -99,7 +114,7 @@ class Record(NamedTuple):
         return found
 
 
-def read_record(content: bytes, magic: bytes) -> Record:
+def read_record(content: bytes | memoryview, magic: bytes) -> Record:
     """What such a file holds; its pieces lie in `content`.
 
     Raises:

@@ -24,7 +24,7 @@ from interposer.backend.dynamic.images import Image, ImageGraph
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable
 from interposer.backend.registry import BackendRegistry
-from interposer.cache import LARGEST, Record, cache_folder, read_cached, read_record, trim_cached, write_cached
+from interposer.cache import LARGEST, Record, cache_folder, mapped_cached, read_record, trim_cached, write_cached
 from interposer.errors import InterposerError
 
 __all__ = ["FOLDER", "TRIAL", "KeptPart", "PartKeeper", "read_part", "trial", "was_fatal"]
@@ -70,7 +70,7 @@ class KeptPart:
         return Record({"made": self.made, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
 
 
-def read_part(content: bytes) -> KeptPart:
+def read_part(content: bytes | memoryview) -> KeptPart:
     """The part that a file holds; ValueError, KeyError or TypeError where it is damaged or none."""
     facts, [data] = read_record(content, _MAGIC)
     return KeptPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
@@ -105,7 +105,7 @@ class PartKeeper:
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
         """The compiled part, for the tables that it was made of; None where it is not kept, or no good any more."""
-        content = read_cached(self.name)
+        content = mapped_cached(self.name)
         if content is None:
             return None
         try:
