@@ -16,6 +16,7 @@ Family depthwise_q8_family();
 Family elementwise_family();
 Family fully_connected_q8_family();
 Family matmul_q8_family();
+Family functions_q8_family();
 Family fusion_family();
 Family gather_family();
 Family layouts_family();
@@ -24,12 +25,14 @@ Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
+Family pairs_q8_family();
 Family patterns_family();
 Family pool_family();
 Family quantize_family();
 Family reduce_family();
 Family reorder_family();
 Family resize_family();
+Family scales_family();
 Family softmax_q8_family();
 Family winograd_f32_family();
 
@@ -49,6 +52,7 @@ const Make kFamilies[] = {
     depthwise_q8_family,
     fully_connected_q8_family,
     matmul_q8_family,
+    pairs_q8_family,
     softmax_q8_family,
     depthwise_f32_family,
     winograd_f32_family,
@@ -56,9 +60,11 @@ const Make kFamilies[] = {
     matmul_f32_family,
     reorder_family,
     moves_family,
+    functions_q8_family,
     elementwise_family,
     gather_family,
     quantize_family,
+    scales_family,
     pool_family,
     resize_family,
     reduce_family,

@@ -1,0 +1,208 @@
+// Two operands of 8 bits with scales, element by element, by the reference's arithmetic in integers: as a table of all
+// pairs of codes where there are many elements.
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpuacc/lower/q8.hpp"
+#include "cpuacc/pointwise.hpp"
+
+namespace cpuacc {
+namespace {
+
+using cpuref::FixedPoint;
+
+constexpr int64_t kMany = 1 << 15;  // elements from which on a table pays
+constexpr uint64_t kPairs = 1 << 16;
+
+/// An operation with its factors; what they stand for is the operation's own matter.
+struct Rule {
+  Binary operation;
+  bool signed_a, signed_b, signed_out, truth;
+  int64_t zero_a, zero_b, zero_out;
+  FixedPoint of_a, of_b, of_result;
+
+  uint8_t operator()(uint8_t a, uint8_t b) const;
+
+ private:
+  int64_t combined(int64_t a, int64_t b) const;
+  bool compared(int64_t a, int64_t b) const;
+};
+
+/// By the reciprocal of the divisor; a quotient by zero counts as zero.
+int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
+  int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
+  auto [inverse, exponent] = cpuref::reciprocal(divisor, 31);
+  int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
+  int headroom = dividend == 0 ? 31 : cpuref::leading_zeros(size) - 1;
+  int64_t found = cpuref::multiply(dividend, {inverse, std::min(headroom, 30)});
+  return cpuref::multiply(found, {factor.multiplier, factor.shift - exponent - headroom});
+}
+
+/// Before the zero point of the result is added.
+int64_t Rule::combined(int64_t a, int64_t b) const {
+  using cpuref::multiply;
+  auto moved = [](int64_t x, int bits, const FixedPoint& factor) { return multiply(cpuref::shifted_left(x, bits), factor); };
+  switch (operation) {
+    case Binary::add:
+    case Binary::sub: return multiply(moved(a, 20, of_a) + moved(b, 20, of_b), of_result);
+    case Binary::sq_diff: {
+      int64_t difference = moved(a, 7, of_a) - moved(b, 7, of_b);
+      return multiply(difference * difference, of_result);
+    }
+    case Binary::mul: return multiply(a * b, of_result);
+    case Binary::div: return quotient(a, b, of_result);
+    default: return a >= 0 ? multiply(a, of_a) : multiply(a * b, of_b);  // prelu
+  }
+}
+
+bool Rule::compared(int64_t a, int64_t b) const {
+  int64_t first = cpuref::multiply(a << 8, of_a), second = cpuref::multiply(b << 8, of_b);
+  switch (operation) {
+    case Binary::equal: return first == second;
+    case Binary::not_equal: return first != second;
+    case Binary::greater: return first > second;
+    case Binary::greater_or_equal: return first >= second;
+    case Binary::less: return first < second;
+    default: return first <= second;
+  }
+}
+
+int64_t number_of(uint8_t bits, bool is_signed) { return is_signed ? int64_t(int8_t(bits)) : int64_t(bits); }
+
+uint8_t Rule::operator()(uint8_t first, uint8_t second) const {
+  int64_t a = number_of(first, signed_a), b = number_of(second, signed_b);
+  if (operation == Binary::maximum) return uint8_t(std::max(a, b));
+  if (operation == Binary::minimum) return uint8_t(std::min(a, b));
+  a -= zero_a, b -= zero_b;
+  if (truth) return compared(a, b);
+  int64_t code = combined(a, b) + zero_out;
+  return uint8_t(std::clamp<int64_t>(code, signed_out ? -128 : 0, signed_out ? 127 : 255));
+}
+
+FixedPoint factor(double real) { return cpuref::quantize_multiplier(real); }
+
+/// The factors of an operation. Those in float32 are the reference's, too.
+void fill_factors(Rule& rule, const Tensor& a, const Tensor& b, const Tensor& out) {
+  float of_a = float(a.scale()), of_b = float(b.scale()), of_out = float(out.scale());
+  double common = 2 * std::max(double(of_a), double(of_b));
+  switch (rule.operation) {
+    case Binary::add:
+    case Binary::sub:
+    case Binary::sq_diff: {
+      bool square = rule.operation == Binary::sq_diff;
+      rule.of_a = factor(double(of_a) / common), rule.of_b = factor(double(of_b) / common);
+      if (rule.operation == Binary::sub) rule.of_b.multiplier = -rule.of_b.multiplier;
+      rule.of_result = factor(square ? common * common / (16384.0 * double(of_out)) : common / (1048576.0 * double(of_out)));
+      return;
+    }
+    case Binary::mul: rule.of_result = factor(double(of_a * of_b / of_out)); return;
+    case Binary::div: rule.of_result = factor(double(of_a / (of_b * of_out))); return;
+    case Binary::prelu:
+      rule.of_a = factor(double(of_a / of_out)), rule.of_b = factor(double(of_a * of_b / of_out));
+      return;
+    default: rule.of_a = factor(double(of_a)), rule.of_b = factor(double(of_b));  // comparisons
+  }
+}
+
+Rule rule_of(const Graph& graph, const Node& node) {
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  Rule rule{binary_of(node),   is_signed(a),     is_signed(b),   is_signed(out), out.dtype == IPR_DTYPE_BOOL,
+            a.zero_point(),    b.zero_point(),   out.zero_point(), {0, 0},       {0, 0},
+            {0, 0}};
+  fill_factors(rule, a, b, out);
+  return rule;
+}
+
+bool is_comparison(Binary operation) { return operation >= Binary::equal && operation <= Binary::not_equal; }
+
+bool is_choice(Binary operation) { return operation == Binary::maximum || operation == Binary::minimum; }
+
+bool has_rule(Binary operation) {
+  switch (operation) {
+    case Binary::add: case Binary::sub: case Binary::mul: case Binary::div: case Binary::sq_diff: case Binary::prelu:
+      return true;
+    default: return is_choice(operation) || is_comparison(operation);
+  }
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  Binary operation = binary_of(node);
+  bool known = is_comparison(operation) ? out.dtype == IPR_DTYPE_BOOL : has_one_scale(out);
+  if (!has_one_scale(a) || !has_one_scale(b) || !known || !has_rule(operation))
+    return refused("takes arithmetic and comparisons of codes of 8 bits with one scale", IPR_REASON_DATA_TYPE);
+  bool alike = a.dtype == b.dtype && a.dtype == out.dtype && a.same_quantization(b) && a.same_quantization(out);
+  if (is_choice(operation) && !alike)
+    return refused("takes the larger or smaller of codes of one scale", IPR_REASON_QUANTIZATION);
+  if (operation == Binary::div && rule_of(graph, node).of_result.shift < -20)
+    return refused("the quotients are too small for the scale of the result", IPR_REASON_QUANTIZATION);
+  return node.posts.empty() ? taken() : refused("takes no posts");
+}
+
+struct Pairs {
+  Rule rule;
+  Rows rows;
+  const uint8_t* table;  // by both codes, the first one ahead; or nullptr
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Pairs& self = step.as<Pairs>();
+    const Rows& rows = self.rows;
+    Range range = split(rows.rows * rows.length, part, parts, 64);
+    for (int64_t n = range.first; n < range.last;) {
+      int64_t row = n / rows.length, column = n % rows.length;
+      int64_t count = std::min(rows.length - column, range.last - n);
+      const uint8_t* a = run.at<uint8_t>(step.in[0]) + rows.begin(0, row) + (rows.one[0] ? 0 : column);
+      const uint8_t* b = run.at<uint8_t>(step.in[1]) + rows.begin(1, row) + (rows.one[1] ? 0 : column);
+      self.of_row(a, b, run.at<uint8_t>(step.out[0]) + n, count);
+      n += count;
+    }
+  }
+
+ private:
+  void of_row(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count) const {
+    int64_t next_a = rows.one[0] ? 0 : 1, next_b = rows.one[1] ? 0 : 1;
+    if (table)
+      for (int64_t n = 0; n < count; ++n) out[n] = table[a[n * next_a] << 8 | b[n * next_b]];
+    else
+      for (int64_t n = 0; n < count; ++n) out[n] = rule(a[n * next_a], b[n * next_b]);
+  }
+};
+
+const uint8_t* table_of(Builder& builder, const Rule& rule) {
+  return static_cast<const uint8_t*>(builder.pack(kPairs, [&](void* memory) {
+    uint8_t* table = static_cast<uint8_t*>(memory);
+    for (uint64_t pair = 0; pair < kPairs; ++pair) table[pair] = rule(uint8_t(pair >> 8), uint8_t(pair));
+  }));
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
+  auto pairs = std::make_shared<Pairs>();
+  pairs->rule = rule_of(graph, node);
+  pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
+  pairs->table = out.elements() >= kMany ? table_of(builder, pairs->rule) : nullptr;
+  if (out.elements() == 0) pairs->rows.rows = 0;
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &Pairs::run;
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * (pairs->table ? 0.7 : 5));
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;
+  step.state = std::move(pairs);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family pairs_q8_family() {
+  Family family;
+  for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
+                           "Minimum", "Prelu", "Comparison"})
+    family.lowerings.push_back({type, "pairs of codes", support, lower, nullptr});
+  return family;
+}
+
+}  // namespace cpuacc
