@@ -120,8 +120,8 @@ def test_one_that_hangs_is_put_aside_when_the_time_is_over(inner: Callable[[], B
     failing(runtime, "F", inner, at=5, how=let_go.wait)
     model = ip.load(network(), ["F", "CpuRef"], runtime=runtime, fallback=True)
     try:
-        for number in range(8):
-            near(model.run([X], deadline=60.0 if number < 1 else 1.0)[0])
+        for _ in range(8):
+            near(model.run([X], deadline=4.0)[0])
     finally:
         let_go.set()
     assert happened(model) == [("F", PLACED_ANEW)]
@@ -134,7 +134,7 @@ def test_a_late_run_is_an_error_without_leave_to_do_it_elsewhere(runtime: Runtim
     model = ip.load(network(), ["F", "CpuRef"], runtime=runtime)
     try:
         with pytest.raises(DeadlineExceededError, match="at layer 'dense' \\(FullyConnected\\) on backend F"):
-            model.run([X], deadline=0.2)
+            model.run([X], deadline=2.0)
     finally:
         let_go.set()
     assert happened(model) == []
@@ -269,7 +269,7 @@ def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
     with Runtime(ip.CreationOptions(num_threads=2)) as runtime:
         failing(runtime, "F", at=1, how=let_go.wait, only=(Activation,))
         model = ip.load(made, ["F", "CpuRef"], runtime=runtime, fallback=True)
-        assert model.run([[1, 2, 3, 4]], deadline=1.0)[0].tolist() == [65, 130, 195, 260]
+        assert model.run([[1, 2, 3, 4]], deadline=4.0)[0].tolist() == [65, 130, 195, 260]
         let_go.set()
         assert happened(model) == [("F", PLACED_ANEW)]
 
@@ -297,7 +297,7 @@ def test_where_all_of_a_plan_fails_there_are_the_other_backends(runtime: Runtime
     assert "F" not in placed(model).values()
 
 
-@pytest.mark.parametrize("at", ["compile", 1, 40])
+@pytest.mark.parametrize("at", ["compile", 1, 20])
 def test_one_that_fails_while_it_is_measured_or_later(
     at: int | str, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +316,7 @@ def test_one_that_hangs_while_it_is_measured_is_left_out(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("interposer.session.placement.measured._PATIENCE", 0.5)
+    monkeypatch.setattr("interposer.session.placement.measured._PATIENCE", 3.0)
     let_go = threading.Event()
     failing(runtime, "F", at=1, how=let_go.wait)
     options = OptimizerOptions(placement="measured", budget_seconds=0.3)
