@@ -46,7 +46,7 @@ def tuned(level):
 def test_kernels_chosen_by_timing_are_within_the_tolerance_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
     [by_rules], [first], [again] = tuned(0).run([X]), tuned(1).run([X]), tuned(1).run([X])
-    np.testing.assert_allclose(first, by_rules, rtol=0, atol=1e-5 * float(np.abs(by_rules).max()))
+    np.testing.assert_allclose(first, by_rules, rtol=0, atol=1e-4 * float(np.abs(by_rules).max()))
     np.testing.assert_array_equal(again, first)
     assert len(cached_files("compiled")) == 2
 
@@ -74,7 +74,7 @@ def test_runtimes_have_threads_of_their_own():
             backend = runtime.registry.get("CpuAcc")
             assert f"threads {threads} " in backend.blobs.fingerprint(backend._options({}))
     for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-5 * float(np.abs(found[0]).max()))
+        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-4 * float(np.abs(found[0]).max()))
 
 
 def test_the_options_are_listed_with_a_line_about_each(capsys):
