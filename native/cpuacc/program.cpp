@@ -59,7 +59,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   workspace_size = arena_bytes_ + scratch_stride_ * uint64_t(parallel_ ? threads_ : 1);
   flags = IPR_EXECUTABLE_CONCURRENT;
   if (!plan.reads_constants()) flags |= IPR_EXECUTABLE_KEEPS_CONSTANTS;
-  memory = pack_.memory.total();
+  memory = sizeof *this + steps_.size() * sizeof(Step) + pack_.memory.total();
 }
 
 bool Program::has(Choice what) const {

@@ -227,5 +227,7 @@ def test_a_model_tells_what_memory_it_has() -> None:
         "mapped_constants": 0,
         "shared_constants": 0,
         "own_constants": 128,
+        "parts": {},
+        "unknown": [],
         "peak": 256,
     }

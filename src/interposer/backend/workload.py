@@ -43,6 +43,14 @@ class Workload(ABC):
     strided: bool = False
     """True where tensors may be pieces of others, mapped to arrays with gaps between their rows."""
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes that it holds beside its tensors and the constants of the network; None where that is not known.
+
+        Of a compiled part, 0 means that it is not known.
+        """
+        return 0
+
     def post_allocation_configure(self) -> None:
         """Called once, when all workloads of the network are made and its memory is planned."""
 

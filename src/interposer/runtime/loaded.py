@@ -97,6 +97,7 @@ class LoadedNetwork:
         idle = self.idle_memories
         managers = idle[0].managers if idle else {}
         arenas = {backend: one for backend, one in managers.items() if isinstance(one, ArenaMemoryManager)}
+        parts = list(self._program.memory_of_parts())
         return MemoryReport(
             arenas={backend: one.planned_bytes for backend, one in arenas.items()},
             lower_bounds={backend: one.plan.lower_bound for backend, one in arenas.items()},
@@ -104,6 +105,8 @@ class LoadedNetwork:
             constants=self._constants.total,
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
+            parts={one: sum(held or 0 for name, held in parts if name == one) for one, _ in parts},
+            unknown=tuple(sorted({name for name, held in parts if held is None})),
         )
 
     @property

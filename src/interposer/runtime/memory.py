@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["MemoryReport"]
@@ -17,6 +17,8 @@ class MemoryReport:
     that any plan would need in this order of execution. There are `working_memories` of them, one for each run that
     went beside others. `constants` are the weights, each counted once, without copies that backends make: of these
     bytes, `mapped_constants` lie in mapped files, and `shared_constants` in memory that other networks use too.
+    `parts` is what compiled parts hold beside, by backend, as far as they tell (weights in an order of their own,
+    scratch memory); `unknown` are the backends with parts that do not tell.
     What the caller gives and gets, and what kernels need for themselves, is not counted.
     """
 
@@ -26,6 +28,8 @@ class MemoryReport:
     constants: int
     mapped_constants: int = 0
     shared_constants: int = 0
+    parts: Mapping[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     @property
     def own_constants(self) -> int:
@@ -34,8 +38,8 @@ class MemoryReport:
 
     @property
     def peak(self) -> int:
-        """All arenas and the constants together."""
-        return self.working_memories * sum(self.arenas.values()) + self.constants
+        """All arenas, the constants, and what compiled parts hold as far as it is known."""
+        return self.working_memories * sum(self.arenas.values()) + self.constants + sum(self.parts.values())
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-compatible data."""
@@ -47,5 +51,7 @@ class MemoryReport:
             "mapped_constants": self.mapped_constants,
             "shared_constants": self.shared_constants,
             "own_constants": self.own_constants,
+            "parts": dict(self.parts),
+            "unknown": list(self.unknown),
             "peak": self.peak,
         }

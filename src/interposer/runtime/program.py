@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from interposer.backend import WorkloadInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
-from interposer.ops.control import Constant, Input, Output
+from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
 from interposer.runtime.factories import Factories, guarded
 from interposer.runtime.flow import flow_of
@@ -96,6 +96,14 @@ class Program:
             for step in program._steps.values():
                 if step.workload is not None:
                     guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
+
+    def memory_of_parts(self) -> Iterator[tuple[str, int | None]]:
+        """Backends and the bytes that their workloads hold, each; None for a compiled part that does not tell."""
+        for program in self._programs():
+            for layer, step in program._steps.items():
+                held = step.workload.memory if step.workload is not None else 0
+                if held != 0 or isinstance(layer.op, PreCompiled):
+                    yield str(layer.backend), held or None
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
         """Let Debug layers call this instead of printing."""

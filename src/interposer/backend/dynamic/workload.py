@@ -51,6 +51,13 @@ class DynamicWorkload(Workload):
         self._output_infos = tuple(outputs)
         self._free: deque[_Run] = deque()
 
+    @property
+    def memory(self) -> int | None:
+        """What the plug-in says that the part holds, and a workspace for each run that was at the same time."""
+        if not self.executable.memory:
+            return None
+        return self.executable.memory + max(1, len(self._free)) * self.executable.workspace_size
+
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run on these handles."""
         try:
