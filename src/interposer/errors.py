@@ -224,12 +224,13 @@ class UnwritableError(InterposerError):
 
 
 class LimitExceededError(InterposerError):
-    """A network that would take more memory or arithmetic than the caller allowed."""
+    """A network that would take more memory, arithmetic or time than the caller allowed."""
 
-    def __init__(self, what: str, needed: float, limit: float, unit: str) -> None:
+    def __init__(self, what: str, needed: float, limit: float, unit: str, message: str = "") -> None:
         self.what, self.needed, self.limit = what, needed, limit
         super().__init__(
-            f"the network needs {needed:,.0f} {unit} of {what}, but the limit is {limit:,.0f}; "
+            message
+            or f"the network needs {needed:,.0f} {unit} of {what}, but the limit is {limit:,.0f}; "
             "raise it with load(..., limits=Limits(...)) if the file is trusted"
         )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,11 +16,28 @@ from hypothesis import strategies as st
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo
-from interposer.backend import Backend, KernelTable
+from interposer.backend import (
+    Backend,
+    BackendId,
+    KernelTable,
+    LayerSupport,
+    MemoryManager,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Substitution,
+    Support,
+    TensorHandle,
+    Workload,
+    WorkloadFactory,
+    WorkloadInfo,
+)
 from interposer.errors import InvalidArgumentError, LimitExceededError
-from interposer.ops import Activation, ActivationFunction, Addition, Multiplication
+from interposer.ir.graph import Layer
+from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled
 from interposer.session.placement import Plan, Search, place
 from interposer.session.placement.cuts import blocks_of, part_network
+from interposer.session.placement.measured import _Loaded, _Placer, made_with
 from interposer.session.placement.search import best_plans
 from interposer.types import Array
 
@@ -30,18 +46,30 @@ INFO = TensorInfo((4, 8))
 X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
 
 
+class Clock:
+    """Stands for the module `time` where placements are measured: kernels say how long they took, whatever that was."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        Clock.now += 5e-4
+        return Clock.now
+
+    perf_counter = monotonic
+
+
 def slowed(adds: float, multiplies: float) -> KernelTable:
-    """Kernels that sleep for so many seconds."""
+    """Kernels that take so many seconds of the clock."""
     table = KernelTable()
 
     @table(Addition)
     def add(op: Addition, a: Array, b: Array, *, out: Array) -> None:
-        time.sleep(adds)
+        Clock.now += 1e-3 + adds
         np.add(a, b, out=out)
 
     @table(Multiplication)
     def multiply(op: Multiplication, a: Array, b: Array, *, out: Array) -> None:
-        time.sleep(multiplies)
+        Clock.now += 1e-3 + multiplies
         np.multiply(a, b, out=out)
 
     return table
@@ -51,14 +79,14 @@ class Adds(Backend):
     """Quick at adding."""
 
     id: ClassVar = "Adds"
-    kernels: ClassVar = slowed(0.0, 0.005)
+    kernels: ClassVar = slowed(0.0, 0.01)
 
 
 class Multiplies(Backend):
     """Quick at multiplying."""
 
     id: ClassVar = "Multiplies"
-    kernels: ClassVar = slowed(0.005, 0.0)
+    kernels: ClassVar = slowed(0.01, 0.0)
 
 
 class OnlyMultiplies(Backend):
@@ -73,9 +101,60 @@ def multiply(op: Multiplication, a: Array, b: Array, *, out: Array) -> None:
     np.multiply(a, b, out=out)
 
 
+class Slow(Backend):
+    """Slow at both."""
+
+    id: ClassVar = "Slow"
+    kernels: ClassVar = slowed(1.0, 1.0)
+
+
+class Holding(Backend):
+    """Takes whole networks as parts, which compute nothing, and says how many bytes these hold, or nothing."""
+
+    def __init__(self, name: str, held: int | None) -> None:
+        self.id = BackendId(name)  # type: ignore[misc]
+        self.identity = f"build of {name}"
+        self.held = held
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        return TakesAll()
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        whole = PreCompiled(object=self.held, num_outputs=len(view.outputs))
+        return OptimizationViews(view, substitutions=[Substitution(view, whole)])
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        return HoldingFactory(memory_manager)
+
+
+class TakesAll(LayerSupport):
+    def query(self, view: SubgraphView) -> list[Support]:
+        return [Support.yes() for _ in view]
+
+
+class HoldingFactory(WorkloadFactory):
+    def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        assert isinstance(layer.op, PreCompiled)
+        return HoldingWorkload(layer.op.object)
+
+
+class HoldingWorkload(Workload):
+    def __init__(self, held: int | None) -> None:
+        self.held = held
+
+    @property
+    def memory(self) -> int | None:
+        return self.held
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        Clock.now += 1e-3
+
+
 @pytest.fixture
 def runtime(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    for module in ("interposer.session.placement.measured", "interposer.session.timing"):
+        monkeypatch.setattr(f"{module}.time", Clock())
     with Runtime() as made:
         made.registry.register("Adds", Adds)
         made.registry.register("Multiplies", Multiplies)
@@ -93,7 +172,7 @@ def sums_and_products() -> Network:
 
 BACKENDS = ("Adds", "Multiplies")
 WANTED = np.square(np.square(4 * X))
-QUICK = Search(budget_seconds=0.5)
+QUICK = Search(budget_seconds=20)
 
 
 def test_each_part_goes_where_it_is_fastest(runtime: Runtime) -> None:
@@ -159,13 +238,63 @@ def test_plans_may_keep_types_from_backends_that_nobody_knows_here(runtime: Runt
 
 
 def test_plans_beyond_a_limit_are_left_out(runtime: Runtime) -> None:
-    with pytest.raises(LimitExceededError):
-        place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=0.3, most_seconds=1e-9))
+    with pytest.raises(LimitExceededError) as caught:
+        place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=20, most_seconds=1e-9))
+    told = str(caught.value)
+    assert told.startswith("no plan for 'mixed' is within most_seconds=1e-09: the least that was found is 0.0")
+    assert told.endswith("; raise the limit, or give other backends")
+    with pytest.raises(LimitExceededError) as caught:
+        place(sums_and_products(), runtime, ["Adds"], search=Search(budget_seconds=20, most_bytes=1))
+    assert str(caught.value) == (
+        "no plan for 'mixed' is within most_bytes=1: the least that was found is 256 bytes (Adds); "
+        "raise the limit, or give other backends"
+    )
+
+
+def test_memory_that_compiled_parts_hold_counts(runtime: Runtime) -> None:
+    runtime.registry.register("Telling", lambda: Holding("Telling", 1000))
+    runtime.registry.register("Silent", lambda: Holding("Silent", None))
+    with ip.load(sums_and_products(), ["Telling"], runtime=runtime) as model:
+        report = model.memory()
+        assert (dict(report.parts), report.unknown) == ({"Telling": 1000}, ())
+        assert report.peak == sum(report.arenas.values()) + 1000
+    with ip.load(sums_and_products(), ["Silent"], runtime=runtime) as model:
+        assert model.memory().unknown == ("Silent",)
+    plan = place(sums_and_products(), runtime, ["Telling", "Adds"], search=Search(20, most_bytes=900))
+    assert plan.chosen == "Adds"
+    plan = place(sums_and_products(), runtime, ["Telling", "Silent", "Adds"], search=Search(20, "memory"))
+    assert plan.chosen == "Adds"
+    with pytest.raises(LimitExceededError, match=r"1,\d+ bytes \(Telling\); the memory of parts on Silent is not"):
+        place(sums_and_products(), runtime, ["Telling", "Silent"], search=Search(20, most_bytes=900))
+    with pytest.raises(InvalidArgumentError, match="can be chosen by memory; the memory of parts on Silent is not"):
+        place(sums_and_products(), runtime, ["Silent"], search=Search(20, "memory"))
+
+
+def test_nothing_is_begun_when_the_time_is_over(runtime: Runtime) -> None:
+    plan = place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=0.02))
+    assert (plan.chosen, list(plan.measured)) == ("Adds", ["Adds"])
+
+
+def test_a_backend_that_is_far_behind_is_not_tried_on_parts(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(_Placer, "_part_seconds", lambda self, backend, layers: tried.append(backend))
+    runtime.registry.register("Slow", Slow)
+    plan = place(sums_and_products(), runtime, ["Slow", *BACKENDS], OptimizerOptions(rewrite=False), QUICK)
+    assert set(tried) == set(BACKENDS)
+    assert plan.measured["Slow"] > 5 * plan.measured["Adds"]
+
+
+def test_throughput_is_told_as_the_time_of_one_run(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interposer.session.placement.measured.thread_budget", lambda given: 4)
+    monkeypatch.setattr(_Loaded, "run_together", lambda self: [self.run() for _ in range(4)])
+    plan = place(sums_and_products(), runtime, ["Adds"], search=Search(20, "throughput"))
+    alone = place(sums_and_products(), runtime, ["Adds"], search=QUICK)
+    assert plan.measured["Adds"] == pytest.approx(alone.measured["Adds"], rel=0.05)
 
 
 @pytest.mark.parametrize("objective", ["throughput", "memory"])
 def test_there_are_other_objectives(runtime: Runtime, objective: str) -> None:
-    plan = place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=0.3, objective=objective))
+    plan = place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=20, objective=objective))
     assert plan.chosen in plan.measured
 
 
@@ -176,6 +305,17 @@ def test_searches_that_cannot_be_meant_are_refused() -> None:
         Search(budget_seconds=0)
     with pytest.raises(InvalidArgumentError, match="expected 1 block or more and 0 mixes or more, not 0, 3"):
         Search(blocks=0)
+    for wrong in ("x", True, -1, float("nan")):
+        with pytest.raises(InvalidArgumentError, match="budget_seconds must be more than 0, and finite, not"):
+            Search(budget_seconds=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match="budget_seconds must be more than 0, and finite, not"):
+            OptimizerOptions(budget_seconds=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="most_bytes must be a whole number, not 'a'"):
+        Search(most_bytes="a")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="most_bytes must be 1 or more, not 0"):
+        Search(most_bytes=0)
+    with pytest.raises(InvalidArgumentError, match="a placement is of a Network, not 'x'"):
+        place("x", Runtime())  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="the placement is 'order' or 'measured', not 'best'"):
         OptimizerOptions(placement="best")
 
@@ -184,7 +324,7 @@ def test_searches_that_cannot_be_meant_are_refused() -> None:
 
 
 def test_a_model_is_placed_by_measuring(runtime: Runtime) -> None:
-    options = OptimizerOptions(placement="measured", budget_seconds=0.5, rewrite=False)
+    options = OptimizerOptions(placement="measured", budget_seconds=20, rewrite=False)
     model = ip.load(sums_and_products(), backends=BACKENDS, options=options, runtime=runtime)
     np.testing.assert_array_equal(model(X), WANTED)
     assert model.plan is not None
@@ -192,7 +332,7 @@ def test_a_model_is_placed_by_measuring(runtime: Runtime) -> None:
 
 
 def test_auto_takes_all_backends_that_are_there(runtime: Runtime) -> None:
-    options = OptimizerOptions(budget_seconds=0.5)
+    options = OptimizerOptions(budget_seconds=20)
     model = ip.load(sums_and_products(), backends="auto", options=options, runtime=runtime)
     np.testing.assert_array_equal(model(X), WANTED)
     assert model.plan is not None
@@ -224,11 +364,61 @@ def test_what_is_different_from_where_a_plan_was_made_is_told(
     assert any("and was 1000 where the plan was made" in one for one in told)
 
 
+def test_patterns_and_types_of_a_plan_that_fit_nothing_are_told() -> None:
+    plan = Plan(
+        "mixed", ("Adds",), {"conv*": "Adds", "type:Softmax": "Adds", "layer [01]": "Adds", "type:Addition": "Adds"}
+    )
+    made = ip.optimizer.simplified(sums_and_products(), ["CpuRef"], options=OptimizerOptions(rewrite=False))
+    assert list(plan.differences(made.graph, {}, ("Adds",))) == [
+        "'conv*' of the plan fits no layer of this network",
+        "'type:Softmax' of the plan fits no layer of this network",
+    ]
+
+
+def test_what_has_changed_is_told_one_by_one_and_in_order() -> None:
+    before = {"machine": "a", "threads": 1, "builds": {"CpuAcc": "old"}, "interposer": "1"}
+    now = {"machine": "b", "threads": 2, "builds": {"CpuAcc": "new"}, "interposer": "1"}
+    assert list(Plan("x", ("Adds",), {}, made_with=before).differences(ip.Network().graph, now, ("Adds",))) == [
+        "machine is b here, and was a where the plan was made",
+        "threads is 2 here, and was 1 where the plan was made",
+        "builds of CpuAcc is new here, and was old where the plan was made",
+    ]
+
+
+def test_a_plan_says_on_which_processor_and_with_which_builds_it_was_made(runtime: Runtime) -> None:
+    runtime.registry.register("Built", lambda: Holding("Built", 1))
+    told = made_with(runtime, ["Built", "Adds", "Npu"])
+    assert len(told["machine"].split()) > 1
+    assert told["builds"] == {"Built": "build of Built"}
+
+
+def test_the_name_of_a_layer_is_for_that_layer_though_it_reads_like_a_pattern() -> None:
+    network = Network()
+    value = network.add_input_layer(0, INFO)
+    for name in ("a[0]", "a0", "a*", "ab"):
+        value = network.add_layer(RELU, value, name=name)
+    network.add_output_layer(0, value)
+    plan = Plan("", ("A",), {"a*": "A", "a[0]": "B", "a?": "C", "type:Activation": "D"})
+    assert plan.hints(network.graph) == {"a[0]": "B", "a0": "C", "a*": "A", "ab": "C"}
+
+
+def test_a_layer_may_go_to_a_backend_that_the_plan_names_nowhere_else(runtime: Runtime) -> None:
+    plan = Plan("mixed", ("Adds",), {"layer 3": "Multiplies"})
+    model = ip.load(sums_and_products(), plan=plan, options=OptimizerOptions(rewrite=False), runtime=runtime)
+    assert model.explain().counts() == {"Adds": 3, "Multiplies": 1}
+
+
+def test_a_plan_and_backends_beside_it_are_refused(runtime: Runtime) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"a plan has its own backends \(Adds, Multiplies\): give either"):
+        ip.load(sums_and_products(), ["CpuRef"], plan=Plan("mixed", BACKENDS, {}), runtime=runtime)
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("{", "is no JSON"),
         ("[]", 'it has no member "plan" with the value 1'),
+        ('{"plan": true, "backends": ["A"], "layers": {}}', 'it has no member "plan" with the value 1'),
         ('{"plan": 1, "backends": [], "layers": {}}', '"backends" must be a list of ids'),
         ('{"plan": 1, "backends": ["A"], "layers": {"a": 1}}', '"layers" must map names to ids'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "exclude": {"Pad": "A"}}', '"exclude" must map types of layers'),

@@ -92,7 +92,7 @@ def _failed(error: Exception, debug: bool) -> int:
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, LimitExceededError):
+    if isinstance(error, LimitExceededError) and error.what in ("memory", "arithmetic"):
         option = "--limit-bytes" if error.what == "memory" else "--limit-operations"
         return f"{str(error).partition(';')[0]}; raise it with {option} if the file is trusted"
     if isinstance(error, InterposerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from interposer.errors import BackendUnavailableError, InvalidArgumentError, did
 from interposer.ir.optimized import AbsentBackend
 from interposer.schema import registered_ops
 
-__all__ = ["OptimizerOptions", "choose_backends"]
+__all__ = ["OptimizerOptions", "check_seconds", "choose_backends"]
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,18 @@ class OptimizerOptions:
             raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
         if self.placement not in ("order", "measured"):
             raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
-        expect(self.budget_seconds, int | float, "budget_seconds must be a number")
+        check_seconds("budget_seconds", self.budget_seconds)
         expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
         _check_exclusions(self.exclude)
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
         for backend, given in self.model_options.items():
             expect(given, Mapping, f"the model options of backend {backend!r} must be a mapping")
+
+
+def check_seconds(name: str, given: object) -> None:
+    """`InvalidArgumentError` unless it is a number above 0 that is finite."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
+        raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {given!r}")
 
 
 def _check_exclusions(exclude: Mapping[str, Sequence[str]]) -> None:

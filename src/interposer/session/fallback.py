@@ -13,6 +13,7 @@ from interposer.errors import (
     BackendUnavailableError,
     DeadlineExceededError,
     InterposerError,
+    InvalidArgumentError,
     UnsupportedLayerError,
     culprit,
 )
@@ -53,6 +54,11 @@ class Choice:
         fallback: bool | None,
         plan: Plan | None = None,
     ) -> None:
+        if plan is not None and backends is not None:
+            raise InvalidArgumentError(
+                f"a plan has its own backends ({', '.join(plan.backends)}): give either a plan or backends, not both; "
+                "dataclasses.replace(plan, backends=...) has others"
+            )
         self.runtime, self.fallback, self.plan = runtime, fallback, plan
         self.used_plan = plan
         if asks_to_measure(backends, options):

@@ -70,7 +70,8 @@ def load(
         fallback: whether to do without a backend that fails to make ready or to run its part: it is put aside for this
             model, the next backends take over, and the call completes. True does so also with one that is at work when
             the deadline of a run is over; None, the default, raises that as an error; False raises every failure.
-        plan: which backend runs which layer, as a measured placement found it or somebody wrote it.
+        plan: which backend runs which layer, as a measured placement found it or somebody wrote it. It has its own
+            backends; others cannot be given beside it.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.

@@ -56,7 +56,8 @@ class DynamicWorkload(Workload):
         """What the plug-in says that the part holds, and a workspace for each run that was at the same time."""
         if not self.executable.memory:
             return None
-        return self.executable.memory + max(1, len(self._free)) * self.executable.workspace_size
+        runs = max(1, len(self._free))
+        return int(self.executable.memory) + runs * self.executable.workspace_size
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run on these handles."""

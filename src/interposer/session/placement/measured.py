@@ -9,6 +9,8 @@ import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,17 +25,19 @@ from interposer.errors import (
     LimitExceededError,
     UnsupportedLayerError,
     culprit,
+    expect,
 )
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.optimizer.offers import Offers
-from interposer.runtime import NetworkId, Runtime
+from interposer.optimizer.options import check_seconds
+from interposer.runtime import MemoryReport, NetworkId, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, example, part_network
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
-from interposer.session.timing import take_turns
+from interposer.session.timing import Timing, take_turns
 
 __all__ = ["Search", "made_with", "place", "planned"]
 
@@ -41,9 +45,7 @@ _log = logging.getLogger("interposer.session")
 _OBJECTIVES: Final = ("latency", "throughput", "memory")
 Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.6
-"""How much of the budget is spent on parts; the rest is for whole plans."""
-_GRACE: Final = 10.0
-"""Seconds beyond the budget in which blocks are timed that were not yet, as without them there are no mixes."""
+"""How much of the budget is spent on whole backends and parts; the rest is for whole plans."""
 _RUNS: Final = 5
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
@@ -54,10 +56,14 @@ _GAIN: Final = 0.02
 """The part of the time that a mix must gain, at least."""
 _DUEL: Final = 7
 _TURN: Final = 0.1
+_LONG_TURN: Final = 0.3
 _CLOSE: Final = 2.0
 """Plans that take so many times the best time in a few runs have no turns."""
-_PART_SECONDS: Final = 0.1
-"""How long a part is timed, beside one run at least."""
+_FAR: Final = 5.0
+"""Blocks are not tried on a backend that runs the whole network, and takes so many times the best time."""
+_LARGE: Final = 1 << 26
+_LARGE_LOADED: Final = 4
+"""Of networks with constants of more than `_LARGE` bytes, so many plans are loaded at the same time."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +71,13 @@ class Search:
     """What to look for, and for how long.
 
     Args:
-        budget_seconds: how long to measure; each backend is tried once in any case.
+        budget_seconds: how long to search. One backend is tried in any case, and what has begun is finished (compiling
+            cannot be interrupted); nothing begins that is expected to take longer.
         objective: "latency" (of one run), "throughput" (of runs at the same time, one for each thread) or "memory"
-            (arenas and constants).
-        most_bytes: plans that need more memory are left out.
-        most_seconds: plans whose runs take longer are left out.
+            (`MemoryReport.peak`: arenas, constants, and what compiled parts hold).
+        most_bytes: plans that need more memory are left out; so are those with parts that do not tell how much they
+            hold, also where memory is the objective.
+        most_seconds: plans whose runs take longer are left out; for throughput, those whose runs together do.
         blocks: into how many blocks the network is cut at most.
         mixes: how many plans of several backends are timed whole.
     """
@@ -86,8 +94,15 @@ class Search:
             raise InvalidArgumentError(
                 f"the objective of a placement is one of {', '.join(_OBJECTIVES)}, not {self.objective!r}"
             )
-        if not (self.budget_seconds > 0 and math.isfinite(self.budget_seconds)):
-            raise InvalidArgumentError(f"budget_seconds must be more than 0, not {self.budget_seconds}")
+        check_seconds("budget_seconds", self.budget_seconds)
+        if self.most_seconds is not None:
+            check_seconds("most_seconds", self.most_seconds)
+        for name in ("most_bytes", "blocks", "mixes"):
+            given = getattr(self, name)
+            if type(given) is not int and not (given is None and name == "most_bytes"):
+                raise InvalidArgumentError(f"{name} must be a whole number, not {given!r}")
+        if self.most_bytes is not None and self.most_bytes < 1:
+            raise InvalidArgumentError(f"most_bytes must be 1 or more, not {self.most_bytes}")
         if self.blocks < 1 or self.mixes < 0:
             raise InvalidArgumentError(f"expected 1 block or more and 0 mixes or more, not {self.blocks}, {self.mixes}")
 
@@ -114,7 +129,11 @@ def place(
         LimitExceededError: no plan is within the limits.
         InterposerError: whatever `optimize` raises where no backend can run the network.
     """
-    search, options = search or Search(), options or OptimizerOptions()
+    expect(network, Network, "a placement is of a Network")
+    expect(runtime, Runtime, "the runtime must be a Runtime")
+    expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
+    expect(search, Search | None, "the search must be Search(...)")
+    search, options, began = search or Search(), options or OptimizerOptions(), time.monotonic()
     ids = _ids(runtime, backends)
     simple = simplified(network, ids, runtime.device_spec, options)
     told = made_with(runtime, ids)
@@ -122,7 +141,7 @@ def place(
     kept = _kept(name)
     if kept is not None:
         return kept
-    plan = _Placer(simple, runtime, ids, options, search, told).plan()
+    plan = _Placer(simple, runtime, ids, options, search, told, began).plan()
     write_cached(name, plan.to_json().encode())
     return plan
 
@@ -140,7 +159,8 @@ def planned(
     left, those that there are by default.
     """
     options, available = options or OptimizerOptions(), runtime.registry.available()
-    ids = [one for one in plan.backends if one in available and one not in without]
+    named = dict.fromkeys((*plan.backends, *plan.layers.values()))
+    ids = [one for one in named if one in available and one not in without]
     chosen = ids or [one for one in runtime.device_spec.default_backends if one not in without]
     simple = simplified(network, chosen, runtime.device_spec, options)
     if not without:
@@ -162,10 +182,30 @@ def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
     records = {one.id: one.version for one in runtime.registry.records()}
     return {
         "interposer": __version__,
-        "machine": f"{platform.machine()} {platform.processor()}".strip(),
+        "machine": f"{platform.machine()} {_processor()}".strip(),
         "threads": thread_budget(runtime.options.num_threads),
         "versions": {one: records.get(one, "") for one in ids},
+        "builds": {one: build for one in ids if (build := _build(runtime, one))},
     }
+
+
+def _build(runtime: Runtime, backend: str) -> str:
+    """What tells a backend from another build of the same version, where it has something like that."""
+    registry = runtime.registry
+    if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
+        return ""
+    return str(getattr(registry.get(backend), "identity", ""))
+
+
+@cache
+def _processor() -> str:
+    """The model of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model", "cpu model")))
+    return next(names, "") or platform.processor()
 
 
 def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
@@ -198,38 +238,44 @@ def _kept(name: str) -> Plan | None:
 class _Placer:
     def __init__(
         self, network: Network, runtime: Runtime, ids: Sequence[str], options: OptimizerOptions, search: Search,
-        told: Mapping[str, Any],
+        told: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
         self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, told
         self.options = replace(options, rewrite=False)
-        self.end = time.monotonic() + search.budget_seconds
-        self.limit = self.end + _GRACE
+        self.end = began + search.budget_seconds
         self.excluded = {kind: tuple(ids) for kind, ids in options.exclude.items()}
         self.pinned = {layer.name: layer.hint for layer in network.graph if layer.hint is not None}
         self.patience = max(_PATIENCE, search.budget_seconds)
         self.failed: dict[str, str] = {}
         self.late: set[str] = set()
+        self.slow: set[str] = set()
+        self.alone: set[str] = set()
         self.quick: dict[str, float] = {}
+        self.spent: dict[str, float] = {}
+        self.memory: dict[str, MemoryReport] = {}
+        self.loaded: dict[str, _Loaded] = {}
         self.errors: list[InterposerError] = []
         self.cost: dict[str, float] = {}
 
     def plan(self) -> Plan:
         """The best plan that is found."""
-        loaded: dict[str, _Loaded] = {}
         try:
             plans = self._singles()
-            self._try_all(plans, loaded)
+            self._try_all(plans)
             blocks = blocks_of(self.network.graph, self.search.blocks)
-            if len(self.ids) > 1 and len(blocks) > 1 and time.monotonic() < self.limit:
+            if len(self.ids) > 1 and len(blocks) > 1:
                 mixes = self._mixes(blocks)
-                self._try_all(mixes, loaded)
+                self._try_all(mixes)
                 plans |= mixes
-            if not loaded:
+            if not self.quick:
                 raise self.errors[0] if self.errors else InvalidArgumentError(self._nothing_runs())
-            return replace(self._chosen(plans, loaded), failed=self.failed, cost=self.cost)
+            return replace(self._chosen(plans), failed=self.failed, cost=self.cost)
         finally:
-            for one in loaded.values():
+            for one in self.loaded.values():
                 one.close()
+
+    def _left(self) -> float:
+        return self.end - time.monotonic()
 
     # --- candidates ---------------------------------------------------------------------------------------------------
 
@@ -259,16 +305,19 @@ class _Placer:
 
     def _parts(self, blocks: Sequence[Block]) -> dict[Part, float]:
         """Seconds of one run of each part, the short ones first, as long as there is time."""
-        end = self.end - (1 - _PARTS_SHARE) * self.search.budget_seconds
+        reserve = (1 - _PARTS_SHARE) * self.search.budget_seconds
+        count = sum(len(block.layers) for block in blocks)
         found: dict[Part, float] = {}
         refused: set[tuple[str, int]] = set()
+        backends = self._near()
         for first, last in _spans(len(blocks)):
-            for backend in self.ids:
-                if backend in self.late or any((backend, block) in refused for block in range(first, last)):
-                    continue
-                if time.monotonic() > (end if last - first > 1 else self.limit):
-                    return found
+            for backend in backends:
                 layers = [layer for block in blocks[first:last] for layer in block.layers]
+                expected = self.spent.get(backend, 0.0) * len(layers) / count
+                if any((backend, block) in refused for block in range(first, last)) or backend in self.late | self.slow:
+                    continue
+                if self._left() - expected < reserve:
+                    continue
                 seconds = self._part_seconds(backend, layers)
                 if seconds is not None:
                     found[first, last, backend] = seconds
@@ -276,20 +325,41 @@ class _Placer:
                     refused.add((backend, first))
         return found
 
+    def _near(self) -> list[str]:
+        """The backends on which parts are tried, the fastest first, CpuRef last."""
+        least = min(self.quick.values(), default=math.inf)
+        near = [one for one in self.ids if self.quick.get(one, 0.0) <= _FAR * least or one not in self.alone]
+        return sorted(near, key=lambda one: (one == "CpuRef", self.quick.get(one, math.inf)))
+
+    def _patience(self) -> float:
+        """Seconds after which a first run is given up: it hangs, is by far too slow, or there is no time for it."""
+        if not self.quick:
+            return self.patience
+        slow = max(_LEAST_PATIENCE, _SLOW * min(self.quick.values()))
+        return min(self.patience, slow, max(_LEAST_PATIENCE, self._left()))
+
     def _part_seconds(self, backend: str, layers: Sequence[Any]) -> float | None:
         """What a part takes on a backend; None where it cannot run there, or must not."""
         for layer in layers:
             if self.pinned.get(layer.name, backend) != backend:
                 return None
+        patience = self._patience()
         try:
             network = part_network(self.network.graph, layers, "part")
             optimized = optimize(network, [backend], self.runtime.device_spec, replace(self.options, hints={}))
             with _Loaded(self.runtime, optimized) as loaded:
-                return loaded.seconds(self.patience)
+                return loaded.seconds(patience)
         except InterposerError as error:
-            self._blame(backend, error)
+            self._note(backend, error, patience)
             _log.debug("a part of %d layers does not run on %s: %s", len(layers), backend, error)
             return None
+
+    def _note(self, backend: str, error: InterposerError, patience: float) -> None:
+        """Remember what a backend did wrong; one for which there was little patience may just be slow."""
+        if isinstance(error, DeadlineExceededError) and patience < self.patience:
+            self.slow.add(backend)
+        else:
+            self._blame(culprit(error) or backend, error)
 
     def _blame(self, backend: str, error: InterposerError) -> None:
         """Keep what a backend did wrong; it is no fault to refuse layers. One that hangs gets no more turns."""
@@ -312,23 +382,47 @@ class _Placer:
 
     # --- the choice ---------------------------------------------------------------------------------------------------
 
-    def _try_all(self, plans: Mapping[str, Plan], loaded: dict[str, _Loaded]) -> None:
+    def _try_all(self, plans: Mapping[str, Plan]) -> None:
         """Load plans, and run each a few times; what does not run, or is by far too slow, is left out."""
         for name, plan in plans.items():
-            if self.late & {plan.backends[0], *plan.layers.values()}:
+            used = {*plan.layers.values()} or {plan.backends[0]}
+            expected = max((self.spent.get(one, 0.0) for one in used), default=0.0)
+            if self.late & used or (self.quick and self._left() <= expected):
                 continue
-            least = min(self.quick.values(), default=math.inf)
-            patience = min(self.patience, max(_LEAST_PATIENCE, _SLOW * least))
+            patience, began = self._patience(), time.monotonic()
             try:
                 made = self._tried(plan, patience)
             except InterposerError as error:
                 _log.debug("the plan %s does not run: %s", name, error)
                 self.errors.append(error)
-                if patience == self.patience or not isinstance(error, DeadlineExceededError):
-                    self._blame(culprit(error) or plan.backends[0], error)
+                self._note(plan.backends[0], error, patience)
                 continue
-            loaded[name] = made
-            self.quick[name] = made.quick
+            self.loaded[name], self.quick[name], self.memory[name] = made, made.quick, made.memory
+            self.spent[name] = time.monotonic() - began
+            if made.used == {name}:
+                self.alone.add(name)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Unload what cannot be chosen, so that little is loaded at a time."""
+        fitting = [name for name in self.loaded if self._fits(name)]
+        alone = [name for name in fitting if name in self.ids]
+        best = min(alone or fitting, key=lambda name: self.quick[name], default="")
+        kept = sorted(fitting, key=lambda name: (name != best, self.quick[name]))
+        if self.search.objective == "latency":
+            least = min((self.quick[name] for name in fitting), default=0.0)
+            kept = [name for name in kept if name == best or self.quick[name] <= _CLOSE * least]
+        if any(report.constants > _LARGE for report in self.memory.values()):
+            kept = kept[:_LARGE_LOADED]
+        for name in self.loaded.keys() - set(kept):
+            self.loaded.pop(name).close()
+
+    def _fits(self, name: str) -> bool:
+        """Whether a plan needs no more memory than it may, as far as that matters."""
+        most, report = self.search.most_bytes, self.memory[name]
+        if most is None and self.search.objective != "memory":
+            return True
+        return not report.unknown and (most is None or report.peak <= most)
 
     def _nothing_runs(self) -> str:
         said = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
@@ -348,22 +442,61 @@ class _Placer:
             raise
         return made
 
-    def _chosen(self, plans: Mapping[str, Plan], loaded: Mapping[str, _Loaded]) -> Plan:
-        left = max(0.2, self.end - time.monotonic())
-        least = min(self.quick.values())
-        close = [name for name in loaded if self.search.objective != "latency" or self.quick[name] <= _CLOSE * least]
-        calls = {name: self._call(loaded[name]) for name in close}
-        timings = take_turns(calls, rounds=_RUNS, seconds=min(0.3, left / (_RUNS * len(calls))), failed=self._failed)
-        if not timings:
+    def _chosen(self, plans: Mapping[str, Plan]) -> Plan:
+        timings = self._timings() if self.search.objective != "memory" else {}
+        if not timings and self.loaded and self.search.objective != "memory":
             raise InvalidArgumentError(self._nothing_runs())
-        milliseconds = {name: seconds * 1e3 for name, seconds in self.quick.items() if name not in calls}
-        milliseconds |= {name: timing.median for name, timing in timings.items()}
-        allowed = [name for name in timings if self._within(loaded[name], milliseconds[name] / 1e3)]
+        seconds = {name: timing.median / 1e3 for name, timing in timings.items()}
+        if self.search.objective == "memory":
+            seconds = {name: quick for name, quick in self.quick.items() if self._fits(name)}
+        most = math.inf if self.search.most_seconds is None else self.search.most_seconds
+        allowed = [name for name, taken in seconds.items() if taken <= most]
         if not allowed:
-            best = min(milliseconds.values()) / 1e3
-            raise LimitExceededError("time or memory of every plan", best, self.search.most_seconds or 0.0, "seconds")
-        name = self._best(allowed, loaded, milliseconds, {one: timings[one].turns for one in allowed})
-        return replace(plans[name], measured=milliseconds, chosen=name)
+            raise self._beyond(seconds)
+        name = self._best(allowed, seconds, timings)
+        return replace(plans[name], measured=self._measured(seconds), chosen=name)
+
+    def _measured(self, seconds: Mapping[str, float]) -> dict[str, float]:
+        """Milliseconds of one run of each plan."""
+        if self.search.objective == "throughput":
+            return {name: taken * 1e3 / self._together() for name, taken in seconds.items()}
+        return {name: taken * 1e3 for name, taken in {**self.quick, **seconds}.items()}
+
+    def _together(self) -> int:
+        """How many runs are at the same time."""
+        return thread_budget(self.runtime.options.num_threads) if self.search.objective == "throughput" else 1
+
+    def _timings(self) -> dict[str, Timing]:
+        """Milliseconds of what is loaded, in turns as far as there is time."""
+        calls = {name: self._call(one) for name, one in self.loaded.items()}
+        if not calls:
+            return {}
+        mixed = any(name not in self.ids for name in calls)
+        left = max(0.0, self._left()) * (0.5 if mixed else 0.9)
+        turn = min(_LONG_TURN, left / (_RUNS * len(calls)))
+        a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) for name in calls)
+        rounds = min(_RUNS, int(left / a_round)) if a_round else _RUNS
+        if rounds < 1 and self.search.objective == "latency":
+            return {name: Timing((self.quick[name] * 1e3,), self.quick[name] * 1e3) for name in calls}
+        return take_turns(calls, max(1, rounds), turn, failed=self._failed)
+
+    def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
+        """The error where no plan is within the limits."""
+        known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
+        unknown = sorted({one for report in self.memory.values() for one in report.unknown})
+        silent = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
+        where, most = f"no plan for {self.network.name!r} is within", self.search.most_bytes
+        if not seconds and most is not None and known:
+            least = min(known, key=lambda name: known[name])
+            text = f"{where} most_bytes={most:,}: the least that was found is {known[least]:,} bytes ({least}){silent}"
+            what, needed, limit, unit = "memory of a plan", float(known[least]), float(most), "bytes"
+        elif not seconds:
+            return InvalidArgumentError(f"no plan for {self.network.name!r} can be chosen by memory{silent}")
+        else:
+            least, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
+            text = f"{where} most_seconds={limit:g}: the least that was found is {seconds[least]:.3g} seconds ({least})"
+            what, needed, unit = "time of a plan", seconds[least], "seconds"
+        return LimitExceededError(what, needed, limit, unit, f"{text}; raise the limit, or give other backends")
 
     def _failed(self, name: str, error: Exception) -> None:
         _log.debug("the plan %s failed while it was timed: %s", name, error)
@@ -373,28 +506,23 @@ class _Placer:
     def _call(self, loaded: _Loaded) -> Callable[[], object]:
         return loaded.run_together if self.search.objective == "throughput" else loaded.run
 
-    def _within(self, loaded: _Loaded, seconds: float) -> bool:
-        most_bytes, most_seconds = self.search.most_bytes, self.search.most_seconds
-        fits = most_bytes is None or loaded.bytes <= most_bytes
-        return fits and (most_seconds is None or seconds <= most_seconds)
-
-    def _best(
-        self, names: Sequence[str], loaded: Mapping[str, _Loaded], milliseconds: Mapping[str, float],
-        turns: Mapping[str, Sequence[float]],
-    ) -> str:  # fmt: skip
+    def _best(self, names: Sequence[str], seconds: Mapping[str, float], timings: Mapping[str, Timing]) -> str:
         if self.search.objective == "memory":
-            return min(names, key=lambda name: (loaded[name].bytes, milliseconds[name]))
-        best = min(names, key=lambda name: milliseconds[name])
-        alone = min((one for one in names if one in self.ids), key=lambda name: milliseconds[name], default=best)
-        noise = max(_GAIN, _spread(turns[alone]))
-        if best == alone or milliseconds[best] >= milliseconds[alone] * (1 - noise):
+            return min(names, key=lambda name: (self.memory[name].peak, seconds[name]))
+        best = min(names, key=lambda name: seconds[name])
+        alone = min((one for one in names if one in self.ids), key=lambda name: seconds[name], default=best)
+        noise = max(_GAIN, _spread(timings[alone].turns))
+        if best == alone or seconds[best] >= seconds[alone] * (1 - noise):
             return alone
-        return best if self._is_faster(loaded[best], loaded[alone]) else alone
+        return best if self._is_faster(best, alone) else alone
 
-    def _is_faster(self, mix: _Loaded, alone: _Loaded) -> bool:
+    def _is_faster(self, mix: str, alone: str) -> bool:
         """Whether a mix is the better one again, of the two alone and in nearly all turns: many were tried."""
-        calls = {"mix": self._call(mix), "alone": self._call(alone)}
-        turns = take_turns(calls, _DUEL, _TURN, failed=self._failed)
+        calls = {"mix": self._call(self.loaded[mix]), "alone": self._call(self.loaded[alone])}
+        left = self._left()
+        if left < 2 * _DUEL * self._together() * (self.quick[mix] + self.quick[alone]):
+            return False
+        turns = take_turns(calls, _DUEL, min(_TURN, left / (3 * _DUEL)), failed=self._failed)
         if len(turns) < len(calls):
             return False
         pairs = zip(turns["mix"].turns, turns["alone"].turns, strict=True)
@@ -434,6 +562,7 @@ class _Loaded:
         self._runtime = runtime
         self._network_id: NetworkId = runtime.load_network(optimized)
         self.quick = math.inf
+        self.used = {one.backend for one in optimized.placements}
         bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
         infos = [layer.output.known for layer in optimized.inputs]
         self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
@@ -459,16 +588,16 @@ class _Loaded:
         """The median of a few runs behind the first; `DeadlineExceededError` where that one takes so many seconds."""
         self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
         times: list[float] = []
-        while len(times) < _RUNS and sum(times) < _PART_SECONDS:
+        while len(times) < _RUNS and sum(times) < _TURN:
             start = time.perf_counter()
             self.run()
             times.append(time.perf_counter() - start)
         return sorted(times)[len(times) // 2]
 
     @property
-    def bytes(self) -> int:
+    def memory(self) -> MemoryReport:
         """The memory that the network needs."""
-        return self._runtime.memory(self._network_id).peak
+        return self._runtime.memory(self._network_id)
 
     def close(self) -> None:
         """Unload it."""

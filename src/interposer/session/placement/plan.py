@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.errors import InvalidArgumentError
-from interposer.ir.graph import Graph
+from interposer.ir.graph import Graph, Layer
 
 __all__ = ["TYPE", "Plan"]
 
@@ -25,11 +25,13 @@ TYPE: Final = "type:"
 class Plan:
     """Which backend runs which layer of a network, and how that was found.
 
-    `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to ids; the first one
-    counts. Layers that nothing is said of go to the first of `backends` that takes them; `exclude` maps types of layers
-    to the ids of backends that never get them. `measured` has milliseconds of one run for every candidate that was
-    timed whole, by its name; `made_with` says with which versions and threads, and `failed` what backends did wrong
-    while they were measured. `cost` has the least cost of a plan in the model (the sum of measured parts and borders)
+    `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to ids. What is the
+    name of a layer is for that one alone, and counts before patterns and types, of which the first one counts. Layers
+    that nothing is said of go to the first of `backends` that takes them; `exclude` maps types of layers to the ids of
+    backends that never get them. `measured` has milliseconds of one run for every candidate that was timed whole, by
+    its name (for throughput of runs at the same time, divided by their number); `made_with` says with which versions
+    and threads, and `failed` what backends did wrong while they were measured. `cost` has the least cost of a plan in
+    the model (the sum of measured parts and borders)
     in milliseconds, a `bound` below which no plan can be, also with the parts for which there was no time, and the
     `gap` between them as a part of the cost: 0 where all parts were measured.
     """
@@ -46,14 +48,17 @@ class Plan:
 
     def hints(self, graph: Graph) -> dict[str, str]:
         """For every layer of a graph that the plan speaks of, its backend."""
+        patterns = self._patterns({layer.name for layer in graph})
         found = {}
         for layer in graph:
-            for pattern, backend in self.layers.items():
-                kind = pattern.removeprefix(TYPE) if pattern.startswith(TYPE) else None
-                if layer.name == pattern or layer.kind == kind or (kind is None and fnmatchcase(layer.name, pattern)):
-                    found[layer.name] = backend
-                    break
+            named = self.layers.get(layer.name) or next((to for one, to in patterns.items() if _fits(one, layer)), None)
+            if named is not None:
+                found[layer.name] = named
         return found
+
+    def _patterns(self, names: Container[str]) -> dict[str, str]:
+        """Of `layers`, what is no name of a layer."""
+        return {one: backend for one, backend in self.layers.items() if one not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
         """What is different here from where the plan was made, a sentence each."""
@@ -61,13 +66,14 @@ class Plan:
             if backend not in available:
                 yield f"backend {backend} is not available here"
         names = {layer.name for layer in graph}
-        lost = [one for one in self.layers if not any(mark in one for mark in "*?[:") and one not in names]
+        unused = [one for one in self._patterns(names) if not any(_fits(one, layer) for layer in graph)]
+        wide = [one for one in unused if one.startswith(TYPE) or any(mark in one for mark in "*?[")]
+        yield from (f"{one!r} of the plan fits no layer of this network" for one in wide)
+        lost = [one for one in unused if one not in wide]
         if lost:
             yield f"{len(lost)} layers of the plan are not in this network, such as {lost[0]!r}"
-        for name in self.made_with.keys() | made_with.keys():
-            here, there = made_with.get(name), self.made_with.get(name)
-            if here != there and self.made_with:
-                yield f"{name} is {here} here, and was {there} where the plan was made"
+        if self.made_with:
+            yield from _changes(self.made_with, made_with)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan as JSON; `OSError` where that cannot be done."""
@@ -115,8 +121,24 @@ class Plan:
         )  # fmt: skip
 
 
+def _fits(pattern: str, layer: Layer) -> bool:
+    if pattern.startswith(TYPE):
+        return layer.kind == pattern.removeprefix(TYPE)
+    return fnmatchcase(layer.name, pattern)
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """What has changed, one by one; members of objects are told apart."""
+    for name in dict.fromkeys((*before, *now)):
+        there, here = before.get(name), now.get(name)
+        if isinstance(there, Mapping) and isinstance(here, Mapping):
+            yield from (f"{name} of {text}" for text in _changes(there, here))
+        elif here != there:
+            yield f"{name} is {here} here, and was {there} where the plan was made"
+
+
 def _fault(told: Any) -> str | None:
-    if not isinstance(told, dict) or told.get("plan") != _VERSION:
+    if not isinstance(told, dict) or type(told.get("plan")) is not int or told["plan"] != _VERSION:
         return f'it has no member "plan" with the value {_VERSION}'
     backends, layers = told.get("backends"), told.get("layers")
     if not _is_ids(backends) or not backends:
