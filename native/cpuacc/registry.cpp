@@ -30,6 +30,7 @@ Family patterns_family();
 Family pool_family();
 Family quantize_family();
 Family reduce_family();
+Family reduce_q8_family();
 Family reorder_family();
 Family resize_family();
 Family scales_family();
@@ -67,6 +68,7 @@ const Make kFamilies[] = {
     scales_family,
     pool_family,
     resize_family,
+    reduce_q8_family,
     reduce_family,
     normalize_family,
     layouts_family,  // its pass is the last one

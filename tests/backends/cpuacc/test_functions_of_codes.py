@@ -18,6 +18,8 @@ from interposer.ops import (
     ElementwiseUnary,
     Prelu,
     Quantize,
+    Reduce,
+    ReduceOperation,
     RoundingMethod,
     UnaryOperation,
 )
@@ -152,3 +154,15 @@ def test_codes_become_those_of_another_scale(source: str, target: str, axis: int
     info = TensorInfo(x.shape, source, Quantization(0.0173, 11))
     op = Quantize(dtype=DataType(target))
     assert_same(op, [(info, x)], TensorInfo(x.shape, target, several(target, axis)))
+
+
+@pytest.mark.parametrize("axis", [(), (1, 2), (0, 3), (-1,)])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("operation", ["MEAN", "SUM", "MAX", "MIN"])
+def test_reductions_of_codes(operation: str, dtype: str, axis: tuple[int, ...]) -> None:
+    x = np.random.default_rng(4).integers(0, 200, (2, 7, 5, 9), dtype=np.uint8).view(dtype)
+    op = Reduce(operation=ReduceOperation[operation], axis=axis)
+    for scale in (0.05,) if operation in ("MAX", "MIN") else (0.05, 0.0013, 0.9):
+        info = quantized(x.shape, dtype, 0.05, -7)
+        result = quantized(tuple(map(int, op.infer(info).shape)), dtype, scale, -7)
+        assert_same(op, [(info, x)], result)

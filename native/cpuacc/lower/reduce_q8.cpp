@@ -1,0 +1,117 @@
+// Means, sums and the largest and smallest of codes of 8 bits, by the reference's arithmetic in integers.
+
+#include <algorithm>
+
+#include "cpuacc/box.hpp"
+#include "cpuacc/lower/table_q8.hpp"
+
+namespace cpuacc {
+namespace {
+
+constexpr int64_t kMost = 1 << 22;  // elements that are reduced to one: their sum is a number of 32 bits
+
+enum class Kind { mean, sum, most, least, none };
+
+Kind kind_of(const Node& node) {
+  std::string_view name = node.type == "Mean" ? "MEAN" : node.text("operation");
+  if (name == "MEAN") return Kind::mean;
+  if (name == "SUM") return Kind::sum;
+  return name == "MAX" ? Kind::most : name == "MIN" ? Kind::least : Kind::none;
+}
+
+/// Places of elements: `kept` is where those of every result begin, `reduced` where they lie from there.
+struct Places {
+  std::vector<int64_t> kept = {0}, reduced = {0};
+
+  Places(const Shape& shape, const std::vector<int64_t>& axes) {
+    std::vector<char> is_reduced(shape.size(), axes.empty());
+    for (int64_t axis : axes) is_reduced[size_t(axis_of(axis, int(shape.size())))] = 1;
+    Shape steps = steps_of(shape);
+    for (size_t n = 0; n < shape.size(); ++n) extend(is_reduced[n] ? reduced : kept, shape[n], steps[n]);
+  }
+
+ private:
+  static void extend(std::vector<int64_t>& places, int64_t extent, int64_t step) {
+    std::vector<int64_t> longer;
+    for (int64_t place : places)
+      for (int64_t n = 0; n < extent; ++n) longer.push_back(place + n * step);
+    places = std::move(longer);
+  }
+};
+
+/// A mean's count divides the multiplier, which is first moved up by as many bits as it has room for.
+cpuref::FixedPoint factor_of(Kind kind, const Tensor& in, const Tensor& out, int64_t count) {
+  cpuref::FixedPoint factor = cpuref::quantize_multiplier(double(scale32(in)) / double(scale32(out)));
+  if (kind != Kind::mean) return factor;
+  int bits = std::min(31 - cpuref::leading_zeros(count), 31 + factor.shift);
+  return {(factor.multiplier << bits) / count, factor.shift - bits};
+}
+
+struct Reducing {
+  Kind kind;
+  bool is_signed;
+  int64_t zero_in, zero_out;
+  cpuref::FixedPoint factor;
+  Places places;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Reducing& self = step.as<Reducing>();
+    const uint8_t* in = run.at<uint8_t>(step.in[0]);
+    uint8_t* out = run.at<uint8_t>(step.out[0]);
+    Range range = split(int64_t(self.places.kept.size()), part, parts, 64);
+    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.code(in + self.places.kept[size_t(n)]);
+  }
+
+ private:
+  uint8_t code(const uint8_t* in) const {
+    int flip = is_signed ? 128 : 0;  // codes as unsigned numbers
+    int64_t sum = 0;
+    int least = 255, most = 0;
+    for (int64_t place : places.reduced) {
+      int found = in[place] ^ flip;
+      sum += found, least = std::min(least, found), most = std::max(most, found);
+    }
+    if (kind == Kind::most) return uint8_t(most ^ flip);
+    if (kind == Kind::least) return uint8_t(least ^ flip);
+    sum -= int64_t(places.reduced.size()) * (zero_in + flip);
+    int64_t result = cpuref::multiply(sum, factor) + zero_out;
+    return uint8_t(std::clamp<int64_t>(result, is_signed ? -128 : 0, is_signed ? 127 : 255));
+  }
+};
+
+Refusal support(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+  if (!both_codes(in, out) || in.dtype != out.dtype)
+    return refused("takes codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  Kind kind = kind_of(node);
+  bool chooses = kind == Kind::most || kind == Kind::least;
+  if (kind == Kind::none || (chooses && !in.same_quantization(out)))
+    return refused("takes means and sums of codes, and the largest and smallest of one scale", IPR_REASON_ATTRIBUTE);
+  int64_t results = out.elements();
+  if (results <= 0 || in.elements() <= 0 || in.elements() / results > kMost)
+    return refused("takes 1 to 4194304 codes for each result", IPR_REASON_SHAPE);
+  return node.posts.empty() ? taken() : refused("takes no posts");
+}
+
+void lower(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  Kind kind = kind_of(node);
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &Reducing::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()));
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::make_shared<Reducing>(
+      Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
+               factor_of(kind, in, out, in.elements() / out.elements()), Places(in.shape, node.integers("axis"))});
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family reduce_q8_family() {
+  return {{{"Reduce", "codes", support, lower, nullptr}, {"Mean", "codes", support, lower, nullptr}}, {}};
+}
+
+}  // namespace cpuacc
