@@ -133,7 +133,7 @@ def _take_over(wheel: Path, target: Path) -> None:
     folder.mkdir(exist_ok=True)
     taken = set(_extracted(wheel, folder))
     for old in folder.iterdir():
-        if old.name not in taken:
+        if old.name not in taken and not old.is_dir():
             old.unlink()
 
 

@@ -32,16 +32,22 @@ from interposer.ir.graph import Layer, Value
 from interposer.ops import PreCompiled
 from interposer.types import Array, DataType
 
-__all__ = ["Engine", "Executable", "RefusedError"]
+__all__ = ["Engine", "Executable", "RefusedError", "shortened"]
 
 _KEPT: Final = 8192
 """Verdicts of trials that an engine remembers; the oldest go first."""
+_MOST_TEXT: Final = 1000
 _READ: Final = 64
 """Constants of so many elements or fewer may say what is to be computed (axes, shapes ...), not only on what."""
 
 
 class RefusedError(Exception):
     """An engine cannot run something, with its reason."""
+
+
+def shortened(text: str) -> str:
+    """What an engine says, without what it repeats of a model."""
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ..."
 
 
 class Executable(ABC):

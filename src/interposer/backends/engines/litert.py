@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
-from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
 from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.errors import ExecutionError, UnwritableError
 from interposer.ir.graph import Layer, Value
@@ -122,8 +122,8 @@ class _Interpreter(Executable):
                 experimental_op_resolver_type=kernels,
             )
             self._interpreter.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise RefusedError(f"LiteRT does not take it: {self._told(error)}") from error
+        except Exception as error:  # a TypeError has the bytes of the model in it
+            raise RefusedError(f"LiteRT does not take it: {shortened(self._told(error))}") from error
         self._inputs = [one["index"] for one in self._interpreter.get_input_details()]
         outputs = self._interpreter.get_output_details()
         self._outputs = [self._interpreter.tensor(one["index"]) for one in outputs]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
-from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
 from interposer.backends.engines.models import OnnxPart, onnx_part, onnx_reasons
 from interposer.backends.engines.onnxruntime_rules import RULES
 from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
@@ -79,13 +79,13 @@ class _Session(Executable):
         self.inputs = _signature(part.model.graph.input)
         self.outputs = _signature(part.model.graph.output)
         settings = _settings(onnxruntime, options)
-        constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
-        settings.add_external_initializers(list(constants), list(constants.values()))
         providers = list(dict.fromkeys([options["provider"], _ON_PROCESSOR]))
         try:
+            constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
+            settings.add_external_initializers(list(constants), list(constants.values()))
             self.session = onnxruntime.InferenceSession(part.model.SerializeToString(), settings, providers=providers)
         except Exception as error:  # its exceptions have no base of their own
-            raise RefusedError(f"ONNX Runtime does not take it: {_text(error)}") from error
+            raise RefusedError(f"ONNX Runtime does not take it: {shortened(_text(error))}") from error
         self._values = constants
         self.copies = options["provider"] != _ON_PROCESSOR  # a binding copies the inputs to a device when it is made
         self.constants = tuple(part.constants.values())

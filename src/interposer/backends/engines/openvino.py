@@ -55,7 +55,10 @@ class OpenVino(Engine):
         return known or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Ask the device for every operator that the layers become."""
+        """Ask the device for every operator that the layers become; devices that stand for others compile them."""
+        if _is_virtual(options["device"]):
+            self.compile(view, options)
+            return
         model = _read(_written(view, options))
         with _own_errors("does not take it"):
             taken = _core().query_model(model, options["device"])
@@ -67,6 +70,11 @@ class OpenVino(Engine):
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """A model that is compiled for the device."""
         return _Compiled(_written(view, options), options)
+
+
+def _is_virtual(device: str) -> bool:
+    """Whether OpenVINO chooses, mixes or fills other devices, and does not answer for single operators."""
+    return device.partition(":")[0] in ("AUTO", "MULTI", "HETERO", "BATCH")
 
 
 _BORDER: Final = frozenset({"Parameter", "Constant", "Result"})
@@ -82,7 +90,7 @@ def _core() -> Any:
 def _unknown_device(name: str) -> list[str]:
     known = _core().available_devices
     first = name.partition(":")[0].partition(".")[0]
-    if first in ("AUTO", "MULTI", "HETERO") or any(one.partition(".")[0] == first for one in known):
+    if _is_virtual(name) or any(one.partition(".")[0] == first for one in known):
         return []
     return [f"OpenVINO finds no device {name!r}{did_you_mean(name, known)} (it finds {', '.join(known)})"]
 

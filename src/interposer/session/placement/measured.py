@@ -44,7 +44,7 @@ __all__ = ["Search", "made_with", "place", "planned"]
 _log = logging.getLogger("interposer.session")
 _OBJECTIVES: Final = ("latency", "throughput", "memory")
 Exclusions = Mapping[str, Sequence[str]]
-_PARTS_SHARE: Final = 0.6
+_PARTS_SHARE: Final = 0.5
 """How much of the budget is spent on whole backends and parts; the rest is for whole plans."""
 _RUNS: Final = 5
 _PATIENCE: Final = 20.0
@@ -472,7 +472,7 @@ class _Placer:
         if not calls:
             return {}
         mixed = any(name not in self.ids for name in calls)
-        left = max(0.0, self._left()) * (0.5 if mixed else 0.9)
+        left = max(0.0, self._left()) * (0.35 if mixed else 0.9)
         turn = min(_LONG_TURN, left / (_RUNS * len(calls)))
         a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) for name in calls)
         rounds = min(_RUNS, int(left / a_round)) if a_round else _RUNS

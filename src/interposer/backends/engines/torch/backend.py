@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -52,10 +54,46 @@ class Torch(Engine):
 @cache
 def _no_device(name: str) -> list[str]:
     try:
-        torch.empty(0, device=name)
+        if torch.empty(0, device=name).is_meta:
+            return [f"torch's device {name!r} has no data"]
     except (RuntimeError, AssertionError) as error:  # AssertionError where torch was built without CUDA
         return [f"torch has no device {name!r}: {str(error).splitlines()[0]}"]
     return []
+
+
+class _Threads:
+    """How many threads torch has, which is the process's: as the last run asked, and as before after the last run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs = self._before = 0
+
+    @contextmanager
+    def set(self, count: int) -> Iterator[None]:
+        """Let torch have so many threads, or as many as it has where that is 0."""
+        if not count:
+            yield
+            return
+        with self._lock:
+            if not self._runs:
+                self._before = torch.get_num_threads()
+            self._runs += 1
+            _set_threads(count)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._runs -= 1
+                if not self._runs:
+                    _set_threads(self._before)
+
+
+_threads: Final = _Threads()
+
+
+def _set_threads(count: int) -> None:
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 class _Step:
@@ -89,15 +127,8 @@ class _Module(Executable):
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that lie in the arrays' memory; results are copied into theirs."""
-        before = torch.get_num_threads()
-        if self.threads not in (0, before):
-            torch.set_num_threads(self.threads)
-        try:
-            with torch.inference_mode():
-                self._run(inputs, outputs)
-        finally:
-            if self.threads not in (0, before):
-                torch.set_num_threads(before)
+        with _threads.set(self.threads), torch.inference_mode():
+            self._run(inputs, outputs)
 
     def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         values: list[Any] = [None] * self.size
