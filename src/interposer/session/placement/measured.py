@@ -45,7 +45,7 @@ _log = logging.getLogger("interposer.session")
 _OBJECTIVES: Final = ("latency", "throughput", "memory")
 Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.5
-"""How much of the budget is spent on whole backends and parts; the rest is for whole plans."""
+"""How much of what whole backends left of the budget is spent on parts; the rest is for mixes."""
 _RUNS: Final = 5
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
@@ -305,7 +305,7 @@ class _Placer:
 
     def _parts(self, blocks: Sequence[Block]) -> dict[Part, float]:
         """Seconds of one run of each part, the short ones first, as long as there is time."""
-        reserve = (1 - _PARTS_SHARE) * self.search.budget_seconds
+        reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
         found: dict[Part, float] = {}
         refused: set[tuple[str, int]] = set()
