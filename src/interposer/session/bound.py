@@ -81,6 +81,8 @@ class BoundRun:
         if self._imports is None:
             return None
         inputs, outputs = self._imports
+        if inputs.network_id != outputs.network_id:  # where the model is placed now, one of them has to be copied
+            return None
         with suppress(UnknownNetworkError):
             return self._model.runtime.prepare_run(inputs.network_id, inputs.ids, outputs.ids)
         return None
