@@ -98,6 +98,18 @@ def test_inputs_are_taken_from_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(capsys, written(tmp_path, PRODUCT), *words)[0] == 0
 
 
+@pytest.mark.parametrize("cut", ["x.txt", "chain.txt"])
+def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given, x = written(tmp_path, PRODUCT), tmp_path / "x.npz"
+    np.savez(x, x=np.ones((3, 4), np.float32))
+    before = x.read_bytes()
+    words = ["--backends", "CpuRef,WrongProducts", "--input", str(x), "--cut", str(tmp_path / cut)]
+    status, _, err = run(capsys, given, *words)
+    over = tmp_path / ("x.npz" if cut == "x.txt" else cut)
+    assert (status, x.read_bytes()) == (1, before)
+    assert f"--cut would write over {str(over)!r}, which is read; give it another name" in err
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
     [

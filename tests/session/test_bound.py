@@ -13,10 +13,12 @@ import interposer as ip
 from interposer import Network, Runtime, TensorInfo
 from interposer.backend import KernelTable
 from interposer.errors import BindingError, ExecutionError, InvalidArgumentError
-from interposer.ops import ActivationFunction, Addition
+from interposer.ops import Activation, ActivationFunction, Addition
 from interposer.session import Model
 from interposer.types import Array
+from tests import devices
 from tests.devices import FLOAT, Device, Sums
+from tests.failing import Failing
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -37,6 +39,16 @@ def add(op: Addition, a: Array, b: Array, *, out: Array) -> None:
 class Tired(Sums):
     id: ClassVar = "Tired"
     kernels: ClassVar = tired
+
+
+both = KernelTable()
+both(Addition, dtypes=FLOAT)(devices.add)
+both(Activation, dtypes=FLOAT)(devices.relu)
+
+
+class Host(Sums):
+    id: ClassVar = "Host"
+    kernels: ClassVar = both
 
 
 @pytest.fixture
@@ -159,6 +171,26 @@ def test_a_call_whose_backend_fails_is_completed_elsewhere(runtime: Runtime) -> 
         np.testing.assert_array_equal(call()[1], a + 2 * X)
     [event] = model.events
     assert (event.backend, list(model.optimized.backends)) == ("Tired", ["Sums"])
+
+
+@pytest.mark.parametrize("device_last", [True, False])
+def test_one_that_is_placed_where_only_some_tensors_may_stay_goes_on(device_last: bool, runtime: Runtime) -> None:
+    network, a = Network("mixed"), X.copy()
+    x = network.add_input_layer(0, TensorInfo(X.shape), name="x")
+    if device_last:
+        relu = network.add_activation_layer(network.add_addition_layer(x, x), function=ActivationFunction.RELU)
+        network.add_output_layer(0, relu, name="y")
+    else:
+        relu = network.add_activation_layer(x, function=ActivationFunction.RELU)
+        network.add_output_layer(0, network.add_addition_layer(relu, relu), name="y")
+    runtime.registry.register("Brief", lambda: Failing(Host, "Brief", 5))
+    model = ip.load(network, ["Brief", "Device", "Sums"], runtime=runtime)
+    call = model.bind([a])
+    assert not call.copies
+    for _ in range(6):
+        a += 1
+        np.testing.assert_array_equal(call()[0], 2 * a)
+    assert [event.backend for event in model.events] == ["Brief"]
 
 
 def test_a_call_that_fails_says_where(runtime: Runtime) -> None:

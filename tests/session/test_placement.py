@@ -425,6 +425,8 @@ def test_a_plan_and_backends_beside_it_are_refused(runtime: Runtime) -> None:
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": 3}', '"milliseconds" must map names to numbers'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "milliseconds": {"A": NaN}}', '"milliseconds" must map names'),
         ('{"plan": 1, "backends": ["A"], "layers": {}, "made with": 3}', '"made with" must be an object'),
+        ('{"plan": 1, "backends": ["A"], "layers": {}, "cost": 3}', '"cost" must have the numbers milliseconds, bound'),
+        ('{"plan": 1, "backends": ["A"], "layers": {}, "cost": {"milliseconds": 1}}', '"cost" must have the numbers'),
     ],
 )
 def test_files_that_are_no_plans_are_refused(text: str, fault: str, tmp_path: Any) -> None:

@@ -225,6 +225,13 @@ def test_inputs_may_be_given_or_drawn(runtime: Runtime) -> None:
     assert one.outputs != other.outputs
 
 
+def test_inputs_have_whatever_names(runtime: Runtime) -> None:
+    network = Network("names")
+    a, b, c = (network.add_input_layer(k, TensorInfo((2,)), name=name) for k, name in enumerate(["x", "x again", "y"]))
+    network.add_output_layer(0, network.add_addition_layer(network.add_addition_layer(a, b), c), name="output")
+    assert compare(network, ["CpuRef", "WrongProducts"], runtime=runtime).agrees
+
+
 def test_control_flow_is_run_as_one_layer(runtime: Runtime) -> None:
     body = Network("body")
     number, going, value, step = (body.add_input_layer(k, None, name=name) for k, name in enumerate("ngvs"))

@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
     """Compare, print what was found, and write the part that is wrong; 1 where there is one."""
     backends = _backends(args.backends)
     if args.cut is not None:
-        _check_suffix(args.cut)
+        _check_cut(args.cut, [args.network, *args.input, *(one.partition("=")[2] for one in args.input)])
     if args.seed < 0:
         raise InvalidArgumentError(f"a seed is a number of 0 or more, not {args.seed}")
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
@@ -126,9 +126,12 @@ def _progress(what: str, over: int, total: int) -> None:
 # --- the part that is wrong -------------------------------------------------------------------------------------------
 
 
-def _check_suffix(path: Path) -> None:
+def _check_cut(path: Path, read: list[str]) -> None:
     if path.suffix.lower() not in _WRITERS:
         raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
+    for one in (path, path.with_suffix(".npz")):
+        if one.resolve() in [Path(other).resolve() for other in read]:
+            raise InvalidArgumentError(f"--cut would write over {str(one)!r}, which is read; give it another name")
 
 
 def _write_onnx(network: Network, path: Path) -> None:

@@ -182,8 +182,9 @@ def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> di
     """Arrays of the types and shapes that the inputs have; `BindingError` where they do not fit."""
     infos = {one.name: one.output.known for one in network.graph.inputs}
     passing = Network("inputs")
-    for number, (name, info) in enumerate(infos.items()):
-        passing.add_output_layer(number, passing.add_input_layer(number, info, name=name), name=f"{name} again")
+    inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
+    for number, one in enumerate(inputs):
+        passing.add_output_layer(number, one)
     with load(passing, [REFERENCE], runtime=runtime) as model:
         return dict(zip(infos, model.run(feeds), strict=True))
 

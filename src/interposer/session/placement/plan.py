@@ -17,6 +17,7 @@ from interposer.ir.graph import Graph, Layer
 __all__ = ["TYPE", "Plan"]
 
 _VERSION: Final = 1
+_COST: Final = ("milliseconds", "bound", "gap")
 TYPE: Final = "type:"
 """What stands before a type of layers, where a plan speaks of all of it."""
 
@@ -151,7 +152,10 @@ def _fault(told: Any) -> str | None:
     times = told.get("milliseconds", {})
     if not isinstance(times, dict) or not all(map(_is_time, times.values())):
         return '"milliseconds" must map names to numbers'
-    wrong = [name for name in ("made with", "failed", "cost") if not isinstance(told.get(name, {}), dict)]
+    cost = told.get("cost", {})
+    if cost != {} and not (isinstance(cost, dict) and all(_is_number(cost.get(name)) for name in _COST)):
+        return f'"cost" must have the numbers {", ".join(_COST)}'
+    wrong = [name for name in ("made with", "failed") if not isinstance(told.get(name, {}), dict)]
     return f'"{wrong[0]}" must be an object' if wrong else None
 
 
@@ -160,4 +164,8 @@ def _is_ids(told: Any) -> bool:
 
 
 def _is_time(one: Any) -> bool:
-    return isinstance(one, int | float) and 0 <= one <= sys.float_info.max
+    return _is_number(one) and one >= 0
+
+
+def _is_number(one: Any) -> bool:
+    return isinstance(one, int | float) and abs(one) <= sys.float_info.max
