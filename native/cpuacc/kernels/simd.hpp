@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+#include "shuffle.hpp"
+
 namespace cpuacc::ISA_NS {
 namespace {
 
@@ -63,7 +65,7 @@ CPUACC_INLINE Vec rotated(Vec v) {
   IntVec from;
 #pragma GCC unroll 16
   for (int n = 0; n < kLanes; ++n) from[n] = (n + kBy) % kLanes;
-  return __builtin_shuffle(v, from);
+  return shuffled(v, v, from);
 }
 
 CPUACC_INLINE float greatest_lane(Vec v) {

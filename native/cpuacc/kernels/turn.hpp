@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "shuffle.hpp"
+
 namespace cpuacc::ISA_NS {
 namespace {
 
@@ -16,12 +18,12 @@ static inline __attribute__((always_inline)) void turn(const float* in, int64_t 
   Four a = *reinterpret_cast<const LooseFour*>(in), b = *reinterpret_cast<const LooseFour*>(in + in_row);
   Four c = *reinterpret_cast<const LooseFour*>(in + 2 * in_row), d = *reinterpret_cast<const LooseFour*>(in + 3 * in_row);
   typedef int32_t Mask __attribute__((vector_size(16)));
-  Four ab_low = __builtin_shuffle(a, b, Mask{0, 4, 1, 5}), ab_high = __builtin_shuffle(a, b, Mask{2, 6, 3, 7});
-  Four cd_low = __builtin_shuffle(c, d, Mask{0, 4, 1, 5}), cd_high = __builtin_shuffle(c, d, Mask{2, 6, 3, 7});
-  *reinterpret_cast<LooseFour*>(out) = __builtin_shuffle(ab_low, cd_low, Mask{0, 1, 4, 5});
-  *reinterpret_cast<LooseFour*>(out + out_row) = __builtin_shuffle(ab_low, cd_low, Mask{2, 3, 6, 7});
-  *reinterpret_cast<LooseFour*>(out + 2 * out_row) = __builtin_shuffle(ab_high, cd_high, Mask{0, 1, 4, 5});
-  *reinterpret_cast<LooseFour*>(out + 3 * out_row) = __builtin_shuffle(ab_high, cd_high, Mask{2, 3, 6, 7});
+  Four ab_low = shuffled(a, b, Mask{0, 4, 1, 5}), ab_high = shuffled(a, b, Mask{2, 6, 3, 7});
+  Four cd_low = shuffled(c, d, Mask{0, 4, 1, 5}), cd_high = shuffled(c, d, Mask{2, 6, 3, 7});
+  *reinterpret_cast<LooseFour*>(out) = shuffled(ab_low, cd_low, Mask{0, 1, 4, 5});
+  *reinterpret_cast<LooseFour*>(out + out_row) = shuffled(ab_low, cd_low, Mask{2, 3, 6, 7});
+  *reinterpret_cast<LooseFour*>(out + 2 * out_row) = shuffled(ab_high, cd_high, Mask{0, 1, 4, 5});
+  *reinterpret_cast<LooseFour*>(out + 3 * out_row) = shuffled(ab_high, cd_high, Mask{2, 3, 6, 7});
 }
 
 }  // namespace
