@@ -178,6 +178,7 @@ def test_search_finds_by_name_type_backend_and_refusal_and_jumps(page, runtime, 
         ("type:addition", 10),
         ("backend:device", 10),
         ("refused:device tanh", 0),
+        ("constructor:x", 0),
         ("refused:sums", 20),
     ]:
         shown.evaluate(f"searchFor({json.dumps(text)})")

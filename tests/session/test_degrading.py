@@ -302,14 +302,15 @@ def test_one_that_fails_while_it_is_measured_or_later(
     at: int | str, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path))
-    failing(runtime, "F", at=at)
+    backend = failing(runtime, "F", at=at)
     options = OptimizerOptions(placement="measured", budget_seconds=0.3)
     model = ip.load(network(), ["F", "CpuRef"], runtime=runtime, options=options)
     for _ in range(50):
         near(model.run([X])[0])
     assert set(placed(model).values()) == {"CpuRef"}
     assert len(runtime.loaded_networks) == 1
-    assert happened(model) == [("F", PLACED_ANEW)]
+    came_to_fail = at != 20 or backend.runs >= 20  # where there is little time, CpuRef is chosen after a few runs
+    assert set(happened(model)) == ({("F", PLACED_ANEW)} if came_to_fail else set())
 
 
 def test_one_that_hangs_while_it_is_measured_is_left_out(

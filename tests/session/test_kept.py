@@ -11,6 +11,7 @@ import pytest
 import interposer as ip
 from interposer.cache import cached_files, read_cached, write_cached
 from interposer.cli.main import main
+from interposer.errors import LoadError
 from interposer.session.kept import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
 
@@ -59,6 +60,17 @@ def test_what_was_kept_explains_itself_as_before(load):
     assert str(second.explain()) == str(first.explain())
     assert second.explain().to_dict() == first.explain().to_dict()
     assert str(second.network) == str(first.network)
+
+
+def test_a_file_that_was_changed_meanwhile_is_not_taken_for_what_was_kept(load, tmp_path):
+    file = tmp_path / "mine.onnx"
+    shutil.copyfile(DIGITS, file)
+    expected = load(file).run([X])
+    model = load(file)
+    file.write_bytes(file.read_bytes() + b"\0")
+    np.testing.assert_array_equal(model.run([X]), expected)
+    with pytest.raises(LoadError, match="the file 'mine.onnx' was changed or deleted; load the model anew"):
+        model.explain()
 
 
 def test_it_is_kept_for_one_file_and_one_setting(load, tmp_path):

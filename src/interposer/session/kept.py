@@ -22,7 +22,7 @@ from interposer.backend import DEFAULT_FACTORY
 from interposer.backend.dynamic.recording import Recording, recording
 from interposer.backend.registry import BackendRegistry
 from interposer.cache import Record, read_cached, read_record, trim_cached, write_cached
-from interposer.errors import InterposerError
+from interposer.errors import InterposerError, LoadError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -111,14 +111,19 @@ class Keeper:
             "sha256": hashlib.sha256(content).hexdigest(), "format": format, "options": repr(options),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        return cls(content, made, backend, options or OptimizerOptions())
+        return cls(made, backend, options or OptimizerOptions())
 
-    def __init__(self, content: bytes, made: Mapping[str, Any], backend: Any, options: OptimizerOptions) -> None:
-        self.content = content
+    def __init__(self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions) -> None:
         self._made, self._backend, self._options = made, backend, options
         self.name_of_source = str(made["source"])
         lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
+
+    def check(self, source: object) -> None:
+        """Raise `LoadError` where the file is another one now, whose layers must not be taken for those of this one."""
+        content = _content(source)
+        if content is None or hashlib.sha256(content).hexdigest() != self._made["sha256"]:
+            raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model anew")
 
     def kept(self, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork | None:
         """The divided network, compiled; None where it is not kept, or no good any more.

@@ -109,6 +109,7 @@ def _load(
             return Model(network, runtime, backends, options, limits, fallback)
 
     def read() -> Network:
+        keeper.check(source)
         return read_network(source, format)
 
     optimized = keeper.kept(read, runtime.registry)

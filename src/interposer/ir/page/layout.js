@@ -10,7 +10,7 @@ const GAP = 26,
   TO_THE_MIDDLE = 2;
 
 // nodes: [{w, h}], edges: [{from, to}] by index. Gives {places: [{x, y, rank, column}], paths, width, height}: centres,
-// and for each edge points with `fold` where it goes on in the next column.
+// and for each edge its points, two for every piece, each with its column.
 function layOut(nodes, edges, aspect, folded) {
   const forward = edges.filter((one) => one.from !== one.to);
   const rank = ranksOf(nodes.length, forward);
@@ -333,7 +333,7 @@ function pointsOf(chain) {
   return points;
 }
 
-// An SVG path through the points; `round` are pieces that leave out what is straight for others.
+// An SVG path through the points.
 function curve(points) {
   let path = "";
   for (let at = 0; at + 1 < points.length; at += 2) {

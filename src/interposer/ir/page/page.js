@@ -145,7 +145,7 @@ function drawnNode(node) {
 function drawnPart(part) {
   const time = part.time,
     title = `part ${part.part}: ${part.backend}`,
-    most = Math.max(...data.parts.map((one) => one.time.share));
+    most = Math.max(1e-12, ...data.parts.map((one) => one.time.share));
   return {
     ...PART,
     key: `part ${part.part}`,
@@ -311,7 +311,7 @@ function isOffer(reasons) {
 
 function fits(node, word) {
   const [, field, rest] = /^(\w+):(.+)$/.exec(word) || [];
-  if (field in FIELDS) return FIELDS[field](node).some((one) => same(field, one.toLowerCase(), rest));
+  if (Object.hasOwn(FIELDS, field)) return FIELDS[field](node).some((one) => same(field, one.toLowerCase(), rest));
   return `${node.name} ${node.type || node.kind} ${node.backend}`.toLowerCase().includes(word);
 }
 

@@ -113,6 +113,7 @@ def test_what_the_plug_in_refuses_is_compiled_anew_and_replaced(plugin, restored
     assert (run(), restored()) == ([4, 6, 8], 1)
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_part_that_ended_a_process_is_neither_restored_nor_saved_again(plugin, restored, folder):
     run = plugin()
     run()
