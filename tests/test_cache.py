@@ -97,6 +97,20 @@ def test_the_oldest_files_go_first(folder):
     assert cached_files() == []
 
 
+def test_a_folder_that_goes_while_it_is_listed_is_survived(folder, monkeypatch):
+    for name in ("gone/one", "kept/two"):
+        write_cached(name, b"content")
+    look = os.scandir
+
+    def late(path):
+        if str(path).endswith("gone"):
+            raise FileNotFoundError(path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert [file.name for file in cached_files()] == ["kept/two"]
+
+
 def test_what_is_not_there_cannot_be_deleted(folder, monkeypatch):
     assert not forget_cached("some/name")
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")

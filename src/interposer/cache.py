@@ -159,12 +159,13 @@ def cached_files(below: str = "") -> list[CachedFile]:
     if folder is None:
         return []
     found = []
-    for path in sorted(folder.joinpath(below).rglob("*")):
-        with suppress(OSError):
-            facts = path.stat(follow_symlinks=False)
-            if stat.S_ISREG(facts.st_mode):
-                found.append(CachedFile(path.relative_to(folder).as_posix(), facts.st_size, facts.st_mtime))
-    return found
+    for root, _, names in os.walk(folder / below):  # which passes over folders that are gone
+        for path in (Path(root, name) for name in names):
+            with suppress(OSError):
+                facts = path.stat(follow_symlinks=False)
+                if stat.S_ISREG(facts.st_mode):
+                    found.append(CachedFile(path.relative_to(folder).as_posix(), facts.st_size, facts.st_mtime))
+    return sorted(found)
 
 
 def forget_cached(name: str) -> bool:

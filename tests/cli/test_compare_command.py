@@ -98,6 +98,16 @@ def test_inputs_are_taken_from_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(capsys, written(tmp_path, PRODUCT), *words)[0] == 0
 
 
+def test_a_part_that_cannot_be_written_is_told_behind_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--backends", "CpuRef,WrongProducts", "--cut", str(tmp_path / "nowhere" / "part.txt")]
+    status, out, err = run(capsys, written(tmp_path, PRODUCT), *words)
+    assert status == 1
+    assert "WrongProducts differs, layer '0 Multiplication' by itself: " in out
+    assert err == f"interposer: {tmp_path / 'nowhere' / 'part.txt'}: No such file or directory\n"
+
+
 @pytest.mark.parametrize("cut", ["x.txt", "chain.txt"])
 def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given, x = written(tmp_path, PRODUCT), tmp_path / "x.npz"

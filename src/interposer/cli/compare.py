@@ -87,13 +87,14 @@ def execute(args: argparse.Namespace) -> int:
         seed=args.seed,
         progress=_progress if sys.stderr.isatty() else _silent,
     )
+    if not args.json:
+        _print(found, args.all)  # before anything is written, which may fail
     written = None
     if args.cut is not None and found.cut is not None:
         written = _write_cut(args, backends, found.cut, tolerance, found)
     if args.json:
         write_json(found.to_dict() | {"cut": written})
     else:
-        _print(found, args.all)
         _print_cut(args, written)
     return 0 if found.agrees else 1
 
