@@ -296,12 +296,14 @@ def test_differences_of_floats_are_told_in_three_ways() -> None:
     assert str(found) == "2.38e-07 (1.2e-07 of the largest, 1 ulp), 1 of 2 elements"
     assert between([-0.0], [0.0]).differs is False
     assert between([-1e-45], [1e-45]).steps == 2
+    assert between([1.0078125], [1.0], "bfloat16").steps == 1
 
 
 def test_differences_of_integers_are_told_in_steps() -> None:
     assert str(between([1, 5, 3], [1, 2, 3], "int8")) == "3 steps, 1 of 3 elements"
     assert not Tolerance().exceeded(between([3], [2], "uint8"))
     assert Tolerance().exceeded(between([3], [2], "int64"))
+    assert Tolerance().exceeded(between([2**53 + 1], [2**53], "int64"))
 
 
 @pytest.mark.parametrize(("found", "wanted"), [(np.nan, 1.0), (1.0, np.inf), (-np.inf, np.inf)])

@@ -86,7 +86,7 @@ class Divergence:
     def _of_numbers(cls, a: Array, b: Array, dtype: str) -> Divergence:
         with np.errstate(all="ignore"):
             x, y = a.astype(np.float64), b.astype(np.float64)
-            equal = (x == y) | (np.isnan(x) & np.isnan(y))
+            equal = (a == b) | (np.isnan(x) & np.isnan(y))  # not x == y, which large integers are not exact in
             count = int(b.size - np.count_nonzero(equal))
             if not count:
                 return cls(dtype, size=b.size)
@@ -102,7 +102,7 @@ class Divergence:
 
 def _steps(a: Array, b: Array, apart: Array) -> float:
     """The most numbers of the type from one to the other."""
-    if a.dtype.kind != "f":
+    if "float" not in str(a.dtype):
         return float(apart.max())
     size = f"i{a.dtype.itemsize}"
     least = np.iinfo(size).min
