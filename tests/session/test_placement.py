@@ -199,6 +199,14 @@ def test_another_network_or_other_backends_are_measured_anew(runtime: Runtime, t
     assert len(list((tmp_path / "cache").glob("plan-*.json"))) == 3
 
 
+def test_other_options_of_backends_are_measured_anew(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    for threads in (1, 2, 2):
+        with Runtime(ip.CreationOptions(backend_options={"CpuRef": {"threads": threads}})) as runtime:
+            place(sums_and_products(), runtime, ["CpuRef"], search=QUICK)
+    assert len(list((tmp_path / "cache").glob("plan-*.json"))) == 2
+
+
 def test_a_damaged_plan_in_the_cache_is_made_again(runtime: Runtime, tmp_path: Any) -> None:
     place(sums_and_products(), runtime, ["Adds"], search=QUICK)
     [kept] = (tmp_path / "cache").glob("plan-*.json")

@@ -137,7 +137,7 @@ def place(
     ids = _ids(runtime, backends)
     simple = simplified(network, ids, runtime.device_spec, options)
     told = made_with(runtime, ids)
-    name = f"plan-{_key(simple, ids, told, options, search)}.json"
+    name = f"plan-{_key(simple, ids, {**told, **_settings(runtime, ids)}, options, search)}.json"
     kept = _kept(name)
     if kept is not None:
         return kept
@@ -212,6 +212,13 @@ def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
     available = runtime.registry.available()
     given = list(available) if backends is None else [backends] if isinstance(backends, str) else list(backends)
     return sorted(given, key=lambda one: one == "CpuRef")
+
+
+def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
+    """What the runtime was told of backends, such as their threads; nothing of those it was told nothing of."""
+    given, isolated = runtime.options.backend_options, runtime.registry.isolation
+    found = {one: (sorted(given.get(one, {}).items()), isolated(one)) for one in ids}
+    return {one: how for one, how in found.items() if how != ([], None)}
 
 
 def _key(network: Network, ids: Sequence[str], told: Mapping[str, Any], options: object, search: Search) -> str:
