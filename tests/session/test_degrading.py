@@ -280,13 +280,16 @@ def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
 def test_the_rest_of_a_plan_is_followed_without_the_backend_that_failed(runtime: Runtime) -> None:
     failing(runtime, "F", at=3)
     failing(runtime, "G")
-    plan = Plan("small", ("F", "G", "CpuRef"), {"soft": "CpuRef", "type:Activation": "G"})
+    layers = {"soft": "CpuRef", "type:Activation": "G"}
+    plan = Plan("small", ("F", "G", "CpuRef"), layers, measured={"mix": 4.0}, chosen="mix")
     model = ip.load(network(), plan=plan, runtime=runtime)
     assert placed(model) == {"dense": "F", "relu": "G", "soft": "CpuRef"}
+    assert model.explain().to_dict()["times"]["whole_ms"] == 4.0
     for _ in range(6):
         near(model.run([X])[0])
     assert placed(model) == {"dense": "G", "relu": "G", "soft": "CpuRef"}
     assert happened(model) == [("F", PLACED_ANEW)]
+    assert model.explain().to_dict()["times"]["whole_ms"] is None  # that was measured with F
 
 
 def test_where_all_of_a_plan_fails_there_are_the_other_backends(runtime: Runtime) -> None:

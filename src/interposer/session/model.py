@@ -253,8 +253,8 @@ class Model:
         return self.optimized.explain(times)
 
     def _planned_time(self) -> Times | None:
-        """What the plan says of a whole run."""
-        plan = self.plan
+        """What the plan says of a whole run, as long as it is followed to the letter."""
+        plan = None if self._choice.aside else self.plan
         whole = None if plan is None else plan.measured.get(plan.chosen)
         if plan is None or whole is None:
             return None
