@@ -225,6 +225,11 @@ def test_inputs_may_be_given_or_drawn(runtime: Runtime) -> None:
     assert one.outputs != other.outputs
 
 
+def test_networks_without_layers_agree(runtime: Runtime) -> None:
+    found = compare(chain(), ["CpuRef", "WrongProducts"], runtime=runtime)
+    assert (found.agrees, found.layers, dict(found.outputs)) == (True, (), {})
+
+
 def test_inputs_have_whatever_names(runtime: Runtime) -> None:
     network = Network("names")
     a, b, c = (network.add_input_layer(k, TensorInfo((2,)), name=name) for k, name in enumerate(["x", "x again", "y"]))

@@ -276,7 +276,7 @@ class _Comparer:
 
     def _outputs(self) -> dict[str, Divergence]:
         """How the outputs of the whole network differ, as the second backend compiles it."""
-        found = self._together(self.backends[1], self.running)
+        found = self._together(self.backends[1], self.running) if self.running else {}
         outputs = {}
         for layer in self.graph.outputs:
             [value] = layer.values
