@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,9 +12,10 @@ import pytest
 import interposer as ip
 from interposer import Network, Runtime, TensorInfo
 from interposer.backend import KernelTable
-from interposer.errors import BindingError, ExecutionError, InvalidArgumentError
+from interposer.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError
 from interposer.ops import Activation, ActivationFunction, Addition
 from interposer.session import Model
+from interposer.session.bound import BoundRun
 from interposer.types import Array
 from tests import devices
 from tests.devices import FLOAT, Device, Sums
@@ -190,6 +191,26 @@ def test_one_that_is_placed_where_only_some_tensors_may_stay_goes_on(device_last
     for _ in range(6):
         a += 1
         np.testing.assert_array_equal(call()[0], 2 * a)
+    assert [event.backend for event in model.events] == ["Brief"]
+
+
+def test_one_that_is_bound_while_the_model_is_placed_anew_goes_on(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.registry.register("Brief", lambda: Failing(Sums, "Brief"))
+    model = ip.load(calculation(2, 3), ["Brief", "Sums"], runtime=runtime)
+    plain = BoundRun._bound
+
+    def late(self: BoundRun) -> Any:
+        model._do_without(LoadError("out of sorts", backend="Brief"))  # as another thread does whose run failed
+        return plain(self)
+
+    monkeypatch.setattr(BoundRun, "_bound", late)
+    call = model.bind([X, X])
+    monkeypatch.undo()
+    model.run([X, X])
+    for _ in range(2):
+        np.testing.assert_array_equal(call()[0], 2 * X)
     assert [event.backend for event in model.events] == ["Brief"]
 
 

@@ -39,6 +39,7 @@ class BoundRun:
         self._model, self._is_placed_anew = model, is_placed_anew
         self._imports: tuple[ImportedTensors, ImportedTensors] | None = None
         self._closed = False
+        self._events = len(model.events)  # before anything is taken from where the model is placed
         with suppress(MemoryImportError):
             self._import()
         self._quick = self._bound()
@@ -64,8 +65,9 @@ class BoundRun:
         """Run as any other call does, and bind to where the model is placed now."""
         if self._closed:
             raise InvalidArgumentError("this bound run is closed; bind the model again")
+        before = len(self._model.events)
         self._model.run(*(self._imports or (self.inputs, self.outputs)))
-        self._quick = self._bound()
+        self._events, self._quick = before, self._bound()
         return self.outputs
 
     def _import(self) -> None:
@@ -77,7 +79,6 @@ class BoundRun:
             raise
 
     def _bound(self) -> Callable[[], bool] | None:
-        self._events = len(self._model.events)
         if self._imports is None:
             return None
         inputs, outputs = self._imports
