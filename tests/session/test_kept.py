@@ -55,6 +55,28 @@ def test_a_network_that_was_divided_before_is_not_divided_again(load):
     np.testing.assert_array_equal(second.run([X]), first.run([X]))
 
 
+def test_what_was_kept_is_run_as_quickly_as_what_was_not(load):
+    first, second = load(), load()
+    assert was_kept(second)
+    assert type(second._only) is type(first._only) is not type(None)
+
+
+def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, monkeypatch):
+    expected = load().run([X])
+    plain, errors = ip.Runtime.load_network, [LoadError("no workload", backend="CpuAcc")]
+
+    def failing(self, optimized):
+        if errors:
+            raise errors.pop()
+        return plain(self, optimized)
+
+    monkeypatch.setattr(ip.Runtime, "load_network", failing)
+    model = load()
+    assert was_kept(model)
+    assert [event.backend for event in model.events] == ["CpuAcc"]
+    np.testing.assert_allclose(model.run([X])[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
 def test_what_was_kept_explains_itself_as_before(load):
     first, second = load(), load()
     assert str(second.explain()) == str(first.explain())

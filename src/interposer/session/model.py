@@ -97,9 +97,9 @@ class Model:
         self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
         key = self._blueprint.settled
         if key is not None and isinstance(network, KnownBlueprint):
-            self._variants[key] = runtime.load_network(network.optimized), network.optimized
+            self._make(key, lambda: self.network, network.optimized)
         elif key is not None:
-            self._make(key, self.network)
+            self._make_within_limits(key, self.network)
 
     @property
     def network(self) -> Network:
@@ -124,22 +124,27 @@ class Model:
         if key not in self._variants:
             network = self._blueprint.variant(arrays)
             key = self._blueprint.key(arrays)
-            self._make(key, network)
+            self._make_within_limits(key, network)
             self._make_room(key)
         self._variants.move_to_end(key)
         return key
 
-    def _make(self, key: Key, network: Network) -> None:
+    def _make_within_limits(self, key: Key, network: Network) -> None:
         self._limits.check(network.graph)
+        self._make(key, lambda: network)
+
+    def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:
+        """Load a variant as it is known to be divided, or else as it is now."""
         while True:
             try:
-                optimized = self._choice.optimized(network)
+                optimized = self._choice.optimized(network()) if known is None else known
                 network_id = self.runtime.load_network(optimized)
                 self._variants[key] = network_id, optimized
                 if key == self._blueprint.settled:
                     self._only = _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
                 return
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
+                known = None
                 if not self._do_without(error):
                     raise self._choice.told(error) from error.__cause__
 
