@@ -57,6 +57,9 @@ class Clock:
 
     perf_counter = monotonic
 
+    def sleep(self, seconds: float) -> None:
+        Clock.now += seconds
+
 
 def slowed(adds: float, multiplies: float) -> KernelTable:
     """Kernels that take so many seconds of the clock."""

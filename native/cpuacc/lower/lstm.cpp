@@ -152,14 +152,12 @@ void run_moment(const Step& step, const Run& run, int part, int parts) {
   const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, time = time_of(lstm, moment.number);
   float *out = run.at<float>(step.out[0]), *cells = run.at<float>(step.out[1]);
   Range range = split(blocks, part, parts);
+  const float* before = moment.number == 0 ? run.at<float>(step.in[1])
+                                           : out + place_of(lstm, time_of(lstm, moment.number - 1), 0);
+  const float* given = run.at<float>(step.in[0]) + time * lstm.batch * 4 * hidden;
   for (int64_t block = range.first; block < range.last; ++block)
-    for (int64_t b = 0; b < lstm.batch; ++b) {
-      const float* before = moment.number == 0 ? run.at<float>(step.in[1]) + b * hidden
-                                               : out + place_of(lstm, time_of(lstm, moment.number - 1), b);
-      const float* given = run.at<float>(step.in[0]) + (time * lstm.batch + b) * 4 * hidden;
-      lstm.kernels->step(lstm.weights + block * hidden * 64, given, before, cells + b * hidden,
-                         out + place_of(lstm, time, b), hidden, block);
-    }
+    lstm.kernels->step(lstm.weights + block * hidden * 64, given, before, cells, out + place_of(lstm, time, 0), hidden,
+                       block, lstm.batch);
 }
 
 /// Before the first step: states are copied, or zeros.

@@ -124,6 +124,6 @@ def _print(plan: Plan, args: argparse.Namespace) -> None:
         say(f"{backend} failed while it was measured: {reason}")
     if plan.cost:
         cost, gap = plan.cost["milliseconds"], plan.cost["gap"]
-        say(f"the best plan by its parts takes {cost:.4g} ms; none takes less than {1 - gap:.1%} of that")
+        say(f"by its parts, the best plan takes {cost:.4g} ms, and no plan less than {1 - gap:.1%} of that")
     if args.output is not None:
         say(f"written: {args.output}, with {counted(len(plan.layers), 'layer')} that have a place of their own")

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["LONG", "Timing", "take_turns"]
+__all__ = ["LONG", "REST", "Timing", "take_turns"]
 
 Failed = Callable[[str, Exception], None]
 FEWEST: Final = 3
 """Calls of a turn, at least, unless they take long."""
 LONG: Final = 0.1
 """Seconds after which a turn is over, however few calls it had."""
+REST: Final = 0.05
+"""Seconds before a turn: threads of what ran before look for work for a while, and take a processor meanwhile."""
 WARMING: Final = 0.2
 """The part of a turn's time that is spent on calls before it, which are not counted."""
 
@@ -42,17 +44,20 @@ def take_turns(
     seconds: float,
     failed: Failed | None = None,
     progress: Callable[[int], None] | None = None,
+    rest: float = REST,
 ) -> dict[str, Timing]:
     """Time calls in rounds, forwards and backwards in turn, each for so many seconds.
 
     Args:
         failed: what is told of a call that raises, which is left out from then on; None lets the exception through.
         progress: what is told how many turns are over.
+        rest: seconds before each turn in which nothing runs.
     """
     turns: dict[str, list[list[float]]] = {name: [] for name in calls}
     over = 0
     for number in range(rounds):
         for name in list(turns)[:: -1 if number % 2 else 1]:
+            time.sleep(rest)
             try:
                 turns[name].append(_turn(calls[name], seconds))
             except Exception as error:

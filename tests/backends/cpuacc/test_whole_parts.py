@@ -168,6 +168,7 @@ CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
     "tensors that share memory": (moved, (2, 5, 5, 6)),
     "LSTM forwards": (long_memory(RecurrentDirection.FORWARD), (4, 2, 7)),
     "LSTM backwards": (long_memory(RecurrentDirection.REVERSE), (4, 1, 7)),
+    "LSTM of many sequences": (long_memory(RecurrentDirection.FORWARD), (3, 9, 7)),
     "GRU forwards": (recurrent(RecurrentDirection.FORWARD, before=False), (4, 2, 7)),
     "GRU both ways": (recurrent(RecurrentDirection.BIDIRECTIONAL, before=True), (5, 3, 7)),
     "simple layer backwards": (recurrent(RecurrentDirection.REVERSE), (4, 2, 7)),

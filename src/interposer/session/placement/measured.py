@@ -37,7 +37,7 @@ from interposer.runtime import MemoryReport, NetworkId, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, example, part_network
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
-from interposer.session.timing import Timing, take_turns
+from interposer.session.timing import REST, Timing, take_turns
 
 __all__ = ["Search", "made_with", "place", "planned"]
 
@@ -355,7 +355,7 @@ class _Placer:
             network = part_network(self.network.graph, layers, "part")
             optimized = optimize(network, [backend], self.runtime.device_spec, replace(self.options, hints={}))
             with _Loaded(self.runtime, optimized) as loaded:
-                return loaded.seconds(patience)
+                return loaded.seconds(patience, self._rest())
         except InterposerError as error:
             self._note(backend, error, patience)
             _log.debug("a part of %d layers does not run on %s: %s", len(layers), backend, error)
@@ -443,7 +443,7 @@ class _Placer:
                 self.failed.setdefault(one.backend, one.reasons[0])
         made = _Loaded(self.runtime, optimized)
         try:
-            made.quick = made.seconds(patience)
+            made.quick = made.seconds(patience, self._rest())
         except BaseException:
             made.close()
             raise
@@ -481,11 +481,15 @@ class _Placer:
         mixed = any(name not in self.ids for name in calls)
         left = max(0.0, self._left()) * (0.35 if mixed else 0.9)
         turn = min(_LONG_TURN, left / (_RUNS * len(calls)))
-        a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) for name in calls)
+        a_round = sum(max(1.2 * turn, 2 * self._together() * self.quick[name]) + self._rest() for name in calls)
         rounds = min(_RUNS, int(left / a_round)) if a_round else _RUNS
         if rounds < 1 and self.search.objective == "latency":
             return {name: Timing((self.quick[name] * 1e3,), self.quick[name] * 1e3) for name in calls}
-        return take_turns(calls, max(1, rounds), turn, failed=self._failed)
+        return take_turns(calls, max(1, rounds), turn, failed=self._failed, rest=self._rest())
+
+    def _rest(self) -> float:
+        """Seconds for the threads of other backends to go to sleep."""
+        return REST if thread_budget(self.runtime.options.num_threads) > 1 else 0.0
 
     def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
         """The error where no plan is within the limits."""
@@ -529,7 +533,7 @@ class _Placer:
         left = self._left()
         if left < 2 * _DUEL * self._together() * (self.quick[mix] + self.quick[alone]):
             return False
-        turns = take_turns(calls, _DUEL, min(_TURN, left / (3 * _DUEL)), failed=self._failed)
+        turns = take_turns(calls, _DUEL, min(_TURN, left / (3 * _DUEL)), failed=self._failed, rest=self._rest())
         if len(turns) < len(calls):
             return False
         pairs = zip(turns["mix"].turns, turns["alone"].turns, strict=True)
@@ -591,8 +595,9 @@ class _Loaded:
         for one in pending:
             one.result()
 
-    def seconds(self, patience: float) -> float:
+    def seconds(self, patience: float, rest: float) -> float:
         """The median of a few runs behind the first; `DeadlineExceededError` where that one takes so many seconds."""
+        time.sleep(rest)
         self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
         times: list[float] = []
         while len(times) < _RUNS and sum(times) < _TURN:
