@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Final
 
-from interposer.cli.images import Preprocessing
-from interposer.cli.inputs import read_inputs
+from interposer.cli.inputs import named_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids
-from interposer.cli.tables import Table, counted, printable, say, show, without_empty_columns, write_json
-from interposer.ir.network import Network
+from interposer.cli.progress import progress_line
+from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import Limits, read_network
 from interposer.session.fallback import AUTO
@@ -77,12 +75,12 @@ def execute(args: argparse.Namespace) -> int:
         report = bench(
             network,
             _choices(args, runtime),
-            _inputs(args, network),
+            named_inputs(args.input, network),
             runtime=runtime,
             limits=Limits(args.limit_bytes, args.limit_operations),
             rounds=args.rounds,
             seconds=args.seconds,
-            progress=_progress if sys.stderr.isatty() else _silent,
+            progress=progress_line("taking turns"),
             budget_seconds=args.budget,
             plan=None if args.plan is None else Plan.load(args.plan),
         )
@@ -109,24 +107,6 @@ def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
         return (AUTO,)
     reference = [one for one in ("CpuRef",) if one not in ids and one in runtime.registry.available()]
     return (*ids, *reference)
-
-
-def _inputs(args: argparse.Namespace, network: Network) -> dict[str, object] | None:
-    if not args.input:
-        return None
-    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    return read_inputs(args.input, infos, Preprocessing(None, (), ()))
-
-
-def _silent(what: str, over: int, total: int) -> None:
-    """Tell nobody, since nobody looks."""
-
-
-def _progress(what: str, over: int, total: int) -> None:
-    """One line of a terminal, which is written again and again, and is gone in the end."""
-    line = "" if what == "taking turns" and over == total else printable(f"{what} ({over} of {total})")
-    sys.stderr.write(f"\r{line[:78]:78}\r{line[:78]}")
-    sys.stderr.flush()
 
 
 # --- the result -------------------------------------------------------------------------------------------------------

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 from interposer.cli.images import Preprocessing
-from interposer.cli.inputs import read_inputs
+from interposer.cli.inputs import named_inputs, read_inputs
 from interposer.cli.network import add_network_arguments
 from interposer.cli.outputs import flat, save
-from interposer.cli.tables import Table, counted, printable, say, show, without_empty_columns, write_json
+from interposer.cli.progress import progress_line
+from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InterposerError, InvalidArgumentError
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
@@ -81,11 +81,11 @@ def execute(args: argparse.Namespace) -> int:
     found = compare(
         network,
         backends,
-        _inputs(args, network),
+        named_inputs(args.input, network),
         tolerance=tolerance,
         limits=Limits(args.limit_bytes, args.limit_operations),
         seed=args.seed,
-        progress=_progress if sys.stderr.isatty() else _silent,
+        progress=progress_line("as a whole"),
     )
     if not args.json:
         _print(found, args.all)  # before anything is written, which may fail
@@ -104,24 +104,6 @@ def _backends(given: list[str] | None) -> list[str]:
     if len(chosen) != 2 or chosen[0] == chosen[1]:
         raise InvalidArgumentError("give the two backends that are to be compared: --backends A,B")
     return chosen
-
-
-def _inputs(args: argparse.Namespace, network: Network) -> dict[str, Any] | None:
-    if not args.input:
-        return None
-    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    return read_inputs(args.input, infos, Preprocessing(None, (), ()))
-
-
-def _silent(what: str, over: int, total: int) -> None:
-    """Tell nobody, since nobody looks."""
-
-
-def _progress(what: str, over: int, total: int) -> None:
-    """One line of a terminal, which is written again and again, and is gone in the end."""
-    line = "" if what == "as a whole" else printable(f"{what} ({over} of {total})")
-    sys.stderr.write(f"\r{line[:78]:78}\r{line[:78]}")
-    sys.stderr.flush()
 
 
 # --- the part that is wrong -------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ import numpy as np
 
 from interposer.cli.images import Preprocessing, read_image
 from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.ir.network import Network
 from interposer.types import Array, DataType, TensorInfo
 
-__all__ = ["read_inputs"]
+__all__ = ["named_inputs", "read_inputs"]
 
 Infos = Mapping[str, TensorInfo]
 _NPY: Final = b"\x93NUMPY"
@@ -47,6 +48,12 @@ def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing
     if missing:
         raise InvalidArgumentError("\n  - ".join(["no --input gives these inputs of the network:", *missing]))
     return found
+
+
+def named_inputs(given: Sequence[str], network: Network) -> dict[str, Any] | None:
+    """The arrays that were given for a network's inputs, as they are; None where none was."""
+    infos = {layer.name: layer.output.known for layer in network.graph.inputs}
+    return read_inputs(given, infos, Preprocessing(None, (), ())) if given else None
 
 
 def _split(text: str, infos: Infos) -> tuple[str | None, str]:
