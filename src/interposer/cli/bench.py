@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Final
 
 from interposer.cli.inputs import named_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids
+from interposer.cli.numbers import number, positive
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.runtime import CreationOptions, Runtime
@@ -28,6 +28,7 @@ that a slow moment of the machine hits all. Times are medians of the turns.
 
 Without --input, inputs are random numbers, the same in each run.
 """
+_seconds: Final = number("seconds")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,27 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget", type=_seconds, default=10.0, metavar="S", help="seconds to look for the fastest mix (default: 10)"
     )
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
-    parser.add_argument("--threads", type=_positive, metavar="N", help="how many threads backends may use")
-    parser.add_argument("--rounds", type=_positive, default=7, metavar="N", help="turns of each backend (default: 7)")
+    parser.add_argument("--threads", type=positive, metavar="N", help="how many threads backends may use")
+    parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each backend (default: 7)")
     parser.add_argument("--seconds", type=_seconds, default=0.2, metavar="S", help="length of a turn (default: 0.2)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the times into a file")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise argparse.ArgumentTypeError(f"expected seconds, not {text!r}")
-    return found
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import named_inputs, read_inputs
 from interposer.cli.network import add_network_arguments
+from interposer.cli.numbers import number
 from interposer.cli.outputs import flat, save
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
@@ -38,6 +38,7 @@ tolerances are allowed. Exit status 1 where the backends differ by more.
 --cut writes the part that they differ about as .onnx, .tflite or .txt (the text
 form), and its inputs beside it as .npz; the file is compared again at once.
 """
+_amount: Final = number("a number of 0 or more")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,16 +58,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
     parser.add_argument("--cut", type=Path, metavar="FILE", help="write the part that is wrong, to see it again")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-
-
-def _amount(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, not {text!r}")
-    return found
 
 
 def execute(args: argparse.Namespace) -> int:

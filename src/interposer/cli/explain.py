@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model
+from interposer.cli.numbers import number
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.ir.explain import Explanation
@@ -29,6 +29,7 @@ layer that runs and every copy is timed. Times with a ~ are estimated by work
 (bytes and operations): of layers within a compiled part, and of all where
 nothing is measured. --html draws the network into a page that stands alone.
 """
+_seconds: Final = number("seconds, more than 0", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,16 +43,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
     parser.add_argument("--budget", type=_seconds, default=1.0, metavar="S", help="seconds to measure (default: 1)")
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 < found < math.inf:
-        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, not {text!r}")
-    return found
 
 
 def execute(args: argparse.Namespace) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from interposer.cli.network import add_network_arguments
+from interposer.cli.numbers import number
 from interposer.cli.tables import Table, counted, say, show
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
@@ -28,6 +28,7 @@ The file is JSON, and can be edited: "layers" maps names, patterns (conv*) and
 types (type:Softmax) to backends, and the first that fits counts. It is followed
 by interposer run, explain and bench with --plan.
 """
+_positive: Final = number("a number above 0", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,16 +53,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--threads", type=int, metavar="N", help="how many threads backends may use")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
-
-
-def _positive(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 < found < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return found
 
 
 def _bytes(text: str) -> int:

@@ -14,6 +14,7 @@ from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent
+from interposer.cli.numbers import positive
 from interposer.cli.outputs import Ranked, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InvalidArgumentError, did_you_mean
@@ -55,19 +56,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mean", type=_numbers, default=(), metavar="M", help="subtracted from an image's codes")
     parser.add_argument("--std", type=_spreads, default=(), metavar="S", help="by which an image's codes are divided")
     parser.add_argument("--labels", metavar="FILE", help="names of the classes, a line each")
-    parser.add_argument("--top", type=_positive, default=5, metavar="N", help="how many classes to show (default: 5)")
+    parser.add_argument("--top", type=positive, default=5, metavar="N", help="how many classes to show (default: 5)")
     parser.add_argument("--output", metavar="NAME", help="which output to show, where there are several")
-    parser.add_argument("--repeat", type=_positive, default=1, metavar="N", help="time N runs after one to warm up")
+    parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
     parser.add_argument("--save", metavar="FILE.npz", help="write all outputs to a file")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_network_arguments(parser)
     add_plan_argument(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
-    return int(text)
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -1,0 +1,35 @@
+"""Numbers that are given as arguments."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+__all__ = ["number", "positive"]
+
+
+def positive(text: str) -> int:
+    """A number of 1 or more; `ArgumentTypeError` for everything else."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
+    return int(text)
+
+
+def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
+    """What reads a finite number above zero, or zero where it may be that.
+
+    Args:
+        expected: what the `ArgumentTypeError` for everything else calls it.
+    """
+
+    def read(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan
+        if not (0 < found < math.inf or (zero and found == 0)):
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}")
+        return found
+
+    return read
