@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -216,11 +217,12 @@ class Steps:
         for workload in self._regions.values():
             workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
-            self.program.flow.run(lambda number: self._execute_one(number, late, control), self._workers.help)
+            one = self._execute_one if control is None else partial(self._execute_watched, control)
+            self.program.flow.run(lambda number: one(number, late), self._workers.help)
             return
         if control is not None:
             for number in range(len(self._calls)):
-                self._execute_one(number, late, control)
+                self._execute_watched(control, number, late)
             return
         done = 0
         try:
@@ -230,17 +232,19 @@ class Steps:
         except Exception as error:
             raise failure(self.program.running[done], "failed", error) from error
 
-    def _execute_one(self, number: int, late: LateHandles, control: RunControl | None) -> None:
-        layer, (execute, given, made) = self.program.running[number], self._calls[number]
+    def _execute_watched(self, control: RunControl, number: int, late: LateHandles) -> None:
+        layer = self.program.running[number]
         place = f"{self._prefix}{layer.name}"
-        if control is not None:
-            control.check(layer, place)
+        control.check(layer, place)
+        start = perf_counter()
+        self._execute_one(number, late)
+        control.ran(place, perf_counter() - start)
+        control.leave()
+
+    def _execute_one(self, number: int, late: LateHandles) -> None:
+        layer, (execute, given, made) = self.program.running[number], self._calls[number]
         try:
-            start = perf_counter()
             execute(given, late if made is None else made)
-            if control is not None:
-                control.ran(place, perf_counter() - start)
-                control.leave()
         except (RunCancelledError, DeadlineExceededError):
             raise
         except Exception as error:
