@@ -14,19 +14,23 @@ from interposer.backend import (
     Options,
     SubgraphView,
     Support,
-    TensorHandleFactoryRegistry,
     Workload,
     WorkloadFactory,
     WorkloadInfo,
 )
 from interposer.ir.graph import Layer
 from interposer.schema import Op
+from interposer.testing.recording import Observer, Watched
 from tests.faulty import FAULTS
 
 NEVER = 1 << 62
 
 
-class Failing(Backend):
+class Nobody(Observer):
+    """Looks at nothing."""
+
+
+class Failing(Watched):
     """`inner` under the id `name`, that takes only layers of the types `only`, and computes as it does.
 
     It misbehaves as `how` (one of `FAULTS`, or a function) says: in `optimize_subgraph` where `at` is "compile", when
@@ -42,10 +46,10 @@ class Failing(Backend):
         how: str | Callable[[], None] = "raise_error",
         only: Sequence[type[Op]] = (),
     ) -> None:
-        self.inner, self.at, self.how, self.only = inner(), at, how, tuple(only)
-        said = {one: getattr(self.inner, one) for one in ("kernels", "capabilities", "api_version", "version")}
-        vars(self).update(said, id=name)
-        self.runs, self.calls = 0, list[str]()
+        super().__init__(inner(), Nobody())
+        self.at, self.how, self.only = at, how, tuple(only)
+        vars(self).update(id=name)
+        self.runs = 0
         self._lock = threading.Lock()
 
     def fail(self, place: str = "") -> None:
@@ -61,20 +65,10 @@ class Failing(Backend):
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         self.fail("compile")
-        return self.inner.optimize_subgraph(view, options)
-
-    @property
-    def handle_factory_preferences(self) -> Sequence[str]:
-        return self.inner.handle_factory_preferences
-
-    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
-        self.inner.register_tensor_handle_factories(registry, options)
-
-    def create_memory_manager(self) -> MemoryManager | None:
-        return self.inner.create_memory_manager()
+        return super().optimize_subgraph(view, options)
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        made = self.inner.create_workload_factory(memory_manager, options)
+        made = super().create_workload_factory(memory_manager, options)
         create = made.create_workload
 
         def create_workload(layer: Layer, info: WorkloadInfo) -> Workload:
