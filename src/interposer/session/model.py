@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
-from interposer.collected import as_given, as_stored
-from interposer.dlpack import as_array, shared_array
+from interposer.collected import as_given
+from interposer.dlpack import shared_array
 from interposer.errors import (
     BackendContractError,
-    BindingError,
     ExecutionError,
     IncompatibleMemoryError,
     InterposerError,
@@ -26,7 +25,6 @@ from interposer.errors import (
     LoadError,
     RunCancelledError,
     UnknownNetworkError,
-    did_you_mean,
     expect,
 )
 from interposer.frontends.template import Template
@@ -38,11 +36,12 @@ from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, 
 from interposer.runtime.bindings import Bindings
 from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
+from interposer.session.given import input_arrays, inputs_by_name, outputs_by_number
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
 from interposer.session.placement.plan import Plan
 from interposer.session.variants import Blueprint, Key, KnownBlueprint
-from interposer.types import Array, TensorInfo, TensorShape
+from interposer.types import Array, TensorInfo
 
 __all__ = ["Model"]
 
@@ -305,7 +304,7 @@ class Model:
                 where the shape is open.
             InterposerError: what `run` raises before it runs anything.
         """
-        given = self._by_order(inputs)
+        given = inputs_by_name(self.inputs, inputs)
         if self._blueprint.needed:
             raise InvalidArgumentError(
                 f"the network depends on {self._blueprint.lacking}, which may change; give these inputs to each call"
@@ -367,14 +366,14 @@ class Model:
                 the data.
             InterposerError: what `run` raises before it runs anything.
         """
-        given = self._by_order(inputs)
+        given = inputs_by_name(self.inputs, inputs)
         key, network_id = self._begin({name: self._shaped(name, one) for name, one in given.items()})
         try:
             bindings = self.runtime.bindings(network_id)
             made = bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
             lacking = [repr(one.name) for number, one in bindings.outputs.items() if number not in made]
             bindings.checked_outputs({number: shared_array(one) for number, one in made.items()})
-            self._arrays(given)
+            input_arrays(self.inputs, given)
         finally:
             self._end(key)
         if lacking:
@@ -396,18 +395,7 @@ class Model:
 
     def _outputs_by_binding(self, network_id: NetworkId, given: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
         known = self.runtime.bindings(network_id).outputs
-        numbers = {known[number].name: number for number in sorted(known)}
-        if isinstance(given, Mapping):
-            for name in given:
-                if name not in numbers:
-                    raise BindingError(f"the model has no output {name!r}{did_you_mean(str(name), numbers)}")
-            return {numbers[name]: one for name, one in given.items()}
-        if not isinstance(given, list | tuple):
-            raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(given).__name__}")
-        if len(given) != len(numbers):
-            names = ", ".join(map(repr, numbers))
-            raise BindingError(f"{len(given)} outputs were given; the model has {len(numbers)} ({names})")
-        return dict(zip(numbers.values(), given, strict=True))
+        return outputs_by_number({known[number].name: number for number in sorted(known)}, given)
 
     def run(
         self,
@@ -479,7 +467,7 @@ class Model:
         for kind, one in (("input", inputs), ("output", outputs)):
             if isinstance(one, ImportedTensors):
                 one.check(self, kind)
-        arrays = self._arrays(inputs) if taken is None else taken.arrays
+        arrays = input_arrays(self.inputs, inputs) if taken is None else taken.arrays
         while True:
             before = len(self._choice.events)
             try:
@@ -520,35 +508,6 @@ class Model:
         arrays = outputs.arrays
         ids = outputs.ids_in(network_id)
         return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
-
-    def _arrays(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
-        given = self._by_order(inputs)
-        return {
-            name: given[name]
-            if _fits(given[name], info)
-            else as_stored(f"input {name!r}", info, given[name], _converted)
-            for name, info in self.inputs.items()
-        }
-
-    def _by_order(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
-        """What was given for each input, in their order."""
-        if isinstance(inputs, Mapping):
-            inputs = self._by_name(inputs)
-        if not isinstance(inputs, list | tuple):
-            raise BindingError(f"run takes a list of arrays or a mapping by name, not {type(inputs).__name__}")
-        if len(inputs) != len(self.inputs):
-            names = ", ".join(map(repr, self.inputs))
-            raise BindingError(f"{len(inputs)} inputs were given; the model has {len(self.inputs)} ({names})")
-        return dict(zip(self.inputs, inputs, strict=True))
-
-    def _by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
-        for name in inputs:
-            if name not in self.inputs:
-                raise BindingError(f"the model has no input {name!r}{did_you_mean(str(name), self.inputs)}")
-        missing = [name for name in self.inputs if name not in inputs]
-        if missing:
-            raise BindingError(f"no array was given for {', '.join(map(repr, missing))}")
-        return [inputs[name] for name in self.inputs]
 
     def __call__(self, inputs: Any) -> Any:
         """Run once by name: a mapping of arrays in, a mapping of arrays out.
@@ -615,40 +574,3 @@ class _Only:
 def _forget(runtime: Runtime, variants: _Variants) -> None:
     for network_id, _ in variants.values():
         runtime.unload_later(network_id)
-
-
-def _fits(given: Any, info: TensorInfo) -> TypeGuard[Array]:
-    """True for the array of a tensor that needs no conversion; quick."""
-    return (
-        type(given) is np.ndarray and info.is_tensor and given.shape == info.shape and given.dtype == info.dtype.numpy
-    )
-
-
-def _converted(title: str, info: TensorInfo, given: Any) -> Array:
-    if _fits(given, info):
-        return given
-    array = _typed(title, info, given)
-    shape = TensorShape(array.shape)
-    if not info.shape.accepts(shape):
-        raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
-    return array
-
-
-def _typed(title: str, info: TensorInfo, given: Any) -> Array:
-    wanted = info.dtype.numpy
-    array = as_array(given, title)
-    plain = not (isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__"))
-    if array.dtype != wanted and plain and _survives(array, wanted):
-        array = array.astype(wanted)
-    if array.dtype != wanted and np.can_cast(array.dtype, wanted, "same_kind"):
-        array = array.astype(wanted)
-    if array.dtype != wanted:
-        raise BindingError(f"{title} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
-    return array
-
-
-def _survives(array: Array, wanted: np.dtype[Any]) -> bool:
-    if array.dtype.kind not in "bif" or wanted.kind not in "biuf":
-        return False
-    with np.errstate(all="ignore"):
-        return wanted.kind == "f" or bool(np.array_equal(array.astype(wanted), array))

@@ -1,0 +1,110 @@
+"""What calls of a model are given: lists or mappings of arrays, checked and brought into their order and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from interposer.collected import as_stored
+from interposer.dlpack import as_array
+from interposer.errors import BindingError, did_you_mean
+from interposer.types import Array, TensorInfo, TensorShape
+
+__all__ = ["input_arrays", "inputs_by_name", "outputs_by_number"]
+
+
+def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
+    """An array of the type and shape of every input; what is one already is passed on.
+
+    Raises:
+        BindingError: inputs that do not fit: their number, names, shapes or types.
+    """
+    given = inputs_by_name(infos, inputs)
+    return {
+        name: given[name] if _fits(given[name], info) else as_stored(f"input {name!r}", info, given[name], _converted)
+        for name, info in infos.items()
+    }
+
+
+def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for each input, in their order.
+
+    Raises:
+        BindingError: there are too few or too many, or one has no such name.
+    """
+    if isinstance(inputs, Mapping):
+        inputs = _in_order(infos, inputs)
+    if not isinstance(inputs, list | tuple):
+        raise BindingError(f"run takes a list of arrays or a mapping by name, not {type(inputs).__name__}")
+    if len(inputs) != len(infos):
+        names = ", ".join(map(repr, infos))
+        raise BindingError(f"{len(inputs)} inputs were given; the model has {len(infos)} ({names})")
+    return dict(zip(infos, inputs, strict=True))
+
+
+def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> list[Any]:
+    for name in inputs:
+        if name not in infos:
+            raise BindingError(f"the model has no input {name!r}{did_you_mean(str(name), infos)}")
+    missing = [name for name in infos if name not in inputs]
+    if missing:
+        raise BindingError(f"no array was given for {', '.join(map(repr, missing))}")
+    return [inputs[name] for name in infos]
+
+
+def outputs_by_number(numbers: Mapping[str, int], given: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
+    """Where outputs are to be written, by their binding ids: all of them in their order, or some by name.
+
+    Raises:
+        BindingError: there are too few or too many, or one has no such name.
+    """
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in numbers:
+                raise BindingError(f"the model has no output {name!r}{did_you_mean(str(name), numbers)}")
+        return {numbers[name]: one for name, one in given.items()}
+    if not isinstance(given, list | tuple):
+        raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(given).__name__}")
+    if len(given) != len(numbers):
+        names = ", ".join(map(repr, numbers))
+        raise BindingError(f"{len(given)} outputs were given; the model has {len(numbers)} ({names})")
+    return dict(zip(numbers.values(), given, strict=True))
+
+
+def _fits(given: Any, info: TensorInfo) -> TypeGuard[Array]:
+    """True for the array of a tensor that needs no conversion; quick."""
+    return (
+        type(given) is np.ndarray and info.is_tensor and given.shape == info.shape and given.dtype == info.dtype.numpy
+    )
+
+
+def _converted(title: str, info: TensorInfo, given: Any) -> Array:
+    if _fits(given, info):
+        return given
+    array = _typed(title, info, given)
+    shape = TensorShape(array.shape)
+    if not info.shape.accepts(shape):
+        raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
+    return array
+
+
+def _typed(title: str, info: TensorInfo, given: Any) -> Array:
+    wanted = info.dtype.numpy
+    array = as_array(given, title)
+    plain = not (isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__"))
+    if array.dtype != wanted and plain and _survives(array, wanted):
+        array = array.astype(wanted)
+    if array.dtype != wanted and np.can_cast(array.dtype, wanted, "same_kind"):
+        array = array.astype(wanted)
+    if array.dtype != wanted:
+        raise BindingError(f"{title} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
+    return array
+
+
+def _survives(array: Array, wanted: np.dtype[Any]) -> bool:
+    if array.dtype.kind not in "bif" or wanted.kind not in "biuf":
+        return False
+    with np.errstate(all="ignore"):
+        return wanted.kind == "f" or bool(np.array_equal(array.astype(wanted), array))
