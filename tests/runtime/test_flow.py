@@ -103,6 +103,23 @@ def test_what_fails_in_one_branch_is_raised_when_the_other_has_come_to_an_end(ru
         runtime.enqueue_workload(network_id, {0: X})
 
 
+def test_a_run_on_imports_is_prepared_for_branches_too(runtime: Runtime) -> None:
+    barrier = threading.Barrier(2)
+    for name in ("Here", "There"):
+        runtime.registry.register(name, meeting(name, barrier))
+    network_id = load(runtime, two_branches(), {"left": "Here", "right": "There"}, "Here", "There")
+    outputs = {0: np.zeros((4, 4), np.float32), 1: np.zeros((4, 4), np.float32)}
+    inputs = runtime.import_inputs(network_id, {0: X})
+    run = runtime.prepare_run(network_id, inputs, runtime.import_outputs(network_id, outputs))
+    assert run()
+    assert outputs[0].all() and outputs[1].all()
+    barrier.abort()
+    with pytest.raises(
+        ExecutionError, match=r"layer '(left|right)' .*failed on backend (There|Here): BrokenBarrierError"
+    ):
+        run()
+
+
 def test_layers_that_wait_for_each_other_have_no_flow() -> None:
     network = Network()
     value = network.add_input_layer(0, INFO)

@@ -108,15 +108,15 @@ class Steps:
         inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
-    def bound(self, moved: Mapping[Value, TensorHandle]) -> list[Callable[[], None]] | None:
-        """The layers' calls with these handles in place of some, and with new ones for their pieces.
+    def bound(self, moved: Mapping[Value, TensorHandle]) -> Callable[[], None] | None:
+        """What runs all layers once with these handles in place of some, and with new ones for their pieces.
 
-        They are ready to be called again and again while all memory stays where it is. None where that cannot be: a
-        shape depends on data, a layer has regions, tensors move to where others lie, or branches run at the same time.
+        It is ready to be called again and again while all memory stays where it is, and raises `ExecutionError` where a
+        layer fails. None where that cannot be: a shape depends on data, a layer has regions, or tensors move to where
+        others lie.
         """
         program = self.program
-        moves = program.late or self._regions or program.layout.guests
-        if moves or (program.flow is not None and self._workers is not None):
+        if program.late or self._regions or program.layout.guests:
             return None
         own = self.handles
         homes = {value: program.layout.root(value) for value in program.layout.pieces}
@@ -125,9 +125,25 @@ class Steps:
             for value, home in homes.items():
                 if home in moved:
                     self._make_piece(value)
-            return [self._bound(layer) for layer in program.running]
+            calls = [self._bound(layer) for layer in program.running]
         finally:
             self.handles = own
+        if program.flow is None or self._workers is None:
+            return partial(self._call_all, calls)
+        return partial(program.flow.run, partial(self._call_one, calls), self._workers.help)
+
+    def _call_all(self, calls: Sequence[Callable[[], None]]) -> None:
+        try:
+            for call in calls:
+                call()
+        except Exception as error:
+            raise failure(self.program.running[calls.index(call)], "failed", error) from error
+
+    def _call_one(self, calls: Sequence[Callable[[], None]], number: int) -> None:
+        try:
+            calls[number]()
+        except Exception as error:
+            raise failure(self.program.running[number], "failed", error) from error
 
     def _bound(self, layer: Layer) -> Callable[[], None]:
         step = self.program.step(layer)

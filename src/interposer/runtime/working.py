@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from interposer.types import Array, TensorShape
 
 __all__ = ["WorkingMemHandle", "check_shape"]
 
-_Calls: TypeAlias = "list[Callable[[], None]]"
-
-_NOT_YET: Final[_Calls] = []
 _IN_USE: Final = "this working memory is used by another run; make one for each thread"
 
 
@@ -49,7 +46,7 @@ class WorkingMemHandle:
         self._outputs = [(binding_id(layer), layer) for layer in self._steps.outputs]
         self._directly = self._direct_outputs()
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
-        self._prepared: dict[ImportedRun, _Calls | None] = {}
+        self._prepared: dict[ImportedRun, Callable[[], None] | None] = {}
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """The outputs, by binding id, that can be written where the caller wants them."""
@@ -87,22 +84,18 @@ class WorkingMemHandle:
         if not self._busy.acquire(False):
             raise ExecutionError(_IN_USE)
         try:
-            calls = self._prepared.get(imported, _NOT_YET)
-            if calls is _NOT_YET:
-                calls = self._prepare(imported)
-            if calls is None:
+            call = self._prepared.get(imported, _not_yet)
+            if call is _not_yet:
+                call = self._prepare(imported)
+            if call is None:
                 return False
-            try:
-                for call in calls:
-                    call()
-            except Exception as error:
-                raise failure(self.program.running[calls.index(call)], "failed", error) from error
+            call()
             return True
         finally:
             self._busy.release()
 
-    def _prepare(self, imported: ImportedRun) -> _Calls | None:
-        """The layers' calls on what was imported; kept until the memory is freed, or `forget`."""
+    def _prepare(self, imported: ImportedRun) -> Callable[[], None] | None:
+        """What runs the layers on what was imported; kept until the memory is freed, or `forget`."""
         self._factories.acquire()
         moved: dict[Value, TensorHandle] = {}
         for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
@@ -110,11 +103,11 @@ class WorkingMemHandle:
                 found = self.moved(kind, binding, array)
                 if not isinstance(found, str):
                     moved[found[0]] = found[1]
-        calls = None if len(moved) < len(self._steps.inputs) + len(self._steps.outputs) else self._steps.bound(moved)
-        self._prepared[imported] = calls
+        call = None if len(moved) < len(self._steps.inputs) + len(self._steps.outputs) else self._steps.bound(moved)
+        self._prepared[imported] = call
         if imported.gone:
             self.forget(imported)
-        return calls
+        return call
 
     def forget(self, imported: ImportedRun) -> None:
         """Keep nothing of what was made ready for an import."""
@@ -200,6 +193,10 @@ class WorkingMemHandle:
             self._factories.release()
         finally:
             self._busy.release()
+
+
+def _not_yet() -> None:
+    """In place of what is not made ready yet."""
 
 
 def check_shape(binding: int, name: str, found: TensorShape, target: Array) -> None:
