@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <new>
 
 namespace native {
 namespace {
 
 constexpr uint64_t kHuge = 2 << 20;
+
+uint64_t rounded(uint64_t bytes) { return std::max<uint64_t>(64, (bytes + 63) / 64 * 64); }
 
 }  // namespace
 
@@ -18,7 +21,7 @@ Arena::~Arena() {
 }
 
 char* Arena::take(uint64_t bytes) {
-  uint64_t size = std::max<uint64_t>(64, (bytes + 63) / 64 * 64);
+  const uint64_t size = rounded(bytes);
   if (chunks_.empty() || chunks_.back().size - chunks_.back().used < size) {
     uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back().size;  // small networks take small pages
     uint64_t wanted = std::max(size, std::min<uint64_t>(least, 8 * kHuge));
@@ -33,6 +36,18 @@ char* Arena::take(uint64_t bytes) {
   chunk.used += size;
   total_ += size;
   return given;
+}
+
+void Arena::give_back(char* taken, uint64_t bytes) {
+  Chunk& chunk = chunks_.back();
+  chunk.used = uint64_t(taken - chunk.memory);
+  total_ -= rounded(bytes);
+  if (chunk.used > 0) {
+    std::memset(taken, 0, bytes);
+    return;
+  }
+  munmap(chunk.memory, chunk.size);
+  chunks_.pop_back();
 }
 
 }  // namespace native

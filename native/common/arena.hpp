@@ -17,6 +17,8 @@ class Arena {
 
   /// Zeroed bytes, aligned to 64, behind those that were given before where there is room. Throws std::bad_alloc.
   char* take(uint64_t bytes);
+  /// Undoes the last `take`, which has to have been of so many bytes.
+  void give_back(char* taken, uint64_t bytes);
   uint64_t total() const { return total_; }
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpuacc/checksum.hpp"
+
 namespace cpuacc {
 namespace {
 
@@ -13,12 +15,6 @@ struct Header {
 };
 
 uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-uint64_t mixed(uint64_t x) {
-  x ^= x >> 32;
-  x *= 0x9e3779b97f4a7c15ull;
-  return x ^ (x >> 29);
-}
 
 class Hasher {
  public:
@@ -65,25 +61,6 @@ void add_tensor(Hasher& hash, const ipr::TensorInfo& info) {
 
 }  // namespace
 
-uint64_t checksum(const void* data, uint64_t size, uint64_t start) {
-  constexpr int lanes = 8;  // sums side by side, each of products with odd numbers, so that order counts
-  uint64_t sums[lanes];
-  for (int n = 0; n < lanes; ++n) sums[n] = mixed(start + uint64_t(n) + 1);
-  const char* bytes = static_cast<const char*>(data);
-  uint64_t at = 0;
-  for (; at + 8 * lanes <= size; at += 8 * lanes)
-    for (int n = 0; n < lanes; ++n) {
-      uint64_t word;
-      std::memcpy(&word, bytes + at + uint64_t(n) * 8, 8);
-      sums[n] = (sums[n] ^ word) * 0x9e3779b97f4a7c15ull;
-      sums[n] ^= sums[n] >> 32;
-    }
-  uint64_t total = size;
-  for (; at < size; ++at) total = mixed(total ^ static_cast<unsigned char>(bytes[at])) + 1;
-  for (uint64_t sum : sums) total = mixed(total ^ sum) + 1;
-  return total;
-}
-
 uint64_t signature_of(const ipr::Graph& graph) {
   Hasher hash;
   for (ipr::Layer layer : graph) {
@@ -100,20 +77,20 @@ uint64_t signature_of(const ipr::Graph& graph) {
 }
 
 std::vector<unsigned char> blob_of(const Program& program) {
-  const Pack& pack = program.packed();
+  const std::vector<Packed::Piece>& pieces = program.packed().pieces();
   const std::vector<int32_t> choices = program.choices().numbers();
-  uint64_t begin = rounded(sizeof(Header) + pack.pieces.size() * 8 + choices.size() * 4), size = begin;
-  for (const Pack::Piece& piece : pack.pieces) size += rounded(piece.size);
+  uint64_t begin = rounded(sizeof(Header) + pieces.size() * 8 + choices.size() * 4), size = begin;
+  for (const Packed::Piece& piece : pieces) size += rounded(piece.size);
   std::vector<unsigned char> blob(size);
   unsigned char* at = blob.data() + sizeof(Header);
-  for (const Pack::Piece& piece : pack.pieces) std::memcpy(at, &piece.size, 8), at += 8;
+  for (const Packed::Piece& piece : pieces) std::memcpy(at, &piece.size, 8), at += 8;
   for (int32_t choice : choices) std::memcpy(at, &choice, 4), at += 4;
   at = blob.data() + begin;
-  for (const Pack::Piece& piece : pack.pieces) {
+  for (const Packed::Piece& piece : pieces) {
     if (piece.size > 0) std::memcpy(at, piece.data, piece.size);
     at += rounded(piece.size);
   }
-  Header header{kMagic, program.signature, 0, pack.pieces.size(), choices.size(), begin};
+  Header header{kMagic, program.signature, 0, pieces.size(), choices.size(), begin};
   header.check = checksum(blob.data() + sizeof(Header), size - sizeof(Header), header.signature);
   std::memcpy(blob.data(), &header, sizeof header);
   return blob;

@@ -10,9 +10,6 @@
 
 namespace cpuacc {
 
-/// A number that is another one for other bytes, for all practical purposes.
-uint64_t checksum(const void* data, uint64_t size, uint64_t start = 0);
-
 /// Of everything that a program depends on: layers, attributes, tensors, and some of the bytes of every constant.
 uint64_t signature_of(const ipr::Graph& graph);
 

@@ -29,8 +29,8 @@ struct Divided {
 
 }  // namespace
 
-Plan::Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored, native::Pool* pool)
-    : Builder(graph, settings), pack_(pack), restored_(restored), pool_(pool) {
+Plan::Plan(const Graph& graph, const Settings& settings, Packed& packed, const Restored* restored, native::Pool* pool)
+    : Builder(graph, settings), packed_(packed), restored_(restored), pool_(pool) {
   for (const Tensor& tensor : graph.tensors) {
     Value value;
     value.bytes = tensor.bytes();
@@ -69,8 +69,8 @@ Buffer Plan::temporary(uint64_t bytes) {
 }
 
 const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
-  size_t number = pack_.pieces.size();
-  char* memory = pack_.memory.take(bytes);
+  size_t number = packed_.pieces().size();
+  char* memory = packed_.take(bytes);
   if (restored_ == nullptr) {
     make(memory);
   } else {
@@ -81,8 +81,7 @@ const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
     if (bytes > 0) divide(int64_t(bytes), 2 * bytes, copy);
     restored_offset_ += rounded(bytes);
   }
-  pack_.pieces.push_back({memory, bytes});
-  return memory;
+  return packed_.add(memory, bytes);
 }
 
 Plan::Place Plan::find(int id) const {

@@ -12,7 +12,7 @@ namespace cpuacc {
 class Plan : public Builder {
  public:
   /// `pool` helps with packing; nullptr: there is one thread.
-  Plan(const Graph& graph, const Settings& settings, Pack& pack, const Restored* restored, native::Pool* pool);
+  Plan(const Graph& graph, const Settings& settings, Packed& packed, const Restored* restored, native::Pool* pool);
 
   Buffer buffer(int tensor) override;
   Buffer temporary(uint64_t bytes) override;
@@ -55,7 +55,7 @@ class Plan : public Builder {
 
   std::vector<Value> values_;
   std::vector<Step> steps_;
-  Pack& pack_;
+  Packed& packed_;
   const Restored* restored_;
   native::Pool* pool_;
   const Node* node_ = nullptr;

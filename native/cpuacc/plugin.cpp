@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "cpuacc/blob.hpp"
+#include "cpuacc/checksum.hpp"
 #include "cpuacc/halves.hpp"
 #include "cpuacc/tuning.hpp"
 

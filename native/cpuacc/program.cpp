@@ -36,7 +36,7 @@ int parts_for(const Settings& settings, double nanoseconds) {
 
 Program::Program(Graph graph, const Settings& settings, native::Pool* pool, const Restored* restored)
     : pool_(pool), threads_(settings.threads), choices_(settings.choices) {
-  Plan plan(graph, settings, pack_, restored, pool);
+  Plan plan(graph, settings, packed_, restored, pool);
   for (const Node& node : graph.nodes) {
     Refusal why;
     const Lowering* lowering = find_lowering(graph, node, settings, &why);
@@ -44,7 +44,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
     plan.begin(node);
     lowering->lower(node, plan);
   }
-  if (restored && restored->sizes.size() != pack_.pieces.size())
+  if (restored && restored->sizes.size() != packed_.pieces().size())
     throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
   steps_ = plan.finish();
   for (const Step& step : steps_) {
@@ -59,7 +59,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   workspace_size = arena_bytes_ + scratch_stride_ * uint64_t(parallel_ ? threads_ : 1);
   flags = IPR_EXECUTABLE_CONCURRENT;
   if (!plan.reads_constants()) flags |= IPR_EXECUTABLE_KEEPS_CONSTANTS;
-  memory = sizeof *this + steps_.size() * sizeof(Step) + pack_.memory.total();
+  memory = sizeof *this + steps_.size() * sizeof(Step) + packed_.total();
 }
 
 bool Program::has(Choice what) const {

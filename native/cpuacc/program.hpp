@@ -7,22 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "common/arena.hpp"
 #include "common/pool.hpp"
 #include "cpuacc/lowering.hpp"
+#include "cpuacc/packed.hpp"
 #include "cpuacc/profile.hpp"
 
 namespace cpuacc {
-
-/// Everything that is made once from constants, in the order in which it was made; what a blob keeps.
-struct Pack {
-  struct Piece {
-    const char* data;
-    uint64_t size;
-  };
-  native::Arena memory;
-  std::vector<Piece> pieces;
-};
 
 /// Pieces of a blob, to be used instead of making them.
 struct Restored {
@@ -40,7 +30,7 @@ class Program : public ipr::Executable {
   /// Nanoseconds of every step: the least of some runs on made-up inputs, for about so long.
   std::vector<double> measured(double seconds);
 
-  const Pack& packed() const { return pack_; }
+  const Packed& packed() const { return packed_; }
   const Choices& choices() const { return choices_; }
   /// Whether there is a layer with such alternatives.
   bool has(Choice what) const;
@@ -57,7 +47,7 @@ class Program : public ipr::Executable {
 
   std::vector<Step> steps_;
   Profile profile_{steps_};
-  Pack pack_;
+  Packed packed_;
   std::vector<std::shared_ptr<void>> kept_;  // constants that passes made
   native::Pool* pool_;
   int threads_;

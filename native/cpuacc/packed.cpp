@@ -1,0 +1,73 @@
+#include "cpuacc/packed.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "cpuacc/checksum.hpp"
+
+namespace cpuacc {
+namespace {
+
+using Memory = std::shared_ptr<native::Arena>;
+
+constexpr uint64_t kCommon = 4096;  // fewer bytes are not worth a look at what others have
+
+struct Known {
+  std::weak_ptr<native::Arena> memory;
+  Packed::Piece piece;
+};
+
+struct Library {
+  std::mutex mutex;
+  std::multimap<uint64_t, Known> pieces;  // by checksum
+  size_t limit = 64;                      // of pieces, above which those of programs that are gone are left out
+};
+
+Library& library() {
+  static Library* made = new Library;  // never freed: programs may outlive what is destroyed at the end of the process
+  return *made;
+}
+
+std::vector<std::pair<Memory, const char*>> alike(uint64_t sum, uint64_t bytes) {
+  std::lock_guard<std::mutex> lock(library().mutex);
+  std::vector<std::pair<Memory, const char*>> found;
+  auto [begin, end] = library().pieces.equal_range(sum);
+  for (auto one = begin; one != end; ++one)
+    if (Memory memory = one->second.memory.lock(); memory && one->second.piece.size == bytes)
+      found.emplace_back(std::move(memory), one->second.piece.data);
+  return found;
+}
+
+void remember(uint64_t sum, const Memory& memory, Packed::Piece piece) {
+  std::lock_guard<std::mutex> lock(library().mutex);
+  auto& pieces = library().pieces;
+  if (pieces.size() >= library().limit) {
+    for (auto one = pieces.begin(); one != pieces.end();)
+      one = one->second.memory.expired() ? pieces.erase(one) : std::next(one);
+    library().limit = std::max<size_t>(64, 2 * pieces.size());
+  }
+  pieces.insert({sum, {memory, piece}});
+}
+
+}  // namespace
+
+const char* Packed::add(char* data, uint64_t bytes) {
+  total_ += bytes;
+  pieces_.push_back({data, bytes});
+  if (bytes < kCommon) return data;
+  const uint64_t sum = checksum(data, bytes);
+  for (auto& [memory, same] : alike(sum, bytes)) {
+    if (std::memcmp(data, same, bytes) != 0) continue;
+    pieces_.back().data = same;
+    memory_->give_back(data, bytes);
+    if (memory != memory_ && std::find(others_.begin(), others_.end(), memory) == others_.end())
+      others_.push_back(memory);
+    return same;
+  }
+  remember(sum, memory_, pieces_.back());
+  return data;
+}
+
+}  // namespace cpuacc

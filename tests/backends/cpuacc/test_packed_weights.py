@@ -1,0 +1,49 @@
+"""Packed weights: equal ones of several networks are in memory once."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from tests.native import compiler_for
+
+HERE = Path(__file__).parent
+NATIVE = HERE.parents[2] / "native"
+SOURCES = (HERE / "packed_pieces.cpp", NATIVE / "cpuacc/packed.cpp", NATIVE / "cpuacc/checksum.cpp")
+
+
+@pytest.mark.parametrize("flags", [(), ("-fsanitize=thread", "-g"), ("-fsanitize=address,undefined", "-g")])
+def test_equal_pieces_are_there_once_and_as_long_as_somebody_has_them(tmp_path, flags):
+    program = tmp_path / "packed_pieces"
+    words = [compiler_for("c++"), "-std=c++17", "-O1", "-pthread", *flags, f"-I{NATIVE}", *SOURCES]
+    command = [*words, NATIVE / "common/arena.cpp", "-o", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0 and flags:
+        pytest.skip("the compiler has no such sanitizer")
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
+    if "FATAL: ThreadSanitizer" in done.stderr:
+        pytest.skip("the sanitizer does not run on this system")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_a_network_goes_on_when_the_one_that_packed_its_weights_is_gone():
+    network = ip.Network("products")
+    x = network.add_input_layer(0, ip.TensorInfo(("n", 64)), name="x")
+    weights = np.random.default_rng(4).standard_normal((64, 64), np.float32)
+    layer = network.add_fully_connected_layer(x, network.add_constant_layer(weights))
+    network.add_output_layer(0, layer, name="y")
+    first, second = (ip.load(network, backends=["CpuAcc"]) for _ in range(2))
+    given = np.random.default_rng(5).standard_normal((3, 64), np.float32)
+    [before] = first.run([given])
+    [same] = second.run([given])
+    [more] = second.run([np.concatenate([given, given])])
+    first.close()
+    [after] = second.run([given])
+    assert np.array_equal(before, same) and np.array_equal(before, after)
+    np.testing.assert_allclose(more, np.concatenate([before, before]), rtol=1e-5, atol=1e-5)
