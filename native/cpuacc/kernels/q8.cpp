@@ -257,6 +257,50 @@ static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weight
   kTiles[vectors - 1][rows](from, weights, bias, sums);
 }
 
+#if defined(__AVX512VNNI__)
+#define ROW_TILE row_tile
+/// Three cells of a window that lie side by side, whose neighbours are the next pixels: each is read once for all three.
+template <int ROWS>
+static void row_tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
+  Vec sum[ROWS], flip = splat(from.flip);
+#pragma GCC unroll 16
+  for (int m = 0; m < ROWS; ++m) sum[m] = load(bias);
+  const int64_t words = from.words / 3, step = from.step, tap = words * 4 * kLanes;
+  for (int64_t s = 0; s < from.segment_count; ++s, weights += 2 * tap) {
+    const uint8_t* p[(ROWS + 4) / 3];
+#pragma GCC unroll 6
+    for (int m = 0; m < (ROWS + 4) / 3; ++m) {
+      p[m] = from.segments[s] + from.offset + 3 * m * step;
+      asm("" : "+r"(p[m]));
+    }
+    for (int64_t k = 0; k < words; ++k, weights += 4 * kLanes) {
+      Vec a = load(weights), b = load(weights + tap), c = load(weights + 2 * tap);
+#pragma GCC unroll 16
+      for (int m = 0; m < ROWS + 2; ++m) {
+        Vec x = exclusive_or(splat(word(p[m / 3] + m % 3 * step)), flip);
+        if (m < ROWS) sum[m] = dot(sum[m], x, a);
+        if (m > 0 && m <= ROWS) sum[m - 1] = dot(sum[m - 1], x, b);
+        if (m > 1) sum[m - 2] = dot(sum[m - 2], x, c);
+      }
+#pragma GCC unroll 6
+      for (int m = 0; m < (ROWS + 4) / 3; ++m) p[m] += 4;
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < ROWS; ++m) store(sums + m * kLanes, sum[m]);
+}
+
+constexpr Tile kRowTiles[15] = {nullptr,        row_tile_of<1>, row_tile_of<2>,  row_tile_of<3>,  row_tile_of<4>,
+                                row_tile_of<5>, row_tile_of<6>, row_tile_of<7>,  row_tile_of<8>,  row_tile_of<9>,
+                                row_tile_of<10>, row_tile_of<11>, row_tile_of<12>, row_tile_of<13>, row_tile_of<14>};
+
+static void row_tile(int rows, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
+  kRowTiles[rows](from, weights, bias, sums);
+}
+#else
+#define ROW_TILE nullptr  // here products are dearer than reading
+#endif
+
 /// Two sums for every lane, so that the processor need not wait for one product to begin the next.
 template <int VECTORS>
 static void vector_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
@@ -282,6 +326,57 @@ static void vector_tile(int vectors, const uint8_t* from, int64_t words, uint32_
                         const int32_t* bias, int32_t* sums) {
   auto run = vectors == 4 ? vector_tile_of<4> : vectors == 2 ? vector_tile_of<2> : vector_tile_of<1>;
   run(from, words, flip, weights, bias, sums);
+}
+
+/// A panel of one pixel, from its bytes to its codes.
+template <int VECTORS>
+INLINE const int8_t* vector_panel(const Q8Vector& v, const uint8_t* from, const Q8VectorPanel& p, const int8_t* weights,
+                                  uint8_t* out) {
+  constexpr int size = VECTORS * 4 * kLanes;
+  Vec even[VECTORS], odd[VECTORS];
+  const Vec flip = splat(v.flip);
+#pragma GCC unroll 4
+  for (int n = 0; n < VECTORS; ++n) even[n] = load(v.bias + p.lane + n * kLanes), odd[n] = splat(0);
+  int64_t k = 0;
+  for (; k + 2 <= v.words; k += 2, weights += 2 * size) {
+    Vec x = exclusive_or(splat(word(from + 4 * k)), flip), y = exclusive_or(splat(word(from + 4 * k + 4)), flip);
+#pragma GCC unroll 4
+    for (int n = 0; n < VECTORS; ++n) {
+      even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
+      odd[n] = dot(odd[n], y, load(weights + size + n * 4 * kLanes));
+    }
+  }
+  if (k < v.words) {
+    Vec x = exclusive_or(splat(word(from + 4 * k)), flip);
+#pragma GCC unroll 4
+    for (int n = 0; n < VECTORS; ++n) even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
+    weights += size;
+  }
+  const Panel<VECTORS> panel(*v.finish, p.lane, 0, p.channels);
+  Vec x[4];
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) x[n] = scaled(add(even[n % VECTORS], odd[n % VECTORS]), panel.factors[n % VECTORS]);
+  Vec codes = exclusive_or(codes_of(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high), panel.flip);
+  if (p.channels == 4 * kLanes)
+    store(out, codes);
+  else
+    store_piece(out, rows_of(codes, VECTORS), 0, p.channels);
+  return weights;
+}
+
+/// All in mode `single`.
+static void vector_product(const Q8Vector& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
+  const int8_t* weights = v.weights + v.panels[first].offset;
+  for (int64_t n = first; n < last; ++n) {
+    const Q8VectorPanel& p = v.panels[n];
+    uint8_t* to = out + p.first;
+    if (p.vectors == 4)
+      weights = vector_panel<4>(v, from, p, weights, to);
+    else if (p.vectors == 2)
+      weights = vector_panel<2>(v, from, p, weights, to);
+    else
+      weights = vector_panel<1>(v, from, p, weights, to);
+  }
 }
 
 // ---- Depthwise ---------------------------------------------------------------------------------------------------------
@@ -402,7 +497,7 @@ static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8
 
 }  // namespace
 
-extern const Q8Kernels q8_kernels = {kLanes, MOST_ROWS, tile, vector_tile, finish, depthwise, copy, gather, add_codes,
-                                     clamp,  look_up};
+extern const Q8Kernels q8_kernels = {kLanes,    MOST_ROWS, tile, ROW_TILE, vector_tile, vector_product, finish,
+                                     depthwise, copy,      gather, add_codes, clamp, look_up};
 
 }  // namespace cpuacc::ISA_NS

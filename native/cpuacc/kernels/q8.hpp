@@ -68,14 +68,35 @@ struct Q8Depthwise {
   const int32_t* bias;    // (period, 4 vectors)
 };
 
+/// One pixel that lies in one piece, times weights whose panels lie one behind the other, to codes (of mode `single`).
+struct Q8VectorPanel {
+  int64_t first;  // channel
+  int32_t channels, vectors;
+  int64_t lane;    // of the first channel, in the arrays of the finish
+  int64_t offset;  // of its weights
+};
+struct Q8Vector {
+  const Q8VectorPanel* panels;
+  int64_t words;
+  uint32_t flip;
+  const int8_t* weights;
+  const int32_t* bias;
+  const Q8Finish* finish;
+};
+
 struct Q8Kernels {
   int lanes;
   int most_rows[5];  // pixels of a tile, by the number of vectors
   /// sums[m][n] = bias[n] + the products of pixel m and panel; (rows, vectors, lanes) sums.
   void (*tile)(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);
+  /// The same for one vector, where segments are three pixels and the next one is the pixel behind the first. nullptr
+  /// where that is no quicker.
+  void (*row_tile)(int rows, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);
   /// The same for one pixel that lies in one piece.
   void (*vector_tile)(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
                       const int32_t* bias, int32_t* sums);
+  /// Panels [first, last) of one pixel.
+  void (*vector_product)(const Q8Vector& vector, const uint8_t* from, uint8_t* out, int64_t first, int64_t last);
   /// Sums of one panel to `channels` codes in each row. `lane` is the panel's first in the arrays of `finish`;
   /// `byte_sums` has the sum of the bytes of each row, or is nullptr where there is nothing to be added.
   void (*finish)(int rows, int vectors, const int32_t* sums, const Q8Finish& finish, int64_t lane,

@@ -25,6 +25,7 @@ struct Product {
   Q8Finish finish;
   Q8Add addition;
   bool adds, by_panels;
+  bool reads_rows;  // three pixels side by side are a segment, and places are one pixel apart
 
   int64_t batch, depth, outputs;
   Q8Axis rows, columns;
@@ -64,7 +65,11 @@ void run_stretch(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const*
     Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
     int32_t* to = sums;
     for (int64_t left = count; left > 0; left -= size, from.offset += size * step) {
-      p.kernels->tile(int(std::min(left, size)), panel.vectors, from, weights, bias, to);
+      int rows = int(std::min(left, size));
+      if (p.reads_rows && panel.vectors == 1)
+        p.kernels->row_tile(rows, from, weights, bias, to);
+      else
+        p.kernels->tile(rows, panel.vectors, from, weights, bias, to);
       to += size * panel.vectors * p.kernels->lanes;
     }
   }
@@ -207,6 +212,33 @@ void run_product(const Step& step, const Run& run, int part, int parts) {
                                    run.at<uint8_t>(step.out[0]) + image * out_bytes,
                                    other ? other + image * out_bytes : nullptr, own, panels, scratch);
   }
+}
+
+/// One place, one panel after the other.
+struct Vector {
+  const Q8Kernels* kernels;
+  std::vector<Q8VectorPanel> panels;
+  Q8Finish finish;
+  Q8Vector work;
+
+  explicit Vector(const Product& p)
+      : kernels(p.kernels), finish(p.finish), work{nullptr, p.words, p.flip, p.weights, p.bias, &finish} {
+    for (const Q8Panel& panel : p.channels.panels)
+      panels.push_back({panel.first, panel.channels, panel.vectors, panel.lane, panel.offset});
+    work.panels = panels.data();
+  }
+};
+
+/// Whether that is all there is to do.
+bool is_vector(const Product& p) {
+  return p.flat && p.columns.places == 1 && p.segment_count == 1 && !p.copies && !p.adds && p.ones == nullptr &&
+         p.finish.mode == Q8Finish::single;
+}
+
+void run_vector(const Step& step, const Run& run, int part, int parts) {
+  const Vector& v = step.as<Vector>();
+  Range panels = split(int64_t(v.panels.size()), part, parts);
+  v.kernels->vector_product(v.work, run.at<uint8_t>(step.in[0]), run.at<uint8_t>(step.out[0]), panels.first, panels.last);
 }
 
 // ---- Packing -----------------------------------------------------------------------------------------------------------
@@ -355,6 +387,7 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   }
   place(p, w, segment_bytes);
   p.chunk = chunk_of(p, weight_bytes);
+  p.reads_rows = p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
 
   Q8Sums sums = sums_of(w, bias, p.zero);
   bool moved = std::any_of(sums.offset.begin(), sums.offset.end(), [](int32_t offset) { return offset != 0; });
@@ -394,6 +427,12 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
                                    : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
   step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
   step.state = product;
+  if (is_vector(p)) {
+    step.fn = run_vector;
+    step.state = std::make_shared<Vector>(p);
+    step.max_parts = int(std::min<int64_t>(parts, int64_t(p.channels.panels.size())));
+    step.scratch_per_part = 0;
+  }
   builder.add(std::move(step));
 }
 
