@@ -162,7 +162,7 @@ inline int64_t scratch_of(const AttentionHead& h) {
   return keys * h.size + values * h.keys + (size + keys + values + 1) * h.rows + keys;
 }
 
-constexpr int32_t kVectorPanel = 4;  // blocks of a panel for products of one row
+constexpr int32_t kVectorPanel = 8;  // blocks of a panel for products of one row
 
 struct ConvKernels {
   int32_t panel;  // blocks of a panel but the last, which may have one more where `panel` is 2

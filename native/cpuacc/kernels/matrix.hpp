@@ -111,30 +111,41 @@ void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, 
   if (full < part.block_end) ragged_panel(m, p, packed_rows, out, residual, own, rows, full, all - full);
 }
 
-/// kBlocks blocks of one row. Two sums for each, so that additions overlap.
+constexpr int kAtOnce = kBlockVecs == 1 ? kVectorPanel : 2;  // blocks of one row, whose sums are in registers
+
+/// kBlocks blocks of one row, of a panel that is `wide`. Two sums for each, so that additions overlap.
 template <int kBlocks>
-__attribute__((noinline)) void vector_panel(const float* a, int depth, const float* b, const float* bias, float* out) {
-  constexpr int kVecs = kBlocks * kBlockVecs, kWide = kBlocks * 16;
+__attribute__((noinline)) void vector_panel(const float* a, int depth, const float* b, int wide, const float* bias,
+                                            float* out) {
+  constexpr int kVecs = kBlocks * kBlockVecs;
   Vec even[kVecs], odd[kVecs];
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) even[n] = load(bias + n * kLanes), odd[n] = Vec{};
   int k = 0;
-  for (; k + 2 <= depth; k += 2, b += 2 * kWide) {
+  for (; k + 2 <= depth; k += 2, b += 2 * wide) {
     Vec x = all(a[k]), y = all(a[k + 1]);
 #pragma GCC unroll 16
     for (int n = 0; n < kVecs; ++n) {
       even[n] += x * load(b + n * kLanes);
-      odd[n] += y * load(b + kWide + n * kLanes);
+      odd[n] += y * load(b + wide + n * kLanes);
     }
 #pragma GCC unroll 8
-    for (int n = 0; n < 2 * kBlocks; ++n) prefetch(b + 1024 + n * 16);
+    for (int n = 0; n < kBlocks; ++n) prefetch(b + 1024 + n * 16), prefetch(b + wide + 1024 + n * 16);
   }
-  for (; k < depth; ++k, b += kWide)
+  for (; k < depth; ++k, b += wide)
 #pragma GCC unroll 16
     for (int n = 0; n < kVecs; ++n) even[n] += all(a[k]) * load(b + n * kLanes);
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) store(out + n * kLanes, even[n] + odd[n]);
 }
+
+typedef void (*VectorPanel)(const float*, int, const float*, int, const float*, float*);
+constexpr VectorPanel kVectorPanels[kVectorPanel + 1] = {
+    nullptr, vector_panel<1>, vector_panel<2>,
+#if defined(__AVX512F__)
+    vector_panel<3>, vector_panel<4>, vector_panel<5>, vector_panel<6>, vector_panel<7>, vector_panel<8>
+#endif
+};
 
 void vector(const MatrixProduct& m, const float* a, float* out, const float* residual, const Part& part) {
   const int all_blocks = (m.columns + 15) / 16;
@@ -143,11 +154,9 @@ void vector(const MatrixProduct& m, const float* a, float* out, const float* res
     float sums[kVectorPanel * 16], added[kVectorPanel * 16];
     const float* b = m.packed + int64_t{block} * 16 * m.depth;
     const float* bias = m.bias + block * 16;
-    switch (blocks) {
-      case 1: vector_panel<1>(a, m.depth, b, bias, sums); break;
-      case 2: vector_panel<2>(a, m.depth, b, bias, sums); break;
-      case 3: vector_panel<3>(a, m.depth, b, bias, sums); break;
-      default: vector_panel<4>(a, m.depth, b, bias, sums);
+    for (int first = 0; first < blocks; first += kAtOnce) {
+      int count = blocks - first < kAtOnce ? blocks - first : kAtOnce;
+      kVectorPanels[count](a, m.depth, b + first * 16, blocks * 16, bias + first * 16, sums + first * 16);
     }
     int columns = m.columns - block * 16 < blocks * 16 ? m.columns - block * 16 : blocks * 16;
     size_t bytes = sizeof(float) * static_cast<size_t>(columns);

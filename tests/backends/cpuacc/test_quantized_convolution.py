@@ -67,6 +67,8 @@ SIGNED = [
     Case("one cell, strided", PLAIN, (1, 7, 9, 8), (20, 1, 1, 8), TWICE),
     Case("stem", PLAIN, (1, 15, 17, 3), (24, 3, 3, 3), TWICE | PADDED, per_channel=True),
     Case("padded", PLAIN, (1, 9, 8, 17), (65, 3, 3, 17), PADDED, per_channel=True),
+    Case("thin", PLAIN, (1, 7, 33, 16), (16, 3, 3, 16), PADDED, per_channel=True, behind="sum"),
+    Case("thin, within", PLAIN, (2, 5, 19, 4), (13, 2, 3, 4)),
     Case("dilated", PLAIN, (1, 11, 12, 5), (6, 3, 2, 5), {"dilation_x": 2, "dilation_y": 3, "pad_left": 2}),
     Case("grouped", PLAIN, (1, 6, 6, 12), (9, 3, 3, 4), {"groups": 3, **PADDED}, per_channel=True),
     Case("many groups", PLAIN, (2, 5, 5, 24), (48, 2, 2, 3), {"groups": 8}),
@@ -201,7 +203,9 @@ def test_a_layer_of_codes_is_the_reference_bit_for_bit(case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize(("rows", "depth", "outputs"), [(1, 640, 128), (1, 7, 3), (5, 33, 70), (1, 128, 1001)])
+@pytest.mark.parametrize(
+    ("rows", "depth", "outputs"), [(1, 640, 128), (1, 7, 3), (1, 4, 8), (1, 12, 90), (5, 33, 70), (1, 128, 1001)]
+)
 def test_fully_connected_codes_are_the_reference_bit_for_bit(dtype: str, rows: int, depth: int, outputs: int) -> None:
     rng = np.random.default_rng(depth)
     assert differences(products(rng, rows, depth, outputs, dtype), rng) == 0
@@ -236,8 +240,9 @@ def _differing() -> Iterator[str]:
             yield case.name
     for dtype in ("int8", "uint8"):
         rng = np.random.default_rng(3)
-        if differences(products(rng, 3, 50, 100, dtype), rng):
-            yield f"products of {dtype}"
+        for rows, depth, outputs in [(3, 50, 100), (1, 20, 70)]:
+            if differences(products(rng, rows, depth, outputs, dtype), rng):
+                yield f"products of {rows} rows of {dtype}"
         if differences(matrices(rng, (2, 5, 30), (30, 70), dtype), rng):
             yield f"matrices of {dtype}"
 
