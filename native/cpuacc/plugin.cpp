@@ -60,6 +60,8 @@ class CpuAcc : public ipr::Backend {
         {"FastRequantization", "let quantized results differ from the reference by one step", false, everywhere},
         {"TuningLevel", "0: choose kernels by rules; 1: time the alternatives when a network is loaded; 2: take longer", 0,
          everywhere},
+        {"CacheDirectory", "the folder where the host keeps what is compiled; empty: the one that it keeps everything in", "",
+         everywhere},
     };
     info.properties = {{"NonConstWeights", "weights and bias may be computed", true},
                        {"ConstantTensorsAsInputs", "every operand may be constant", true},

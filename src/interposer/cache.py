@@ -1,7 +1,8 @@
 """The cache folder: small files that may be forgotten at any time, kept between processes.
 
 ``$INTERPOSER_CACHE_DIR``, else ``$XDG_CACHE_HOME/interposer``, else ``~/.cache/interposer``. Nothing here ever fails: a
-folder that cannot be read or written is as good as none.
+folder that cannot be read or written is as good as none. What takes a `folder` works on that one instead; a relative
+path is taken from the working directory, ``~`` is the user's own folder, and an empty one means the folder above.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ _ALIGNMENT: Final = 64
 _LANES: Final = 1024
 
 _log = logging.getLogger("interposer.cache")
+_told: set[tuple[Path, str]] = set()
 
 
-def cache_folder() -> Path | None:
+def cache_folder(folder: str = "") -> Path | None:
     """The absolute path of the folder, whether it is there yet or not; None where there is to be none."""
-    said = os.environ.get(CACHE_DIR)
+    said = folder if folder.strip() else os.environ.get(CACHE_DIR)
     if said is not None:
         return Path(os.path.expanduser(said)).absolute() if said.strip() else None
     for above in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
@@ -55,46 +57,54 @@ def cache_folder() -> Path | None:
     return None
 
 
-def read_cached(name: str) -> bytes | None:
+def read_cached(name: str, folder: str = "") -> bytes | None:
     """What was written under this name (a relative path), or None."""
-    folder = cache_folder()
-    if folder is None:
+    where = cache_folder(folder)
+    if where is None:
         return None
     try:
-        with open(folder / name, "rb") as file:
+        with open(where / name, "rb") as file:
             content = file.read(LARGEST + 1)
     except (OSError, ValueError):
         return None
     return content if len(content) <= LARGEST else None
 
 
-def mapped_cached(name: str) -> memoryview | None:
+def mapped_cached(name: str, folder: str = "") -> memoryview | None:
     """The same, mapped and not copied; files of the folder are replaced, never changed."""
-    folder = cache_folder()
-    if folder is None:
+    where = cache_folder(folder)
+    if where is None:
         return None
     try:
-        with open(folder / name, "rb") as file:
+        with open(where / name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size <= LARGEST else None
     except (OSError, ValueError):  # an empty one cannot be mapped
         return None
 
 
-def write_cached(name: str, content: bytes | Iterable[bytes | memoryview]) -> bool:
+def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folder: str = "") -> bool:
     """Keep `content`, or pieces of it, under a name (a relative path); False where that could not be done.
 
     Readers see all of it or nothing, whatever happens to this process.
     """
-    folder = cache_folder()
-    if folder is None:
+    where = cache_folder(folder)
+    if where is None:
         return False
     try:
-        _write(folder / name, [content] if isinstance(content, bytes) else content)
+        _write(where / name, [content] if isinstance(content, bytes) else content)
     except (OSError, ValueError) as error:
-        _log.info("%s cannot be kept in the cache folder %s: %s", name, folder, error)
+        _complain(name, where, error, logging.WARNING if folder else logging.INFO)
         return False
     return True
+
+
+def _complain(name: str, where: Path, error: OSError | ValueError, level: int) -> None:
+    """One line in the log for all that cannot be kept in a folder for one reason."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if (where, reason) not in _told:
+        _told.add((where, reason))
+        _log.log(level, "%s cannot be kept in the cache folder %s: %s", name, where, error)
 
 
 class Record(NamedTuple):
@@ -153,43 +163,43 @@ class CachedFile(NamedTuple):
     time: float
 
 
-def cached_files(below: str = "") -> list[CachedFile]:
+def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
     """The files in the folder, or in one of its folders, by their names."""
-    folder = cache_folder()
-    if folder is None:
+    where = cache_folder(folder)
+    if where is None:
         return []
     found = []
-    for root, _, names in os.walk(folder / below):  # which passes over folders that are gone
+    for root, _, names in os.walk(where / below):  # which passes over folders that are gone
         for path in (Path(root, name) for name in names):
             with suppress(OSError):
                 facts = path.stat(follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
-                    found.append(CachedFile(path.relative_to(folder).as_posix(), facts.st_size, facts.st_mtime))
+                    found.append(CachedFile(path.relative_to(where).as_posix(), facts.st_size, facts.st_mtime))
     return sorted(found)
 
 
-def forget_cached(name: str) -> bool:
+def forget_cached(name: str, folder: str = "") -> bool:
     """Delete a file of the folder; False where that cannot be done."""
-    folder = cache_folder()
-    if folder is None:
+    where = cache_folder(folder)
+    if where is None:
         return False
     try:
-        (folder / name).unlink()
+        (where / name).unlink()
     except OSError as error:
-        _log.info("%s cannot be deleted from the cache folder %s: %s", name, folder, error)
+        _log.info("%s cannot be deleted from the cache folder %s: %s", name, where, error)
         return False
     return True
 
 
-def trim_cached(below: str, most: int) -> None:
+def trim_cached(below: str, most: int, folder: str = "") -> None:
     """Delete the oldest files of a folder until the others have no more than so many bytes together."""
-    files = sorted(cached_files(below), key=lambda file: file.time)
+    files = sorted(cached_files(below, folder), key=lambda file: file.time)
     over = sum(file.size for file in files) - most
     for file in files:
         if over <= 0:
             return
         over -= file.size
-        forget_cached(file.name)
+        forget_cached(file.name, folder)
 
 
 def _write(path: Path, content: Iterable[bytes | memoryview]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -177,3 +178,58 @@ def test_the_command_lists_explains_and_deletes(load, capsys, folder):
 def test_only_why_takes_a_file(capsys):
     assert main(["cache", "list", "x"]) == 1
     assert capsys.readouterr().err == "interposer: 'cache list' takes no file; only 'cache why' does\n"
+
+
+def placed(folder, **runtime):
+    """Load in a runtime, or for a network, with a cache directory; whether that found what was kept."""
+    options = None if folder is None else ip.OptimizerOptions(model_options={"CpuAcc": {"CacheDirectory": str(folder)}})
+    with ip.Runtime(ip.CreationOptions(**runtime)) as made:
+        return was_kept(ip.load(DIGITS, runtime=made, options=options))
+
+
+def folders(where):
+    return [file.name.partition("/")[0] for file in cached_files(folder=str(where))]
+
+
+def test_networks_are_kept_where_the_options_of_a_runtime_or_a_network_say(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    of_one = {"backend_options": {"CpuAcc": {"CacheDirectory": str(one)}}}
+    assert [placed(None, **of_one), placed(two), placed(None)] == [False, False, False]
+    assert [folders(one), folders(two), folders("")] == [["compiled", "networks"]] * 3
+    assert [placed(None, **of_one), placed(one), placed(two), placed(two, **of_one)] == [True] * 4
+    shutil.rmtree(one)
+    assert not placed(None, **of_one)
+
+
+def test_a_cache_directory_is_used_where_the_package_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
+    assert [placed(None), placed(tmp_path / "mine"), placed(tmp_path / "mine")] == [False, False, True]
+
+
+def test_a_cache_directory_is_taken_from_the_working_directory_or_that_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert [placed("mine"), placed("./mine"), placed(tmp_path / "mine")] == [False, True, True]
+    assert [placed("~/mine"), placed(tmp_path / "home/mine")] == [False, True]
+
+
+def test_a_cache_directory_that_cannot_be_written_to_is_one_line_in_the_log(tmp_path, caplog):
+    taken = tmp_path / "taken"
+    taken.write_text("a file in the place of the folder")
+    assert not any(placed(folder) for folder in (taken, taken, "/proc/none", "\0"))
+    lines = [
+        one.getMessage() for one in caplog.records if one.name == "interposer.cache" and "taken" in one.getMessage()
+    ]
+    assert len(lines) == 1
+    assert f"cannot be kept in the cache folder {taken}" in lines[0]
+
+
+def test_the_command_looks_into_a_cache_directory(tmp_path, capsys):
+    placed(tmp_path / "mine")
+    assert main(["cache", "list", "--dir", str(tmp_path / "mine")]) == 0
+    assert "2 files, " in (said := capsys.readouterr().out)
+    assert f"bytes in {tmp_path / 'mine'}" in said
+    assert main(["cache", "why", str(DIGITS), "--dir", str(tmp_path / "mine")]) == 0
+    assert "it is of use" in capsys.readouterr().out
+    assert main(["cache", "clear", "--dir", str(tmp_path / "mine")]) == 0
+    assert folders(tmp_path / "mine") == []

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from interposer.backend.dynamic.kept import FOLDER as PARTS
-from interposer.backend.dynamic.kept import TRIAL, read_part, was_fatal
+from interposer.backend.dynamic.kept import TRIAL, Mark, read_mark, read_part
 from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, read_cached
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
@@ -50,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("action", choices=["list", "why", "clear"], help="what to do")
     parser.add_argument("model", nargs="?", help="why: the file of a network; without it, all that is stale")
+    parser.add_argument("--dir", default="", metavar="FOLDER", help="another folder than the package's cache folder")
     parser.add_argument("--stale", action="store_true", help="clear: only what is of no use any more")
     parser.add_argument("--json", action="store_true", help="print the records as JSON")
 
@@ -58,9 +59,9 @@ def execute(args: argparse.Namespace) -> None:
     """List, explain or delete."""
     if args.model is not None and args.action != "why":
         raise InvalidArgumentError(f"'cache {args.action}' takes no file; only 'cache why' does")
-    kept = list(_all_kept())
+    kept = list(_all_kept(args.dir))
     if args.action == "clear":
-        _clear([one for one in kept if one.reason or not args.stale])
+        _clear([one for one in kept if one.reason or not args.stale], args.dir)
         return
     if args.action == "why":
         kept = _asked(args.model, kept) if args.model is not None else [one for one in kept if one.reason]
@@ -69,14 +70,14 @@ def execute(args: argparse.Namespace) -> None:
     elif args.action == "why":
         _explain(args.model, kept)
     else:
-        _list(kept)
+        _list(kept, args.dir)
 
 
-def _list(kept: list[_Kept]) -> None:
+def _list(kept: list[_Kept], folder: str) -> None:
     if kept:
         rows = [(one.kind, one.what, f"{one.bytes:,}", one.written, one.reason or "of use") for one in kept]
         show(Table(("kind", "of", "bytes", "written", "state"), rows))
-    where = cache_folder() or "no folder: there is to be none"
+    where = cache_folder(folder) or "no folder: there is to be none"
     say(f"{len(kept)} files, {sum(one.bytes for one in kept):,} bytes in {where}")
 
 
@@ -92,8 +93,8 @@ def _explain(model: str | None, kept: list[_Kept]) -> None:
         say(f"{one.what} ({one.kind}): {one.reason or 'it is of use'}")
 
 
-def _clear(kept: list[_Kept]) -> None:
-    gone = [one for one in kept if forget_cached(one.name)]
+def _clear(kept: list[_Kept], where: str) -> None:
+    gone = [one for one in kept if forget_cached(one.name, where)]
     say(f"{len(gone)} files with {sum(one.bytes for one in gone):,} bytes are deleted")
 
 
@@ -108,26 +109,26 @@ def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
     return networks + [one for one in kept if one.sha256 in parts]
 
 
-def _all_kept() -> Iterator[_Kept]:
+def _all_kept(where: str) -> Iterator[_Kept]:
     """What was kept by this package; other files in the folder are nobody's business here."""
-    for file in cached_files():
+    for file in cached_files("", where):
         folder, _, rest = file.name.partition("/")
         written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
         if folder == FOLDER:
-            yield _network(file, written)
+            yield _network(file, written, where)
         elif folder == PARTS:
-            yield _part(file, written)
+            yield _part(file, written, where)
         elif folder == "probed":
-            yield _Kept("trial of a shared object", _probed(file), file.size, written, file.name)
+            yield _Kept("trial of a shared object", _probed(file, where), file.size, written, file.name)
         elif folder == "backends":
             yield _Kept("file of a backend", rest, file.size, written, file.name)
         elif _PLAN.fullmatch(file.name):
-            yield _plan(file, written)
+            yield _plan(file, written, where)
 
 
-def _network(file: CachedFile, written: str) -> _Kept:
+def _network(file: CachedFile, written: str, where: str) -> _Kept:
     try:
-        entry = read_entry(read_cached(file.name) or b"")
+        entry = read_entry(read_cached(file.name, where) or b"")
         reason = entry.fault(default_runtime().registry) or ""
         what = f"{entry.made['source'] or entry.network['name']} on {', '.join(entry.made['backends'])}"
         parts = tuple(part.digest for part in entry.parts)
@@ -136,13 +137,14 @@ def _network(file: CachedFile, written: str) -> _Kept:
         return _Kept("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _part(file: CachedFile, written: str) -> _Kept:
+def _part(file: CachedFile, written: str, where: str) -> _Kept:
     kind, name = "compiled part", file.name.removesuffix(TRIAL)
     if name != file.name:
-        reason = "a process ended while a backend restored or saved this part" if was_fatal(name) else ""
+        mark = read_mark(name, where)
+        reason = "" if mark is Mark.NONE else mark.value
         return _Kept("trial of a compiled part", name, file.size, written, file.name, reason)
     try:
-        part = read_part(read_cached(file.name) or b"")
+        part = read_part(read_cached(file.name, where) or b"")
         what = f"{part.made['source'] or part.made['part'][:16]} on {part.made['backend']}"
         reason = part.fault(default_runtime().registry) or ""
         made = part.made["part"], (), part.made["fingerprint"]
@@ -151,10 +153,10 @@ def _part(file: CachedFile, written: str) -> _Kept:
         return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _plan(file: CachedFile, written: str) -> _Kept:
+def _plan(file: CachedFile, written: str, where: str) -> _Kept:
     kind = "measured placement"
     try:
-        plan = Plan.from_json((read_cached(file.name) or b"").decode())
+        plan = Plan.from_json((read_cached(file.name, where) or b"").decode())
     except (InvalidArgumentError, UnicodeDecodeError) as error:
         return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
     what = f"{plan.network} on {', '.join(sorted(plan.backends))}"
@@ -168,8 +170,8 @@ def _outdated(plan: Plan) -> str:
     return f"{' and '.join(changed)} changed since it was measured" if changed else ""
 
 
-def _probed(file: CachedFile) -> str:
+def _probed(file: CachedFile, where: str) -> str:
     try:
-        return str(json.loads(read_cached(file.name) or b"")["id"])
+        return str(json.loads(read_cached(file.name, where) or b"")["id"])
     except (ValueError, KeyError, TypeError):
         return file.name

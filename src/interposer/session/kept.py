@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -102,19 +102,23 @@ class Keeper:
         if content is None or registry.isolates_any or (options is not None and options.debug):
             return None
         ids = registry.by_default() if backends is None else tuple(backends)
-        backend = registry.get(ids[0]) if ids and registry.reason_absent(ids[0]) is None else None
+        backend: Any = registry.get(ids[0]) if ids and registry.reason_absent(ids[0]) is None else None
         identity = getattr(backend, "identity", None)
         if identity is None or any(registry.reason_absent(name) is not None for name in ids):
             return None
+        options = options or OptimizerOptions()
+        own = options.model_options.get(ids[0], {})
+        folder = backend.cache_directory(own)
         made = {
             "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
-            "sha256": hashlib.sha256(content).hexdigest(), "format": format, "options": repr(options),
+            "sha256": hashlib.sha256(content).hexdigest(), "format": format,
+            "options": repr(_with(options, ids[0], backend.without_directory(own))),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        return cls(made, backend, options or OptimizerOptions())
+        return cls(made, backend, options, folder)
 
-    def __init__(self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions) -> None:
-        self._made, self._backend, self._options = made, backend, options
+    def __init__(self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions, folder: str) -> None:
+        self._made, self._backend, self._options, self._folder = made, backend, options, folder
         self.name_of_source = str(made["source"])
         lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
@@ -130,7 +134,7 @@ class Keeper:
 
         `network` reads the network itself, for those who ask what other backends say of it.
         """
-        content = read_cached(self.name)
+        content = read_cached(self.name, self._folder)
         if content is None:
             return None
         try:
@@ -181,8 +185,8 @@ class Keeper:
         entry = None if optimized is None else self._entry(optimized, recorded)
         if entry is not None:
             content = entry.content()
-            trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)))
-            write_cached(self.name, content)
+            trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)), self._folder)
+            write_cached(self.name, content, self._folder)
         return model
 
     def _entry(self, optimized: OptimizedNetwork, recorded: Recording) -> Entry | None:
@@ -240,6 +244,12 @@ def _content(source: object) -> bytes | None:
         return None
     by_itself = content[4:8] == b"TFL3" or b"location" not in content  # an ONNX file may have its weights elsewhere
     return content if content and len(content) <= MOST_BYTES and by_itself else None
+
+
+def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
+    """The same with other options of one backend."""
+    others = {name: one for name, one in options.model_options.items() if name != backend}
+    return replace(options, model_options={**others, **({backend: own} if own else {})})
 
 
 def _plain(info: TensorInfo) -> list[Any]:

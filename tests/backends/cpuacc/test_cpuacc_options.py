@@ -81,5 +81,20 @@ def test_the_options_are_listed_with_a_line_about_each(capsys):
     assert main(["backends", "--json"]) == 0
     [record] = [one for one in json.loads(capsys.readouterr().out) if one["id"] == "CpuAcc"]
     options = {one["name"]: one for one in record["options"]}
-    assert set(options) == {"NumberOfThreads", "FastRequantization", "TuningLevel"}
+    assert set(options) == {"NumberOfThreads", "FastRequantization", "TuningLevel", "CacheDirectory"}
     assert all(one["doc"] and one["for"] == ["runtime", "network"] for one in options.values())
+
+
+def kept_in(folder):
+    return [file.name.partition("/")[0] for file in cached_files(folder=str(folder))]
+
+
+def test_networks_name_the_folder_in_which_they_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "package"))
+    [plain] = ip.load(block(), ["CpuAcc"]).run([X])
+    for name in ("one", "two"):
+        options = ip.OptimizerOptions(model_options={"CpuAcc": {"CacheDirectory": str(tmp_path / name)}})
+        np.testing.assert_array_equal(ip.load(block(), ["CpuAcc"], options=options).run([X])[0], plain)
+    assert [kept_in(tmp_path / name) for name in ("package", "one", "two")] == [["compiled"]] * 3
+    names = {file.name for folder in ("package", "one", "two") for file in cached_files(folder=str(tmp_path / folder))}
+    assert len(names) == 1  # where a part lies says nothing of what it is

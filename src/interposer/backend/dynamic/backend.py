@@ -17,6 +17,7 @@ from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.handles import Allocators, Handles
 from interposer.backend.dynamic.images import Image
 from interposer.backend.dynamic.information import DeclaredOption
+from interposer.backend.dynamic.kept import cache_directory, without_directory
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.parts import Optimizer
@@ -126,6 +127,14 @@ class DynamicBackend(Backend):
     def identity(self) -> str:
         """A text that is different after the library was changed."""
         return self.library.stamp
+
+    def cache_directory(self, options: Options) -> str:
+        """The folder that was named for what is compiled for a network with these options; empty: the cache folder."""
+        return cache_directory(self.library, {**self._defaults, **options})
+
+    def without_directory(self, options: Options) -> Options:
+        """The options of a network but for that folder."""
+        return without_directory(self.library, options)
 
     def compiled_image(self, image: Image, options: Options) -> Executable:
         """Compile a part that was kept as an image, for a network with these options, or restore what it became.

@@ -1,7 +1,8 @@
 """Compiled parts that are kept between processes, as blobs in the cache folder: a file for every part and setting.
 
 A part is found again by its tables and constants, the file and the fingerprint of the plug-in, and the options. Nothing
-here fails: what cannot be restored is compiled anew.
+here fails: what cannot be restored is compiled anew. A plug-in that declares the option `CACHE_DIRECTORY` lets users
+say which folder is taken instead of the cache folder.
 """
 
 from __future__ import annotations
@@ -14,29 +15,49 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
+from interposer.backend.capabilities import Options
 from interposer.backend.dynamic.blobs import Blob, Blobs
 from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.images import Image, ImageGraph
+from interposer.backend.dynamic.information import DeclaredOption
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable
 from interposer.backend.registry import BackendRegistry
 from interposer.cache import LARGEST, Record, cache_folder, mapped_cached, read_record, trim_cached, write_cached
 from interposer.errors import InterposerError
 
-__all__ = ["FOLDER", "TRIAL", "KeptPart", "PartKeeper", "read_part", "trial", "was_fatal"]
+__all__ = [
+    "CACHE_DIRECTORY",
+    "FOLDER",
+    "TRIAL",
+    "KeptPart",
+    "Mark",
+    "PartKeeper",
+    "cache_directory",
+    "read_mark",
+    "read_part",
+    "trial",
+    "without_directory",
+]
 
 FOLDER: Final = "compiled"
 """The folder in the cache folder."""
 TRIAL: Final = ".trial"
 """What is behind the name of a part while a plug-in saves or restores it, and stays there if that ends the process."""
+CACHE_DIRECTORY: Final = "CacheDirectory"
+"""The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
+LONGEST_TRIAL: Final = 24 * 3600
+"""Seconds after which the mark of a process that ended there does not count any more."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 _MAGIC: Final = b"interposer compiled part 1\n"
-_BEGUN: Final = b"begun\n"
 _log = logging.getLogger("interposer.cache")
 
 
@@ -76,13 +97,35 @@ def read_part(content: bytes | memoryview) -> KeptPart:
     return KeptPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
 
 
+def cache_directory(library: Library, options: Options) -> str:
+    """The folder that users have named for what a plug-in compiles with these options; empty: the cache folder."""
+    declared = _declared_directory(library)
+    if declared is None:
+        return ""
+    said = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared.default))
+    return said if isinstance(said, str) else ""  # what it should be is told by those who check options
+
+
+def without_directory(library: Library, options: Options) -> Options:
+    """The options but for the folder."""
+    if _declared_directory(library) is None:
+        return dict(options)
+    return {name: value for name, value in options.items() if name != CACHE_DIRECTORY}
+
+
+def _declared_directory(library: Library) -> DeclaredOption | None:
+    options = library.info.options
+    return next((one for one in options if one.name == CACHE_DIRECTORY and one.kind is str), None)
+
+
 class PartKeeper:
     """Keeps what becomes of one part with certain options, and gives it back."""
 
     @classmethod
     def of(cls, library: Library, image: Image, options: OptionTable) -> PartKeeper | None:
         """The keeper of a part, or None where there is no cache folder, or the plug-in has no blobs to be used."""
-        if cache_folder() is None:
+        folder = cache_directory(library, options.options)
+        if cache_folder(folder) is None:
             return None
         try:
             blobs = Blobs.of(library)
@@ -95,22 +138,23 @@ class PartKeeper:
             return None
         made = {
             "backend": library.id, "stamp": stamp, "fingerprint": fingerprint, "part": image.digest,
-            "setting": library.setting, "options": dict(options.options),
+            "setting": (library.setting[0], without_directory(library, library.setting[1])),
+            "options": without_directory(library, options.options),
         }  # fmt: skip
-        return cls(blobs, options, made)
+        return cls(blobs, options, made, folder)
 
-    def __init__(self, blobs: Blobs, options: OptionTable, made: Mapping[str, Any]) -> None:
-        self._blobs, self._options, self._made = blobs, options, made
+    def __init__(self, blobs: Blobs, options: OptionTable, made: Mapping[str, Any], folder: str = "") -> None:
+        self._blobs, self._options, self._made, self._folder = blobs, options, made, folder
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:32]}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
         """The compiled part, for the tables that it was made of; None where it is not kept, or no good any more."""
-        content = mapped_cached(self.name)
+        content = mapped_cached(self.name, self._folder)
         if content is None:
             return None
         try:
             blob = read_part(content).blob
-            with trial(self.name) as allowed:
+            with trial(self.name, self._folder) as allowed:
                 return self._blobs.restore_tables(blob, tables, self._options, owner) if allowed else None
         except (ValueError, KeyError, TypeError, InterposerError) as error:
             _log.info("a part that %s compiled before is compiled anew: %s", self._made["backend"], error)
@@ -119,7 +163,7 @@ class PartKeeper:
     def keep(self, made: Executable, source: str) -> None:
         """Write a compiled part that `restored` did not give."""
         try:
-            with trial(self.name) as allowed:
+            with trial(self.name, self._folder) as allowed:
                 blob = self._blobs.save(made) if allowed else None
         except (InterposerError, MemoryError) as error:
             _log.info("what %s compiled is not kept: %s", self._made["backend"], error)
@@ -128,44 +172,72 @@ class PartKeeper:
             return
         part = KeptPart({**self._made, "source": source, "time": time.time()}, blob)
         if len(blob.data) < LARGEST // 2:
-            trim_cached(FOLDER, MOST_KEPT - len(blob.data))
-            write_cached(self.name, part.content())
+            trim_cached(FOLDER, MOST_KEPT - len(blob.data), self._folder)
+            write_cached(self.name, part.content(), self._folder)
 
 
-def was_fatal(name: str) -> bool:
-    """Whether a process came to its end while a plug-in saved or restored the part of this name."""
-    folder = cache_folder()
-    if folder is None:
-        return False
-    path = folder / (name + TRIAL)
+class Mark(Enum):
+    """What the mark of a trial tells."""
+
+    NONE = "there is none, or its process is alive"
+    FATAL = "a process ended while a backend restored or saved this part"
+    PAST = "a process ended while a backend restored or saved this part, more than a day ago or before the last start"
+
+
+def read_mark(name: str, folder: str = "") -> Mark:
+    """What the mark of the part of this name tells; neither a killed process nor a power failure counts for ever."""
+    where = cache_folder(folder)
+    if where is None:
+        return Mark.NONE
+    descriptor, found = _locked(where / (name + TRIAL))
+    if descriptor >= 0:
+        os.close(descriptor)
+    return found
+
+
+def _locked(path: Path) -> tuple[int, Mark]:
+    """A mark of a process that is gone: the file, open and locked, or else -1."""
     try:
         descriptor = os.open(path, os.O_RDWR)
-    except OSError:
-        return False
-    try:
+    except (OSError, ValueError):
+        return -1, Mark.NONE
+    with suppress(OSError):  # who has it is alive, or has deleted it
         flock(descriptor, LOCK_EX | LOCK_NB)
-        there = os.stat(path).st_ino == os.fstat(descriptor).st_ino
-        return there and os.read(descriptor, len(_BEGUN)) == _BEGUN
-    except OSError:  # who has it is alive, or has deleted it
-        return False
-    finally:
-        os.close(descriptor)
+        facts, said = os.fstat(descriptor), os.read(descriptor, 256)
+        if os.stat(path).st_ino == facts.st_ino and said.startswith(b"begun"):
+            lasts = said == _begun() and abs(time.time() - facts.st_mtime) < LONGEST_TRIAL
+            return descriptor, Mark.FATAL if lasts else Mark.PAST
+    os.close(descriptor)
+    return -1, Mark.NONE
+
+
+@cache
+def _begun() -> bytes:
+    """What a mark holds: since when this machine runs."""
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except OSError:
+        started = b"some time"
+    return b"begun on the machine that runs since " + started + b"\n"
 
 
 @contextmanager
-def trial(name: str) -> Iterator[bool]:
-    """True where a plug-in may be let loose on the part of this name: that has not ended a process before."""
-    folder = cache_folder()
-    if folder is None or was_fatal(name):
+def trial(name: str, folder: str = "") -> Iterator[bool]:
+    """True where a plug-in may be let loose on the part of this name: that has not ended a process lately."""
+    where = cache_folder(folder)
+    if where is None:
         yield False
         return
-    path = folder / (name + TRIAL)
+    path = where / (name + TRIAL)
+    if _is_forbidden(path):
+        yield False
+        return
     descriptor = -1
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         flock(descriptor, LOCK_EX | LOCK_NB)
-        os.write(descriptor, _BEGUN)
+        os.write(descriptor, _begun())
     try:
         yield True
     finally:
@@ -173,3 +245,14 @@ def trial(name: str) -> Iterator[bool]:
             with suppress(OSError):
                 os.unlink(path)
             os.close(descriptor)
+
+
+def _is_forbidden(path: Path) -> bool:
+    """Whether the mark at `path` forbids a trial; one that does not count any more is deleted."""
+    descriptor, found = _locked(path)
+    if descriptor >= 0:
+        if found is Mark.PAST:
+            with suppress(OSError):
+                os.unlink(path)
+        os.close(descriptor)
+    return found is Mark.FATAL

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from interposer import Network, OptimizerOptions, TensorInfo, optimize
 from interposer.backend.dynamic.backend import DynamicBackend
 from interposer.backend.dynamic.blobs import Blob, Blobs
-from interposer.backend.dynamic.kept import TRIAL, KeptPart, read_part, trial, was_fatal
+from interposer.backend.dynamic.kept import TRIAL, KeptPart, Mark, read_mark, read_part, trial
 from interposer.backend.dynamic.library import open_library
 from interposer.backend.dynamic.recording import recording
 from interposer.cache import cached_files, read_cached, write_cached
@@ -123,10 +124,38 @@ def test_a_part_that_ended_a_process_is_neither_restored_nor_saved_again(plugin,
         with trial(name):
             os._exit(0)
     os.waitpid(child, 0)
-    assert was_fatal(name)
+    assert read_mark(name) is Mark.FATAL
     assert (run(), run(), restored()) == ([4, 6, 8], [4, 6, 8], 0)
     (folder / (name + TRIAL)).unlink()
     assert (run(), restored()) == ([4, 6, 8], 1)
+
+
+@pytest.mark.parametrize("age", ["of yesterday", "of an earlier start of the machine"])
+def test_a_part_is_tried_again_when_the_end_of_a_process_is_long_ago(age, plugin, restored, folder):
+    run = plugin()
+    run()
+    [name] = kept()
+    with trial(name):
+        said = (folder / (name + TRIAL)).read_bytes()
+    mark = folder / (name + TRIAL)
+    mark.write_bytes(said if age == "of yesterday" else b"begun on the machine that runs since 2001")
+    if age == "of yesterday":
+        os.utime(mark, (time.time() - 25 * 3600,) * 2)
+    assert read_mark(name) is Mark.PAST
+    assert (run(), restored()) == ([4, 6, 8], 1)
+    assert not mark.exists()
+
+
+def test_the_mark_of_a_process_that_is_at_work_is_left_alone(plugin, restored, folder):
+    run = plugin()
+    run()
+    [name] = kept()
+    with trial(name) as allowed:
+        mark = folder / (name + TRIAL)
+        os.utime(mark, (time.time() - 25 * 3600,) * 2)
+        assert (allowed, read_mark(name)) == (True, Mark.NONE)
+        assert (run(), restored()) == ([4, 6, 8], 1)
+        assert mark.exists()
 
 
 def test_a_folder_that_cannot_be_written_to_disturbs_nobody(plugin, restored, folder):
@@ -145,4 +174,4 @@ def test_several_threads_keep_and_restore_the_same_part(plugin):
         thread.join()
     assert found == [[4, 6, 8]] * 6
     [name] = kept()
-    assert not was_fatal(name)
+    assert read_mark(name) is Mark.NONE
