@@ -10,7 +10,7 @@
 namespace native {
 namespace {
 
-const char* const kNames[] = {"baseline", "avx2", "avx512", "avx512vnni"};
+const char* const kNames[] = {"baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"};
 
 Isa of_this_processor() {
 #if defined(__x86_64__)
@@ -21,7 +21,8 @@ Isa of_this_processor() {
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512cd");
   if (!has_avx512) return Isa::avx2;
-  return __builtin_cpu_supports("avx512vnni") ? Isa::avx512vnni : Isa::avx512;
+  if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
+  return __builtin_cpu_supports("avx512bf16") ? Isa::avx512bf16 : Isa::avx512vnni;
 #else
   return Isa::baseline;
 #endif
@@ -33,20 +34,12 @@ Isa best_isa() {
   Isa found = of_this_processor();
   const char* wanted = std::getenv("INTERPOSER_CPUACC_ISA");
   if (wanted == nullptr) return found;
-  for (int n = 0; n < 4; ++n)
+  for (int n = 0; n < 5; ++n)
     if (std::string_view(wanted) == kNames[n]) return std::min(found, Isa(n));
   return found;
 }
 
 const char* isa_name(Isa isa) { return kNames[int(isa)]; }
-
-bool has_bf16() {
-#if defined(__x86_64__)
-  return of_this_processor() == Isa::avx512vnni && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
 
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");

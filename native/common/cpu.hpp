@@ -8,16 +8,13 @@
 namespace native {
 
 /// Instruction sets that kernels are compiled for, each a superset of the one before.
-enum class Isa { baseline, avx2, avx512, avx512vnni };
+enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16 };
 
 /// The best that this processor and its system have, or the lower one that the environment variable
-/// INTERPOSER_CPUACC_ISA names ("baseline", "avx2", "avx512", "avx512vnni").
+/// INTERPOSER_CPUACC_ISA names ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16").
 Isa best_isa();
 
 const char* isa_name(Isa isa);
-
-/// Whether the processor multiplies pairs of bfloat16 (AVX512_BF16).
-bool has_bf16();
 
 /// What the system calls the processor; empty where it does not say.
 std::string processor();

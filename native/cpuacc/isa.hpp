@@ -14,7 +14,8 @@
 //
 // and in lower/<family>.cpp: `pool_kernels_for(settings.isa).max(...)`. In kernel files everything else is static or in
 // an unnamed namespace, nothing of std:: with code of its own is used (inline functions would be shared among the sets),
-// and there are no initialisers at load time. Includes: <immintrin.h>, <stdint.h>, <string.h>, <math.h>.
+// and there are no initialisers at load time. For avx512bf16 only products of pairs are compiled (see pairs.hpp); in all
+// else it is avx512vnni. Includes: <immintrin.h>, <stdint.h>, <string.h>, <math.h>.
 
 #ifndef CPUACC_ISA_HPP
 #define CPUACC_ISA_HPP
@@ -51,6 +52,7 @@
       case native::Isa::avx2: return avx2::name;        \
       case native::Isa::avx512: return avx512::name;    \
       case native::Isa::avx512vnni: return avx512vnni::name; \
+      case native::Isa::avx512bf16: return avx512vnni::name; \
       default: return baseline::name;                   \
     }                                                   \
   }

@@ -58,6 +58,7 @@ class CpuAcc : public ipr::Backend {
     info.options = {
         {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0, everywhere},
         {"FastRequantization", "let quantized results differ from the reference by one step", false, everywhere},
+        {"FastMathEnabled", "round operands of products to bfloat16 where that is quicker; sums stay float32", false, everywhere},
         {"TuningLevel", "0: choose kernels by rules; 1: time the alternatives when a network is loaded; 2: take longer", 0,
          everywhere},
         {"CacheDirectory", "the folder where the host keeps what is compiled; empty: the one that it keeps everything in", "",
@@ -106,7 +107,7 @@ class CpuAcc : public ipr::Backend {
     Settings wanted = settings(options);
     return "CpuAcc " + std::to_string(library()) + " " + native::isa_name(wanted.isa) + " threads " +
            std::to_string(wanted.threads) + " fast requantization " +
-           std::to_string(wanted.fast_requantization) + " tuning " + std::to_string(wanted.tuning) + " cache " +
+           std::to_string(wanted.fast_requantization) + " fast math " + std::to_string(wanted.fast_math) + " tuning " + std::to_string(wanted.tuning) + " cache " +
            std::to_string(native::l2_bytes()) + (wanted.tuning > 0 ? " on " + native::processor() : "");
   }
 
@@ -135,6 +136,7 @@ class CpuAcc : public ipr::Backend {
     int64_t threads = number(options, "NumberOfThreads", defaults_.threads, 0, 256);
     found.threads = threads > 0 ? int(threads) : host_threads_;
     found.fast_requantization = options.flag("FastRequantization", found.fast_requantization);
+    found.fast_math = options.flag("FastMathEnabled", found.fast_math);
     found.tuning = int(number(options, "TuningLevel", found.tuning, 0, 2));
     return found;
   }

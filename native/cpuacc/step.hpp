@@ -117,6 +117,7 @@ struct Settings {
   Isa isa = Isa::baseline;
   int threads = 1;
   bool fast_requantization = false;  // codes may differ by one step
+  bool fast_math = false;            // products may be of bfloat16
   int tuning = 0;                    // 0: rules, more: time the alternatives
   Choices choices;                   // what was found by that
 };

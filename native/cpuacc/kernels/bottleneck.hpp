@@ -12,8 +12,8 @@ namespace {
 /// Some rows of the expanded image, of one panel of its channels.
 class Expanded {
  public:
-  Expanded(const Bottleneck& b, const float* in, float* memory)
-      : b_(b), in_(in), memory_(memory), width_(ring_width(b.depthwise)), size_(static_cast<int>(ring_rows(b.depthwise))) {}
+  Expanded(const Bottleneck& b, const float* in, float* memory, float* words)
+      : b_(b), image_(in), words_(words), row_(int64_t{b.depthwise.width} * 16), memory_(memory), width_(ring_width(b.depthwise)), size_(static_cast<int>(ring_rows(b.depthwise))) {}
 
   /// Zeros beside all rows; these are not written again.
   void clear(int block, int blocks) {
@@ -25,23 +25,33 @@ class Expanded {
     }
   }
 
+  /// Rows [first, last) of the image are what `fill` is to be called for, until the next call.
+  void see(int first, int last) {
+    const int64_t image_block = b_.depthwise.height * row_;
+    in_ = image_ + first * row_, in_block_ = image_block, first_ = first;
+    if (!kPairs || first >= last) return;
+    in_block_ = (last - first) * row_;
+    lay_out_words(in_, image_block, b_.expand.depth, (last - first) * b_.depthwise.width, words_, in_block_);
+    in_ = words_;
+  }
+
   void fill(int block, int blocks, int y) {
     const Depthwise& d = b_.depthwise;
     const Product& p = b_.expand;
     Tile t{};
-    t.a = in_ + int64_t{y} * d.width * 16;
-    t.a_block = int64_t{d.height} * d.width * 16;
+    t.a = in_ + (y - first_) * row_;
+    t.a_block = in_block_;
     t.taps = kNoTaps;
     t.tap_count = 1;
-    t.depth = p.depth;
-    t.b = p.weights + int64_t{block} * 16 * p.depth;
+    t.depth = words_of(p.depth);
+    t.b = p.weights + int64_t{block} * 16 * t.depth;
     t.bias = p.bias + block * 16;
     t.c = at(block, y) + d.pad_left * 16;
     t.c_block = size_ * width_ * 16;
     t.c_pixel = 16;
     t.low = p.finish.low;
     t.high = p.finish.high;
-    t.ahead = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * p.depth);
+    t.ahead = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * t.depth);
     run_of_tiles<16>(t, d.width, blocks, 16, p.finish);
   }
 
@@ -49,7 +59,10 @@ class Expanded {
 
  private:
   const Bottleneck& b_;
-  const float* in_;
+  const float *image_, *in_ = nullptr;
+  float* words_;
+  int64_t row_, in_block_ = 0;
+  int first_ = 0;
   float* memory_;
   int64_t width_;
   int size_;
@@ -104,12 +117,14 @@ void bottleneck(const Bottleneck& b, const float* in, float* out, const float* r
   const int64_t row_size = int64_t{c.out_width} * 16, image = c.out_height * row_size;
   float* rows = scratch;
   float* rings = scratch + (projects ? int64_t{b.strip} * row_size * c.blocks : 0);
-  Expanded expanded(b, in, rings);
+  Expanded expanded(b, in, rings, scratch + scratch_of(b));
   if (expands) expanded.clear(part.block, part.block_end - part.block);
   int top = part.row * c.stride_y - c.pad_top, next = top < 0 ? 0 : top;
   for (int first = part.row; first < part.row_end; first += strip) {
     int last = first + strip < part.row_end ? first + strip : part.row_end;
     int64_t out_block = projects ? strip * row_size : image;
+    const int bottom = (last - 1) * c.stride_y - c.pad_top + (c.kernel_height - 1) * c.dilation_y;
+    if (expands) expanded.see(next, bottom + 1 < c.height ? bottom + 1 : c.height);
     for (int block = part.block; block < part.block_end;) {
       int blocks = expands ? panel_at(block, c.blocks) : 1;
       float* to = (projects ? rows : out + first * row_size) + block * out_block;
@@ -119,8 +134,9 @@ void bottleneck(const Bottleneck& b, const float* in, float* out, const float* r
         copied_rows(c, in, rings, block, first, last, to);
       block += blocks;
     }
-    int bottom = (last - 1) * c.stride_y - c.pad_top + (c.kernel_height - 1) * c.dilation_y;
     next = bottom + 1 > next ? (bottom + 1 < c.height ? bottom + 1 : c.height) : next;
+    if (projects && kPairs)
+      lay_out_words(rows, out_block, b.project.depth, (last - first) * c.out_width, rows, out_block);
     if (projects)
       product(b.project, rows, out_block, out + first * row_size, {image, row_size, 16},
               residual ? residual + first * row_size : nullptr, {0, (last - first) * c.out_width, 0, b.project.blocks});

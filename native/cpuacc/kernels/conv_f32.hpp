@@ -38,12 +38,23 @@ struct Grid {
 
 /// A product of pixels and weights: out[pixel][o] = bias[o] + sum over channels of in[pixel][c] * weights[c][o].
 /// Weights are packed in panels (see `first_block_of_panel`), each as [channel][16 * blocks].
+/// Kernels for pairs of bfloat16 take words of two channels each instead of channels, [pair of channels][16 * blocks].
 struct Product {
   int32_t depth, blocks;  // input channels; blocks of output channels
   const float* weights;
   const float* bias;
   Finish finish;
 };
+
+/// Pixels whose words are in scratch memory at once, and the words of all of these.
+inline int32_t staged_pixels(int32_t depth) {
+  int32_t most = (1 << 20) / (depth + 31);
+  return most < 14 ? 14 : most / 14 * 14;
+}
+inline int64_t staged_words(int32_t depth, int64_t pixels) {
+  int64_t most = staged_pixels(depth);
+  return (depth + 31) / 32 * 16 * (pixels < most ? pixels : most);
+}
 
 /// A window that slides over an image. Weights: [panel][block of input channels][tap][channel][16 * blocks of panel].
 /// `planar`: [panel][input channel][tap][16 * blocks of panel], for few input channels.
@@ -118,6 +129,13 @@ inline int64_t scratch_of(const Bottleneck& b) {
   return strip + (b.expand.weights ? d.blocks : 1) * ring_rows(d) * ring_width(d) * 16;
 }
 
+/// And those for what kernels for pairs of bfloat16 see of the image at once.
+inline int64_t words_of(const Bottleneck& b) {
+  const Depthwise& d = b.depthwise;
+  int64_t strip = b.project.weights ? b.strip : d.out_height, rows = (strip - 1) * d.stride_y + ring_rows(d);
+  return b.expand.weights ? (rows < d.height ? rows : d.height) * d.width * 16 * ((b.expand.depth + 31) / 32) : 0;
+}
+
 /// out[row][column] = bias[column] + sum of a[row][k] * b[k][column]. Strides are in floats. `packed` are the panels of
 /// b (see Product; of `kVectorPanel` blocks where there is one row), or nullptr where b comes in.
 struct MatrixProduct {
@@ -166,8 +184,9 @@ constexpr int32_t kVectorPanel = 8;  // blocks of a panel for products of one ro
 
 struct ConvKernels {
   int32_t panel;  // blocks of a panel but the last, which may have one more where `panel` is 2
+  bool pairs;     // weights are pairs of bfloat16, and there is no `attention`
   void (*product)(const Product&, const float* in, int64_t in_block, float* out, const Grid& grid, const float* residual,
-                  const Part& part);
+                  float* scratch, const Part& part);
   void (*convolve)(const Convolution&, const float* in, const Planes& planes, float* out, const Grid& grid,
                    const float* residual, float* scratch, const Part& part);
   void (*depthwise)(const Depthwise&, const float* in, float* out, const float* residual, float* scratch, int64_t first,
@@ -194,6 +213,22 @@ struct ConvKernels {
 };
 
 CPUACC_TABLE(ConvKernels, conv_kernels)
+
+#ifndef ISA_NS
+#ifdef CPUACC_BF16
+namespace avx512bf16 {
+extern const ConvKernels conv_kernels;
+}
+#endif
+
+/// Those for pairs of bfloat16 where they are asked for and the processor has instructions for them.
+inline const ConvKernels& conv_kernels_for(native::Isa isa, [[maybe_unused]] bool pairs) {
+#ifdef CPUACC_BF16
+  if (pairs && isa == native::Isa::avx512bf16) return avx512bf16::conv_kernels;
+#endif
+  return conv_kernels_for(isa);
+}
+#endif
 
 }  // namespace cpuacc
 

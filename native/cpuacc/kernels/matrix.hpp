@@ -11,8 +11,22 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// Rows as a blocked image: [block of depth][row][16].
+/// 16 numbers of a row, of which the first `count` are there.
+CPUACC_INLINE void store_row(const float* from, int count, float* to) {
+  float own[16] = {};
+  if (count < 16) from = static_cast<const float*>(memcpy(own, from, sizeof(float) * static_cast<size_t>(count)));
+  for (int v = 0; v < 16; v += kLanes) store_words(to + v, load(from + v));
+}
+
+/// Rows as a blocked image: [block of depth][row][16]. Those of words have neighbours in depth beside each other.
 void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to) {
+  if (kPairs) {
+    for (int k = 0; k < m.depth; k += 16)
+      for (int row = 0; row < rows; ++row)
+        store_row(a + row * m.a_row + k, m.depth - k < 16 ? m.depth - k : 16,
+                  to + place_of_block(k / 16, int64_t{rows} * 16) + row * 16);
+    return;
+  }
   for (int block = 0; block < m.depth; block += 16, to += int64_t{rows} * 16) {
     int count = m.depth - block < 16 ? m.depth - block : 16;
     const float* from = a + block * m.a_depth;

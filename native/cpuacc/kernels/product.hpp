@@ -50,7 +50,7 @@ constexpr int64_t kCached = 128 * 1024;  // floats that stay in the second-level
 /// Pixels at once, so that the least comes from beyond the cache: all of them, or so many as stay in it while all
 /// panels pass by.
 inline int find_strip(const Product& p, int pixels, int blocks) {
-  int64_t depth = p.depth > 0 ? p.depth : 1, in = depth * pixels, weights = depth * blocks * 16;
+  int64_t depth = p.depth > 0 ? words_of(p.depth) : 1, in = depth * pixels, weights = depth * blocks * 16;
   int64_t most = kCached / 2 / depth / 14 * 14;
   if (in <= kCached || most < 14) return pixels;
   int64_t strips = (pixels + most - 1) / most;
@@ -61,14 +61,16 @@ inline int find_strip(const Product& p, int pixels, int blocks) {
 
 const int32_t kNoTaps[1] = {0};
 
+/// Of words, a block of them after the other (see pairs.hpp).
 void product(const Product& p, const float* in, int64_t in_block, float* out, const Grid& grid, const float* residual,
              const Part& part) {
+  const int depth = words_of(p.depth);
   const int strip = find_strip(p, part.row_end - part.row, part.block_end - part.block);
   Tile t{};
   t.a_block = in_block;
   t.taps = kNoTaps;
   t.tap_count = 1;
-  t.depth = p.depth;
+  t.depth = depth;
   t.c_block = grid.block;
   t.c_pixel = grid.pixel;
   t.low = p.finish.low;
@@ -79,16 +81,37 @@ void product(const Product& p, const float* in, int64_t in_block, float* out, co
       int blocks = panel_at(block, p.blocks);
       int64_t to = block * grid.block + row * grid.pixel;
       t.a = in + row * 16;
-      t.b = p.weights + int64_t{block} * 16 * p.depth;
+      t.b = p.weights + int64_t{block} * 16 * depth;
       t.bias = p.bias + block * 16;
       t.c = out + to;
       t.residual = residual ? residual + to : nullptr;
       int tiles = (count + rows_of_panel(blocks) - 1) / rows_of_panel(blocks);
-      t.ahead = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * p.depth);
+      t.ahead = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * depth);
       t.ahead_step = (blocks * 64 + tiles - 1) / tiles;
       run_of_tiles<16>(t, count, blocks, 16, p.finish);
       block += blocks;
     }
+  }
+}
+
+/// Pixels of a blocked image as words. `to` may be where the image lies.
+void lay_out_words(const float* in, int64_t in_block, int channels, int pixels, float* to, int64_t to_block) {
+  for (int block = 0; block * 16 < channels; ++block)
+    for (int pixel = 0; pixel < pixels; ++pixel)
+      for (int v = 0; v < 16; v += kLanes)
+        store_words(to + place_of_block(block, to_block) + pixel * 16 + v, load(in + block * in_block + pixel * 16 + v));
+}
+
+/// Of a blocked image, whose words lie in scratch memory where they are not what it has.
+void pointwise(const Product& p, const float* in, int64_t in_block, float* out, const Grid& grid, const float* residual,
+               float* scratch, const Part& part) {
+  if (!kPairs) return product(p, in, in_block, out, grid, residual, part);
+  const int most = staged_pixels(p.depth);
+  for (int row = part.row; row < part.row_end; row += most) {
+    int count = part.row_end - row < most ? part.row_end - row : most;
+    lay_out_words(in + row * 16, in_block, p.depth, count, scratch, int64_t{count} * 16);
+    product(p, scratch, int64_t{count} * 16, out + row * grid.pixel, grid, residual ? residual + row * grid.pixel : nullptr,
+            {0, count, part.block, part.block_end});
   }
 }
 

@@ -3,7 +3,7 @@
 #ifndef CPUACC_KERNELS_TILE_HPP
 #define CPUACC_KERNELS_TILE_HPP
 
-#include "cpuacc/kernels/simd.hpp"
+#include "cpuacc/kernels/pairs.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -22,7 +22,7 @@ struct Tile {
   int64_t a_block;        // floats from one block of 16 input channels to the next
   const int32_t* taps;    // where a is for each place of the window, in floats
   int32_t tap_count;
-  int32_t depth;          // input channels
+  int32_t depth;          // input channels, or pairs of them
   const float* b;         // weights: [block of input channels][tap][channel][panel]
   const float* bias;
   float* c;
@@ -42,9 +42,9 @@ CPUACC_INLINE void multiply(Vec (&sums)[kRows][kVecs], const float* a, const flo
     for (int n = 0; n < kVecs; ++n) weights[n] = load(b + (u * kVecs + n) * kLanes);
 #pragma GCC unroll 32
     for (int m = 0; m < kRows; ++m) {
-      Vec x = all(a[m * kStep + u]);
+      auto x = broadcast<kStep>(a + m * kStep + u);
 #pragma GCC unroll 16
-      for (int n = 0; n < kVecs; ++n) sums[m][n] += x * weights[n];
+      for (int n = 0; n < kVecs; ++n) sums[m][n] = multiply_add(x, weights[n], sums[m][n]);
     }
   }
 }

@@ -53,23 +53,32 @@ inline void copy_every(const float* from, int64_t step, int count, float* to) {
   }
 }
 
+/// Zeros for so many pixels of one channel or block.
+template <int kStep>
+CPUACC_INLINE void clear(float* to, int count) {
+  if (kPairs && kStep == 16)
+    for (int n = 0; n < count; ++n) store_words(to + n * 16, Vec{});
+  else
+    memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(count));
+}
+
 /// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it.
 template <int kStep>
 CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, float* to) {
   Inside inside(phase, c.stride_x, c.pad_left, c.width, columns);
   if (!from || inside.first == inside.last) {
-    memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(columns));
+    clear<kStep>(to, columns);
     return;
   }
-  memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(inside.first));
+  clear<kStep>(to, inside.first);
   const float* x = from + (inside.first * c.stride_x + phase - c.pad_left) * pixel;
   if (kStep == 1) {
     copy_every(x, c.stride_x * pixel, inside.last - inside.first, to + inside.first);
   } else {
     for (int column = inside.first; column < inside.last; ++column, x += c.stride_x * pixel)
-      for (int v = 0; v < kStep; v += kLanes) store(to + column * kStep + v, load(x + v));
+      for (int v = 0; v < kStep; v += kLanes) store_words(to + column * kStep + v, load(x + v));
   }
-  memset(to + inside.last * kStep, 0, sizeof(float) * kStep * static_cast<size_t>(columns - inside.last));
+  clear<kStep>(to + inside.last * kStep, columns - inside.last);
 }
 
 template <int kStep>
@@ -99,7 +108,7 @@ void convolve_strips(const Convolution& c, const float* in, const Planes& planes
   t.a_block = strip.channel() * kStep;
   t.taps = c.taps;
   t.tap_count = count;
-  t.depth = kStep == 1 ? 1 : p.depth;
+  t.depth = kStep == 1 ? 1 : words_of(p.depth);
   t.c_block = grid.block;
   t.c_pixel = grid.pixel;
   t.low = p.finish.low;
@@ -108,7 +117,7 @@ void convolve_strips(const Convolution& c, const float* in, const Planes& planes
     int rows = part.row_end - row < c.strip ? part.row_end - row : c.strip;
     for (int channel = 0; channel < p.depth; channel += kStep)
       copy_channel<kStep>(c, strip, plane(planes, in, channel), planes.row, planes.pixel, row,
-                          scratch + channel / kStep * t.a_block);
+                          scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
     for (int block = part.block; block < part.block_end;) {
       int blocks = panel_at(block, p.blocks);
       int64_t size = int64_t{blocks} * 16 * t.depth * count;

@@ -116,7 +116,7 @@ CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int to
     for (int y = 0; y < kSide; ++y) column[y] = rows[y][x];
     Points<kTile>::input(column, made);
 #pragma GCC unroll 6
-    for (int y = 0; y < kSide; ++y) store(to + (y * kSide + x) * step, made[y]);
+    for (int y = 0; y < kSide; ++y) store_words(to + (y * kSide + x) * step, made[y]);
   }
 }
 
@@ -155,17 +155,18 @@ template <int kTile>
 __attribute__((noinline)) void transform_inputs(const Winograd& w, const float* in, int first, int count, int block,
                                                 int block_end, float* to) {
   constexpr int kElements = (kTile + 2) * (kTile + 2);
-  const int across = squares_across(w), blocks = (w.product.depth + 15) / 16;
-  const int64_t step = int64_t{blocks} * count * 16;
+  const int across = squares_across(w);
+  const int64_t step = int64_t{word_blocks_of(w.product.depth)} * count * 16;
   static_assert(kElements <= 36);
   in += int64_t{block} * w.height * w.width * 16;
-  to += int64_t{block} * count * 16;
-  for (; block < block_end; ++block, in += int64_t{w.height} * w.width * 16)
-    for (int n = 0; n < count; ++n, to += 16) {
+  for (; block < block_end; ++block, in += int64_t{w.height} * w.width * 16) {
+    float* of_block = to + place_of_block(block, int64_t{count} * 16);
+    for (int n = 0; n < count; ++n, of_block += 16) {
       int y = (first + n) / across, x = (first + n) % across;
       for (int v = 0; v < 16; v += kLanes)
-        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, to + v, step);
+        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, of_block + v, step);
     }
+  }
 }
 
 template <int kTile>
@@ -198,9 +199,9 @@ void multiply_elements(const Winograd& w, int block, int blocks, int count, int 
                        float* sums) {
   static const float kNoBias[kPanel * 16] = {};
   constexpr int kElements = (kTile + 2) * (kTile + 2);
-  const int depth = w.product.depth, depth_blocks = (depth + 15) / 16;
+  const int depth = words_of(w.product.depth), depth_blocks = word_blocks_of(w.product.depth);
   const float* weights = w.product.weights + int64_t{block} * 16 * depth * kElements;
-  Product p{depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
+  Product p{w.product.depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
   for (int e = first; e < last; ++e) {
     p.weights = weights + int64_t{e} * blocks * 16 * depth;
     product(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,

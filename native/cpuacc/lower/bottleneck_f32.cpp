@@ -137,12 +137,13 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 Product pointwise(const Node& node, const Finish& finish, Builder& builder) {
   const Graph& graph = builder.graph;
   const bool last = channels_last(node);
-  const int64_t panel = conv_kernels_for(builder.settings.isa).panel;
+  const ConvKernels& kernels = conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
   int64_t inputs = Image(*graph.in(node, 0), last).c, outputs = Image(graph.out(node), last).c;
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
+  weights.pairs = kernels.pairs;
   Product made{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, finish};
   made.weights = static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 16, static_cast<float*>(to)); }));
+      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, kernels.panel, 16, static_cast<float*>(to)); }));
   made.bias = pack_bias(bias_of(graph, node), 0, outputs, builder);
   return made;
 }
@@ -153,7 +154,7 @@ void lower(const Node& node, Builder& builder) {
   const Parts& parts = parts_of(node);
   const bool last = channels_last(node);
   auto state = std::make_shared<State>();
-  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
   Bottleneck& b = state->bottleneck;
   Finishing finishing = finishing_of(graph, node);
   if (parts.expands) b.expand = pointwise(parts.expand, finishing_of(graph, parts.expand).finish, builder);
@@ -180,7 +181,7 @@ void lower(const Node& node, Builder& builder) {
   step.operations = operations * double(in.n);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(scratch_of(b)) * 4;
+  step.scratch_per_part = uint64_t(scratch_of(b) + (state->kernels->pairs ? words_of(b) : 0)) * 4;
   step.state = state;
   builder.add(std::move(step));
 }

@@ -79,7 +79,7 @@ void run_unit(const State& state, const Unit& unit, const float* in, float* out,
   if (unit.pointwise) {
     const float* from = in + unit.first_input / 16 * planes.channel_block;
     state.kernels->product(c.product, from, planes.channel_block, out + offset, unit.grid,
-                           residual ? residual + offset : nullptr, part);
+                           residual ? residual + offset : nullptr, scratch, part);
     return;
   }
   if (!unit.scattered) {
@@ -167,8 +167,15 @@ int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int t
   return (rows + strips - 1) / strips;
 }
 
-Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, const Weights& weights, Builder& builder) {
-  const int64_t panel = conv_kernels_for(builder.settings.isa).panel;
+/// Words of the input, for all places of the window where it is planar.
+int64_t words_of(const Convolution& c, const ConvKernels& kernels) {
+  return c.planar ? c.product.depth : blocks_of(kernels.pairs ? (c.product.depth + 1) / 2 : c.product.depth) * 16;
+}
+
+const ConvKernels& kernels_for(const Settings& settings) { return conv_kernels_for(settings.isa, settings.fast_math); }
+
+Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weights weights, Builder& builder) {
+  const ConvKernels& kernels = kernels_for(builder.settings);
   Unit unit{};
   unit.scattered = layer.is_scattered();
   bool single = rows.kernel == 1 && columns.kernel == 1 && rows.stride == 1 && columns.stride == 1;
@@ -177,18 +184,19 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, const 
   Convolution& c = unit.convolution;
   c.planar = layer.is_planar();
   int64_t step = c.planar ? 1 : 16;
+  weights.pairs = kernels.pairs && !c.planar;
   c.product.depth = int32_t(weights.inputs);
   c.product.blocks = int32_t(blocks_of(weights.outputs));
   c.product.finish = layer.finishing.finish;
   c.product.weights = static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, step, static_cast<float*>(to)); }));
+      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, kernels.panel, step, static_cast<float*>(to)); }));
   c.height = int32_t(layer.in.h), c.width = int32_t(layer.in.w);
   c.out_height = int32_t(rows.places), c.out_width = int32_t(columns.places);
   c.kernel_height = int32_t(rows.kernel), c.kernel_width = int32_t(columns.kernel);
   c.stride_y = int32_t(rows.stride), c.stride_x = int32_t(columns.stride);
   c.dilation_y = int32_t(rows.dilation), c.dilation_x = int32_t(columns.dilation);
   c.pad_top = int32_t(rows.pad), c.pad_left = int32_t(columns.pad);
-  StripSize size(rows, columns, c.planar ? weights.inputs : blocks_of(weights.inputs) * 16);
+  StripSize size(rows, columns, words_of(c, kernels));
   c.strip = int32_t(strip_rows(size, rows.places, weights.packed(), builder.settings.threads));
   unit.taps = find_taps(rows, columns, size, c.strip, c.planar ? weights.inputs : 1, step);
   return unit;
@@ -196,7 +204,7 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, const 
 
 void add_step(const Node& node, const char* kind, const Layer& layer, std::vector<Unit> units, Builder& builder) {
   auto state = std::make_shared<State>();
-  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->kernels = &kernels_for(builder.settings);
   state->images = layer.in.n;
   state->in_image = layer.in.floats();
   state->out_image = layer.out.floats();
@@ -212,11 +220,12 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
     int64_t taps = int64_t{c.kernel_height} * c.kernel_width, places = int64_t{c.out_height} * c.out_width;
     weights += int64_t{c.product.depth} * c.product.blocks * 16 * taps;
     operations += 2 * int64_t{c.product.depth} * c.product.blocks * 16 * taps * places;
-    int64_t channels = c.planar ? c.product.depth : blocks_of(c.product.depth) * 16;
     Axis rows{c.kernel_height, c.stride_y, c.dilation_y, c.pad_top, c.out_height};
     Axis columns{c.kernel_width, c.stride_x, c.dilation_x, c.pad_left, c.out_width};
-    if (!unit.pointwise)
-      state->strip_floats = std::max(state->strip_floats, StripSize(rows, columns, channels).floats(c.strip));
+    int64_t strip = !unit.pointwise ? StripSize(rows, columns, words_of(c, *state->kernels)).floats(c.strip)
+                    : state->kernels->pairs ? staged_words(c.product.depth, places)
+                                            : 0;
+    state->strip_floats = std::max(state->strip_floats, strip);
     if (unit.scattered) extra = std::max(extra, c.product.blocks * 16 * places);
   }
   state->strip_floats = (state->strip_floats + 15) / 16 * 16;

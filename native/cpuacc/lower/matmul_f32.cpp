@@ -64,8 +64,8 @@ void run_vector(const Step& step, const Run& run, int part, int parts) {
 }
 
 /// The second operand in panels, where it is constant.
-const float* pack_weights(const MatrixProduct& m, const float* b, int64_t panel, Builder& builder) {
-  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0};
+const float* pack_weights(const MatrixProduct& m, const float* b, int64_t panel, bool pairs, Builder& builder) {
+  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, pairs};
   return static_cast<const float*>(builder.pack(
       uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 1, static_cast<float*>(to)); }));
 }
@@ -74,14 +74,15 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   auto state = std::make_shared<State>(std::move(made));
   const Graph& graph = builder.graph;
   MatrixProduct& m = state->product;
-  state->kernels = &conv_kernels_for(builder.settings.isa);
   m.finish = finishing.finish;
   m.bias = pack_bias(bias, 0, m.columns, builder);
   const Tensor& b = *graph.in(node, 1);
   const bool one = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
   const bool constant = b.is_constant() && shared;
-  if (constant) m.packed = pack_weights(m, b.values<float>(), one ? kVectorPanel : state->kernels->panel, builder);
+  state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
+  const bool pairs = state->kernels->pairs;
+  if (constant) m.packed = pack_weights(m, b.values<float>(), one ? kVectorPanel : state->kernels->panel, pairs, builder);
   double operations = 2.0 * double(m.rows) * m.columns * m.depth * double(state->batch.size());
   double bytes = 4.0 * double(m.columns) * m.depth;
   Step step;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "cpuacc/step.hpp"
 
@@ -12,17 +13,38 @@ namespace cpuacc {
 
 inline int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
 
+/// Two numbers as bfloat16 in the word of one, rounded to the nearest, ties to even.
+inline float pair_of(float low, float high) {
+  auto brain = [](float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
+    return (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+  };
+  uint32_t both = brain(low) | brain(high) << 16;
+  float word;
+  std::memcpy(&word, &both, sizeof word);
+  return word;
+}
+
 /// Weights as the network has them: elements from one output channel, input channel and tap (place in the window, row
 /// by row) to the next.
 struct Weights {
   const float* data;
   int64_t outputs, inputs, taps;
   int64_t by_output, by_input, by_tap;
+  bool pairs = false;  // to be packed as pairs of bfloat16
 
   float at(int64_t output, int64_t input, int64_t tap) const {
     return data[output * by_output + input * by_input + tap * by_tap];
   }
-  int64_t packed() const { return blocks_of(outputs) * 16 * inputs * taps; }
+  /// Words of a column: an input channel each, or a pair of them.
+  int64_t words() const { return pairs ? (inputs + 1) / 2 : inputs; }
+  int64_t packed() const { return blocks_of(outputs) * 16 * words() * taps; }
+  float word(int64_t output, int64_t input, int64_t tap) const {
+    if (!pairs) return at(output, input, tap);
+    return pair_of(at(output, input, tap), input + 1 < inputs ? at(output, input + 1, tap) : 0);
+  }
 };
 
 /// Blocks of the panel that begins at `block`: `panel` of them, but an odd one at the end joins the last panel.
@@ -45,33 +67,45 @@ void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t byte
 }
 
 /// [panel][group of input channels][tap][input channel][output channel of the panel]; `group` is 16 for blocked images
-/// and 1 for planes. `to` holds zeros where it is not written to.
+/// and 1 for planes. `to` holds zeros where it is not written to. Where there are pairs (see Weights) all this is meant
+/// of pairs of input channels.
 inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64_t group, float* to) {
+  const int64_t each = w.pairs ? 2 : 1;
+  group *= each;
   for_panels(builder, w, panel, uint64_t(w.packed()) * 8, [&](int64_t block, int64_t wide) {
     int64_t first = block * 16, outputs = std::min(wide * 16, w.outputs - first);
-    float* at = to + first * w.inputs * w.taps;
+    float* at = to + first * w.words() * w.taps;
     for (int64_t input = 0; input < w.inputs; input += group)
       for (int64_t tap = 0; tap < w.taps; ++tap)
-        for (int64_t i = input; i < std::min(input + group, w.inputs); ++i, at += wide * 16)
-          for (int64_t o = 0; o < outputs; ++o) at[o] = w.at(first + o, i, tap);
+        for (int64_t i = input; i < std::min(input + group, w.inputs); i += each, at += wide * 16)
+          for (int64_t o = 0; o < outputs; ++o) at[o] = w.word(first + o, i, tap);
   });
 }
 
-/// [panel][square][input channel][output channel of the panel] for Winograd's convolution. `transform` is that of the
-/// kernels.
+/// [panel][square][input channel, or pair of them][output channel of the panel] for Winograd's convolution. `transform` is
+/// that of the kernels.
 inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int32_t tile,
                           void (*transform)(int32_t tile, const float* taps, float* to, int64_t step), float* to) {
-  int64_t elements = (tile + 2) * (tile + 2);
+  const int64_t elements = (tile + 2) * (tile + 2), each = w.pairs ? 2 : 1;
   for_panels(builder, w, panel, uint64_t(w.packed()) * 8, [&](int64_t block, int64_t wide) {
-    int64_t step = w.inputs * wide * 16;
-    float* panel_at = to + elements * w.inputs * block * 16;
+    const int64_t step = w.words() * wide * 16;
+    float* panel_at = to + elements * w.words() * block * 16;
     for (int64_t b = 0; b < wide; ++b) {
       int64_t first = (block + b) * 16, outputs = std::min<int64_t>(16, w.outputs - first);
-      for (int64_t i = 0; i < w.inputs; ++i) {
+      auto transformed = [&](int64_t i, float* at, int64_t by) {
         float taps[9 * 16] = {};
         for (int64_t tap = 0; tap < 9; ++tap)
           for (int64_t o = 0; o < outputs; ++o) taps[tap * 16 + o] = w.at(first + o, i, tap);
-        transform(tile, taps, panel_at + (i * wide + b) * 16, step);
+        transform(tile, taps, at, by);
+      };
+      for (int64_t i = 0; i < w.inputs; i += each) {
+        float *at = panel_at + (i / each * wide + b) * 16, pair[2][36 * 16] = {};
+        if (!w.pairs) {
+          transformed(i, at, step);
+          continue;
+        }
+        for (int64_t n = i; n < std::min(i + 2, w.inputs); ++n) transformed(n, pair[n - i], 16);
+        for (int64_t n = 0; n < elements * 16; ++n) at[n / 16 * step + n % 16] = pair_of(pair[0][n], pair[1][n]);
       }
     }
   });

@@ -68,9 +68,10 @@ struct Sizes {
   Image in, out;
 };
 
-/// Nanoseconds for one image on one thread, measured on a processor of 240 operations each; `tile` 1 is the direct sum.
-double cost(const Sizes& s, int64_t tile) {
-  constexpr double operations = 220, bytes = 35;
+/// Nanoseconds for one image on one thread, measured on a processor of 240 operations each, or twice as many of pairs of
+/// bfloat16; `tile` 1 is the direct sum.
+double cost(const Sizes& s, int64_t tile, bool pairs) {
+  const double operations = pairs ? 440 : 220, bytes = pairs ? 70 : 35;
   int64_t elements = tile == 1 ? 9 : (tile + 2) * (tile + 2);
   int64_t squares = ((s.out.h + tile - 1) / tile) * ((s.out.w + tile - 1) / tile);
   double products = 2.0 * double(s.weights() * elements) * double(tile == 1 ? s.out.h * s.out.w : squares) / operations;
@@ -80,17 +81,19 @@ double cost(const Sizes& s, int64_t tile) {
   return std::max(products + transforms, s.weights() * elements > 64 * 1024 ? memory : 0);
 }
 
-int64_t best_tile(const Sizes& sizes) {
+int64_t best_tile(const Sizes& sizes, bool pairs) {
   int64_t best = 1;
   for (int64_t tile : {2, 4})
-    if (cost(sizes, tile) < cost(sizes, best)) best = tile;
+    if (cost(sizes, tile, pairs) < cost(sizes, best, pairs)) best = tile;
   return best;
 }
+
+bool has_pairs(const Settings& settings) { return conv_kernels_for(settings.isa, settings.fast_math).pairs; }
 
 /// The tile that was found by timing, or else the one that is estimated to be best.
 int64_t tile_of(const Sizes& sizes, const Node& node, const Settings& settings) {
   int chosen = settings.choices.of(Choice::winograd, node.layer);
-  return chosen == 1 || chosen == 2 || chosen == 4 ? chosen : best_tile(sizes);
+  return chosen == 1 || chosen == 2 || chosen == 4 ? chosen : best_tile(sizes, has_pairs(settings));
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
@@ -137,7 +140,7 @@ void lower(const Node& node, Builder& builder) {
   Sizes sizes(graph, node);
   Finishing finishing = finishing_of(graph, node);
   auto state = std::make_shared<State>();
-  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
   state->images = sizes.in.n;
   state->in_image = sizes.in.floats();
   state->out_image = sizes.out.floats();
@@ -148,7 +151,8 @@ void lower(const Node& node, Builder& builder) {
   w.pad_top = int32_t(node.integer("pad_top")), w.pad_left = int32_t(node.integer("pad_left"));
   int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
   Weights weights = weights_of(*graph.in(node, 1), channels_last(node), sizes.out.c, sizes.in.c);
-  const float* packed = static_cast<const float*>(builder.pack(uint64_t(sizes.weights() * elements) * 4, [&](void* to) {
+  weights.pairs = state->kernels->pairs;
+  const float* packed = static_cast<const float*>(builder.pack(uint64_t(weights.packed() / 9 * elements) * 4, [&](void* to) {
     pack_winograd(builder, weights, state->kernels->panel, w.tile, state->kernels->winograd_weights, static_cast<float*>(to));
   }));
   const float* bias = pack_bias(bias_of(graph, node), 0, sizes.out.c, builder);
@@ -160,7 +164,7 @@ void lower(const Node& node, Builder& builder) {
   int64_t most = std::max<int64_t>(14, kChunkFloats / (elements * blocks_of(sizes.in.c) * 16));
   int64_t chunks = (own + most - 1) / most;
   w.chunk = int32_t((own + chunks - 1) / chunks);
-  const double nanoseconds = cost(sizes, w.tile) * double(sizes.in.n);
+  const double nanoseconds = cost(sizes, w.tile, weights.pairs) * double(sizes.in.n);
   const double operations = 18.0 * double(sizes.in.n * sizes.in.c * sizes.out.c * sizes.out.h * sizes.out.w);
   if (!state->by_blocks && sizes.in.n == 1 && squares < 14 * threads && parts_for(builder.settings, nanoseconds) > 1)
     return add_stages(node, *state, finishing.residual, nanoseconds, operations, builder);

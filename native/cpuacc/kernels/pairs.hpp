@@ -1,0 +1,65 @@
+// Operands of the products of blocked images and packed weights: floats, or, where this is compiled for avx512bf16, pairs
+// of bfloat16, the numbers of two neighbouring channels in one word. A block of 16 words then holds 32 channels, and
+// everything that counts words, from tiles to strips, is the same for both; sums are of float32.
+
+#ifndef CPUACC_KERNELS_PAIRS_HPP
+#define CPUACC_KERNELS_PAIRS_HPP
+
+#include "cpuacc/kernels/simd.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+#if defined(__AVX512BF16__)
+constexpr bool kPairs = true;
+#else
+constexpr bool kPairs = false;
+#endif
+
+/// Words for so many channels.
+CPUACC_INLINE int words_of(int channels) { return kPairs ? (channels + 1) / 2 : channels; }
+/// Blocks of 16 words for so many channels.
+CPUACC_INLINE int word_blocks_of(int channels) { return (words_of(channels) + 15) / 16; }
+/// Where the words of a block of 16 channels begin, among blocks that lie `step` words apart.
+CPUACC_INLINE int64_t place_of_block(int block, int64_t step) {
+  return kPairs ? block / 2 * step + block % 2 * 8 : block * step;
+}
+
+/// 16 channels, from lane `v` on, as words.
+CPUACC_INLINE void store_words(float* to, Vec x) {
+#if defined(__AVX512BF16__)
+  __m256i pairs = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), pairs);
+#else
+  store(to, x);
+#endif
+}
+
+#if defined(__AVX512BF16__)
+typedef int32_t AnyWord __attribute__((may_alias));
+struct Pair {
+  __m512i of;
+};
+
+template <int kStep>
+CPUACC_INLINE auto broadcast(const float* p) {
+  if constexpr (kStep == 1)
+    return all(*p);
+  else
+    return Pair{_mm512_set1_epi32(*reinterpret_cast<const AnyWord*>(p))};
+}
+CPUACC_INLINE Vec multiply_add(Pair x, Vec weights, Vec sum) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x.of), reinterpret_cast<__m512bh>(weights));
+}
+#else
+template <int>
+CPUACC_INLINE Vec broadcast(const float* p) {
+  return all(*p);
+}
+#endif
+CPUACC_INLINE Vec multiply_add(Vec x, Vec weights, Vec sum) { return sum + x * weights; }
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_PAIRS_HPP
