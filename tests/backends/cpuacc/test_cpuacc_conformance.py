@@ -13,7 +13,13 @@ from tests.backends.cpuacc.building import built, sanitizer_environment
 
 ROOT = Path(__file__).parents[3]
 STRICT = "tests.backends.cpuacc.strict"
-INSTRUCTION_SETS = ["baseline", "avx2", "avx512", "avx512vnni"]  # one that the processor lacks means its best one
+INSTRUCTION_SETS = [
+    "baseline",
+    "avx2",
+    "avx512",
+    "avx512vnni",
+    "avx512bf16",
+]  # one that the processor lacks means its best one
 
 
 def checked(only, every, **environment):

@@ -81,7 +81,9 @@ def test_the_options_are_listed_with_a_line_about_each(capsys):
     assert main(["backends", "--json"]) == 0
     [record] = [one for one in json.loads(capsys.readouterr().out) if one["id"] == "CpuAcc"]
     options = {one["name"]: one for one in record["options"]}
-    assert set(options) == {"NumberOfThreads", "FastRequantization", "TuningLevel", "CacheDirectory"}
+    assert set(options) == {
+        "NumberOfThreads", "FastRequantization", "FastMathEnabled", "TuningLevel", "CacheDirectory",
+    }  # fmt: skip
     assert all(one["doc"] and one["for"] == ["runtime", "network"] for one in options.values())
 
 

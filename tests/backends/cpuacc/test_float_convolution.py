@@ -31,7 +31,7 @@ from interposer.types import Array, DataLayout, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni")
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16")
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 TWICE = {"stride_x": 2, "stride_y": 2}
 PADDED = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1}
@@ -273,7 +273,7 @@ def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
-def _networks() -> Iterator[tuple[str, Callable[[np.random.Generator], ip.Network]]]:
+def all_networks() -> Iterator[tuple[str, Callable[[np.random.Generator], ip.Network]]]:
     for case in CASES:
         yield case.name, lambda rng, case=case: network_of(case, rng)
     for shape in BOTTLENECKS:
@@ -285,7 +285,7 @@ def _networks() -> Iterator[tuple[str, Callable[[np.random.Generator], ip.Networ
 
 
 def _differing() -> Iterator[str]:
-    for name, make in _networks():
+    for name, make in all_networks():
         rng = np.random.default_rng(3)
         found = error(make(rng), rng)
         if not found <= 1e-5:

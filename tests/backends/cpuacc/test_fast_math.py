@@ -1,0 +1,121 @@
+"""FastMathEnabled: results are within the bound that docs/cpuacc.md gives, and without it what they were.
+
+As a program it compares everything with the instruction set that INTERPOSER_CPUACC_ISA names, and lists what is beyond.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.cache import cached_files
+from interposer.types import Array
+from tests.backends.cpuacc import test_float_convolution as floats
+from tests.backends.cpuacc import test_whole_parts as whole
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+BOUND = 3e-2
+"""Of a layer, as a part of the largest number."""
+
+
+def options(fast: bool | None, threads: int = 0) -> ip.OptimizerOptions:
+    chosen = {} if fast is None else {"FastMathEnabled": fast}
+    return ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads, **chosen}})
+
+
+def outputs_of(network: ip.Network, fast: bool | None, threads: int = 0) -> list[Array]:
+    rng = np.random.default_rng(11)
+    with ip.load(network, ["CpuAcc"], options=options(fast, threads)) as model:
+        return [np.array(one) for one in model.run([drawn(rng, info) for info in model.inputs.values()])]
+
+
+def drawn(rng: np.random.Generator, info: ip.TensorInfo) -> Array:
+    return rng.normal(size=tuple(map(int, info.shape))).astype(np.float32)
+
+
+def error(network: ip.Network, threads: int = 0) -> float:
+    """The largest difference that fast math makes, by the largest number."""
+    pairs = zip(outputs_of(network, True, threads), outputs_of(network, False, threads), strict=True)
+    return max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
+
+
+def large() -> ip.Network:
+    """A product for which pairs of bfloat16 are worth while wherever there are instructions for them."""
+    return floats.product(64, 300, 96, True, np.random.default_rng(2))
+
+
+def networks() -> Iterator[tuple[str, ip.Network]]:
+    kinds: Iterator[tuple[str, Callable[[np.random.Generator], Any]]] = floats.all_networks()
+    for name, make in kinds:
+        yield name, make(np.random.default_rng(3))
+    for case in floats.SHARED:
+        yield case.name, floats.network_of(case, np.random.default_rng(3))
+    for name, (build, shape) in whole.CASES.items():
+        yield name, whole.network_of(build, shape)
+
+
+@pytest.mark.parametrize("instruction_set", ["baseline", "avx2", "avx512bf16"])
+def test_results_are_within_the_bound_on_instruction_sets(instruction_set: str) -> None:
+    environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
+    done = subprocess.run(
+        [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("case", floats.SHARED, ids=lambda case: case.name)
+def test_threads_that_share_a_layer_are_within_the_bound(case: floats.Case, threads: int) -> None:
+    assert error(floats.network_of(case, np.random.default_rng(7)), threads) <= BOUND
+
+
+def test_it_is_off_unless_it_is_asked_for() -> None:
+    np.testing.assert_array_equal(outputs_of(large(), None), outputs_of(large(), False))
+
+
+def test_runs_and_loads_give_the_same_bits() -> None:
+    first, again = outputs_of(large(), True), outputs_of(large(), True)
+    np.testing.assert_array_equal(again, first)
+
+
+def test_it_may_be_asked_for_by_a_runtime_and_denied_by_a_network() -> None:
+    x = drawn(np.random.default_rng(4), ip.TensorInfo((64, 300)))
+    added = drawn(np.random.default_rng(5), ip.TensorInfo((64, 96)))
+    creation = ip.CreationOptions(backend_options={"CpuAcc": {"FastMathEnabled": True}})
+    found = []
+    for backend_options in (ip.CreationOptions(), creation):
+        with ip.Runtime(backend_options) as runtime:
+            for fast in (None, True, False):
+                model = ip.load(large(), ["CpuAcc"], runtime=runtime, options=options(fast))
+                found.append(model.run([x, added])[0].copy())
+    exact, fast = found[0], found[1]
+    for result, wanted in zip(found, [exact, fast, exact, fast, fast, exact], strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_part_that_was_kept_with_it_is_not_used_without_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    fast, exact = outputs_of(large(), True), outputs_of(large(), False)
+    assert len(cached_files("compiled")) == 2
+    np.testing.assert_array_equal(outputs_of(large(), False), exact)
+    np.testing.assert_array_equal(outputs_of(large(), True), fast)
+    assert len(cached_files("compiled")) == 2
+
+
+def _beyond() -> Iterator[str]:
+    for name, network in networks():
+        found = error(network)
+        if not found <= BOUND:
+            yield f"{name}: {found:.1e}"
+
+
+if __name__ == "__main__":
+    print("".join(f"{name}\n" for name in _beyond()), end="")
