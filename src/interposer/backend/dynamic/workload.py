@@ -150,6 +150,7 @@ class _Run:
         if self.open:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
+        self._lender: _Run | None = None
         self._handles: Sequence[TensorHandle] = ()
         self._mapped: list[TensorHandle] = []
         self._written: dict[int, Array] = {}
@@ -167,6 +168,9 @@ class _Run:
 
     def borrow(self, lender: _Run) -> None:
         """Use the workspace of another one, which must not run meanwhile."""
+        if lender is self._lender:
+            return
+        self._lender = lender
         self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
 
     def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
