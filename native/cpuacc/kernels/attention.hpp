@@ -85,7 +85,7 @@ void attention(const AttentionHead& h, const AttentionRun& run, float* out, floa
   if (any && !each) lay_out_mask(h, run, 0, added);
   for (int row = first; row < last; row += most) {
     const int rows = last - row < most ? last - row : most;
-    pack_rows(left, run.query + row * h.query_row, rows, queries);
+    pack_rows(left, run.query + row * h.query_row, rows, queries, int64_t{rows} * 16);
     product({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
             {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
     int m = 0;

@@ -146,10 +146,17 @@ struct MatrixProduct {
   Finish finish;
 };
 
+/// So many rows of the first operand are packed at once: they stay in the second-level cache while the weights pass by.
+inline int32_t rows_at_once(const MatrixProduct& m) {
+  int32_t most = 128 * 1024 / (m.depth > 0 ? m.depth : 1);
+  if (most < 70) most = 70;
+  return m.rows < most ? m.rows : most;
+}
+
 /// Floats of scratch memory for one product.
 inline int64_t scratch_of(const MatrixProduct& m) {
   int64_t blocks = (m.columns + 15) / 16;
-  return int64_t{m.rows} * ((m.depth + 15) / 16 + 6) * 16 + (m.packed ? 0 : blocks * 16 * m.depth);
+  return int64_t{rows_at_once(m) | 1} * ((m.depth + 15) / 16 + 6) * 16 + (m.packed ? 0 : blocks * 16 * m.depth);
 }
 
 /// One head of attention. Steps are in elements, from a row or an element of a matrix to the next.

@@ -9,62 +9,75 @@ namespace {
 
 constexpr int kVectors = 16 / kLanes;  // in a block of units
 
-constexpr int kTogether = kRegisters == 32 ? 4 : 2;  // sequences, which share what is read of the weights
-
-/// One step of kCount sequences, which lie behind each other.
-template <int kCount>
-void step_of(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
-             int64_t block) {
-  constexpr int kChains = kCount == 1 ? 2 : 1;  // sums of a gate, so that one addition need not wait for the other
-  int64_t first = block * 16, count = size - first < 16 ? size - first : 16;
-  float start[kCount][4][16], cells[kCount][16] = {}, result[kCount][16];
-  for (int b = 0; b < kCount; ++b) {
-    for (int gate = 0; gate < 4; ++gate)
-      for (int64_t n = 0; n < 16; ++n) start[b][gate][n] = n < count ? given[(b * 4 + gate) * size + first + n] : 0;
-    memcpy(cells[b], cell + b * size + first, size_t(count) * sizeof(float));
-  }
-  for (int v = 0; v < kVectors; ++v) {
-    Vec sums[kCount][kChains][4];
-    for (int b = 0; b < kCount; ++b)
-      for (int gate = 0; gate < 4; ++gate) {
-        sums[b][0][gate] = load(start[b][gate] + v * kLanes);
-        if constexpr (kChains == 2) sums[b][1][gate] = Vec{};
-      }
-    const float* row = weights + v * kLanes;
-    int64_t k = 0;
-    for (; k + kChains <= size; k += kChains, row += 64 * kChains) {
-      __builtin_prefetch(row + 1024, 0, 2);
-      if constexpr (kChains == 2) __builtin_prefetch(row + 1088, 0, 2);
-      for (int chain = 0; chain < kChains; ++chain)
-        for (int gate = 0; gate < 4; ++gate) {
-          Vec w = load(row + chain * 64 + gate * 16);
-          for (int b = 0; b < kCount; ++b) sums[b][chain][gate] += hidden[b * size + k + chain] * w;
-        }
-    }
-    if (k < size)
-      for (int gate = 0; gate < 4; ++gate) sums[0][0][gate] += hidden[k] * load(row + gate * 16);
-    for (int b = 0; b < kCount; ++b) {
-      if constexpr (kChains == 2)
-        for (int gate = 0; gate < 4; ++gate) sums[b][0][gate] += sums[b][1][gate];
-      const Vec* of = sums[b][0];
-      Vec now = sigmoid(of[2]) * load(cells[b] + v * kLanes) + sigmoid(of[0]) * hyperbolic_tangent(of[3]);
-      store(cells[b] + v * kLanes, now);
-      store(result[b] + v * kLanes, sigmoid(of[1]) * hyperbolic_tangent(now));
-    }
-  }
-  for (int b = 0; b < kCount; ++b) {
-    memcpy(cell + b * size + first, cells[b], size_t(count) * sizeof(float));
-    memcpy(out + b * size + first, result[b], size_t(count) * sizeof(float));
-  }
+/// What one block of units gives, a vector at a time: `sums` are those of the gates i, o, f and c.
+CPUACC_INLINE void units_of(const Vec (&sums)[4], float* cell, float* out) {
+  Vec now = sigmoid(sums[2]) * load(cell) + sigmoid(sums[0]) * hyperbolic_tangent(sums[3]);
+  store(cell, now);
+  store(out, sigmoid(sums[1]) * hyperbolic_tangent(now));
 }
 
+/// A block of units of one sequence where it lies, or, where there are fewer than 16, in a copy that is filled up.
+class Units {
+ public:
+  Units(const float* given, float* cell, float* out, int64_t size, int64_t block)
+      : cell(cell + block * 16), out(out + block * 16), last_cell_(this->cell), last_out_(this->out) {
+    for (int gate = 0; gate < 4; ++gate) start[gate] = given + gate * size + block * 16;
+    const int64_t count = size - block * 16;
+    if (count >= 16) return;
+    bytes_ = size_t(count) * sizeof(float);
+    memset(copy_, 0, sizeof copy_);
+    for (int gate = 0; gate < 4; ++gate) start[gate] = static_cast<float*>(memcpy(copy_[gate], start[gate], bytes_));
+    this->cell = static_cast<float*>(memcpy(copy_[4], this->cell, bytes_));
+    this->out = copy_[5];
+  }
+  void keep() const {
+    if (bytes_ == 0) return;
+    memcpy(last_cell_, cell, bytes_);
+    memcpy(last_out_, out, bytes_);
+  }
+
+  const float* start[4];
+  float *cell, *out;
+
+ private:
+  float *last_cell_, *last_out_;
+  size_t bytes_ = 0;
+  float copy_[6][16];
+};
+
 void step(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
-          int64_t block, int64_t batch) {
-  int64_t b = 0;
-  for (; b + kTogether <= batch; b += kTogether)
-    step_of<kTogether>(weights, given + b * 4 * size, hidden + b * size, cell + b * size, out + b * size, size, block);
-  for (; b < batch; ++b)
-    step_of<1>(weights, given + b * 4 * size, hidden + b * size, cell + b * size, out + b * size, size, block);
+          int64_t block) {
+  Units units(given, cell, out, size, block);
+  for (int v = 0; v < kVectors; ++v) {
+    Vec even[4], odd[4] = {};  // two sums of a gate, so that one addition need not wait for the other
+    for (int gate = 0; gate < 4; ++gate) even[gate] = load(units.start[gate] + v * kLanes);
+    const float* row = weights + v * kLanes;
+    int64_t k = 0;
+    for (; k + 2 <= size; k += 2, row += 128) {
+      __builtin_prefetch(row + 1024, 0, 2);
+      __builtin_prefetch(row + 1088, 0, 2);
+      for (int gate = 0; gate < 4; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
+      for (int gate = 0; gate < 4; ++gate) odd[gate] += hidden[k + 1] * load(row + 64 + gate * 16);
+    }
+    if (k < size)
+      for (int gate = 0; gate < 4; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
+    for (int gate = 0; gate < 4; ++gate) even[gate] += odd[gate];
+    units_of(even, units.cell + v * kLanes, units.out + v * kLanes);
+  }
+  units.keep();
+}
+
+void finish(const float* products, int64_t sequence, int64_t gate_step, const float* given, float* cell, float* out,
+            int64_t size, int64_t block, int64_t batch) {
+  for (int64_t b = 0; b < batch; ++b, given += 4 * size, cell += size, out += size, products += sequence) {
+    Units units(given, cell, out, size, block);
+    for (int v = 0; v < 16; v += kLanes) {
+      Vec sums[4];
+      for (int gate = 0; gate < 4; ++gate) sums[gate] = load(units.start[gate] + v) + load(products + gate * gate_step + v);
+      units_of(sums, units.cell + v, units.out + v);
+    }
+    units.keep();
+  }
 }
 
 template <int kGates>
@@ -99,6 +112,6 @@ void gate(const float* sums, const float* given, bool tangent, float* out) {
 
 }  // namespace
 
-extern const LstmKernels lstm_kernels = {step, multiply, gate};
+extern const LstmKernels lstm_kernels = {step, finish, multiply, gate};
 
 }  // namespace cpuacc::ISA_NS

@@ -18,32 +18,32 @@ CPUACC_INLINE void store_row(const float* from, int count, float* to) {
   for (int v = 0; v < 16; v += kLanes) store_words(to + v, load(from + v));
 }
 
-/// Rows as a blocked image: [block of depth][row][16]. Those of words have neighbours in depth beside each other.
-void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to) {
-  if (kPairs) {
-    for (int k = 0; k < m.depth; k += 16)
-      for (int row = 0; row < rows; ++row)
-        store_row(a + row * m.a_row + k, m.depth - k < 16 ? m.depth - k : 16,
-                  to + place_of_block(k / 16, int64_t{rows} * 16) + row * 16);
-    return;
+/// Rows that lie in one piece each, eight at a time: what is read and written are streams.
+void pack_whole_rows(const float* a, int64_t a_row, int rows, int depth, float* to, int64_t step) {
+  constexpr int kTogether = 8;
+  for (int row = 0; row < rows; row += kTogether, a += kTogether * a_row, to += kTogether * 16) {
+    const int count = rows - row < kTogether ? rows - row : kTogether;
+    for (int k = 0; k < depth; k += 16) {
+      float* at = to + place_of_block(k / 16, step);
+      const int there = depth - k < 16 ? depth - k : 16;
+      for (int r = 0; r < count; ++r) store_row(a + r * a_row + k, there, at + r * 16);
+    }
   }
-  for (int block = 0; block < m.depth; block += 16, to += int64_t{rows} * 16) {
+}
+
+/// Rows as a blocked image: [block of depth][row][16], `step` words from block to block. Those of words have neighbours in
+/// depth beside each other.
+void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to, int64_t step) {
+  if (kPairs || m.a_depth == 1) return pack_whole_rows(a, m.a_row, rows, m.depth, to, step);
+  for (int block = 0; block < m.depth; block += 16, to += step) {
     int count = m.depth - block < 16 ? m.depth - block : 16;
     const float* from = a + block * m.a_depth;
-    if (m.a_depth == 1) {
-      for (int row = 0; row < rows; ++row)
-        if (count == 16)
-          for (int v = 0; v < 16; v += kLanes) store(to + row * 16 + v, load(from + row * m.a_row + v));
-        else
-          memcpy(to + row * 16, from + row * m.a_row, sizeof(float) * static_cast<size_t>(count));
-    } else {
-      int row = 0;
-      if (m.a_row == 1 && count == 16)
-        for (; row + 4 <= rows; row += 4)
-          for (int k = 0; k < 16; k += 4) turn(from + k * m.a_depth + row, m.a_depth, to + row * 16 + k, 16);
-      for (int k = 0; k < count; ++k)
-        for (int left = row; left < rows; ++left) to[left * 16 + k] = from[k * m.a_depth + left * m.a_row];
-    }
+    int row = 0;
+    if (m.a_row == 1 && count == 16)
+      for (; row + 4 <= rows; row += 4)
+        for (int k = 0; k < 16; k += 4) turn(from + k * m.a_depth + row, m.a_depth, to + row * 16 + k, 16);
+    for (int k = 0; k < count; ++k)
+      for (int left = row; left < rows; ++left) to[left * 16 + k] = from[k * m.a_depth + left * m.a_row];
   }
 }
 
@@ -87,8 +87,8 @@ void pack_panels(const MatrixProduct& m, const float* b, float* to, int first, i
 }
 
 /// A panel whose last block is not full: by way of `own`, as a row must not be written beyond its end.
-void ragged_panel(const MatrixProduct& m, Product p, const float* a, float* out, const float* residual, float* own,
-                  int rows, int block, int blocks) {
+void ragged_panel(const MatrixProduct& m, Product p, const float* a, int64_t a_block, float* out, const float* residual,
+                  float* own, int rows, int block, int blocks) {
   const int wide = blocks * 16, columns = m.columns - block * 16;
   const Finish work = p.finish;
   p.finish.count = 0;
@@ -97,7 +97,7 @@ void ragged_panel(const MatrixProduct& m, Product p, const float* a, float* out,
   for (int row = 0; residual && row < rows; ++row)
     memcpy(residual_rows + row * wide, residual + row * m.out_row + block * 16, sizeof(float) * static_cast<size_t>(columns));
   const float* added = residual ? residual_rows - block * 16 : nullptr;
-  product(p, a, int64_t{rows} * 16, own - block * 16, {16, 0, wide}, work.count ? nullptr : added,
+  product(p, a, a_block, own - block * 16, {16, 0, wide}, work.count ? nullptr : added,
           {0, rows, block, block + blocks});
   if (work.count) finish(work, own, residual ? residual_rows : nullptr, 16, wide, rows, blocks);
   for (int row = 0; row < rows; ++row)
@@ -106,14 +106,11 @@ void ragged_panel(const MatrixProduct& m, Product p, const float* a, float* out,
 
 void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, const float* residual, float* scratch,
             const Part& part) {
-  const int rows = part.row_end - part.row, all = (m.columns + 15) / 16;
+  const int all = (m.columns + 15) / 16, most = rows_at_once(m);
   float* packed_rows = scratch;
-  float* own = scratch + int64_t{rows} * ((m.depth + 15) / 16) * 16;
-  float* panels = own + int64_t{rows} * 6 * 16;
-  pack_rows(m, a + part.row * m.a_row, rows, packed_rows);
+  float* own = scratch + int64_t{most | 1} * ((m.depth + 15) / 16) * 16;
+  float* panels = own + int64_t{most} * 6 * 16;
   Product p{m.depth, all, m.packed, m.bias, m.finish};
-  out += part.row * m.out_row;
-  if (residual) residual += part.row * m.out_row;
   if (!m.packed) {
     p.weights = panels;
     pack_panels(m, b, panels, part.block, part.block_end);
@@ -121,8 +118,16 @@ void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, 
   int full = part.block_end;
   if (part.block_end == all && m.columns % 16)
     for (full = part.block; full + panel_at(full, all) < all;) full += panel_at(full, all);
-  product(p, packed_rows, int64_t{rows} * 16, out, {16, 0, m.out_row}, residual, {0, rows, part.block, full});
-  if (full < part.block_end) ragged_panel(m, p, packed_rows, out, residual, own, rows, full, all - full);
+  const Cut cut(part.row_end - part.row, most);
+  for (int n = 0, row = part.row; n < cut.tiles; row += cut.of(n), ++n) {
+    const int rows = cut.of(n);
+    float* to = out + row * m.out_row;
+    const float* added = residual ? residual + row * m.out_row : nullptr;
+    const int64_t step = int64_t{rows | 1} * 16;  // odd, so that blocks do not meet in the cache
+    pack_rows(m, a + row * m.a_row, rows, packed_rows, step);
+    product(p, packed_rows, step, to, {16, 0, m.out_row}, added, {0, rows, part.block, full});
+    if (full < part.block_end) ragged_panel(m, p, packed_rows, step, to, added, own, rows, full, all - full);
+  }
 }
 
 constexpr int kAtOnce = kBlockVecs == 1 ? kVectorPanel : 2;  // blocks of one row, whose sums are in registers

@@ -11,7 +11,7 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kCachedFloats = 96 * 1024;  // for the rows that are worked on at once, beside key and value
+constexpr int64_t kCachedFloats = 20 * 1024;  // for the rows that are worked on at once, beside key and value
 constexpr int64_t kMost = 1 << 24;            // extents
 
 /// A tensor as (batch, heads, rows, elements): steps in elements, 0 where an extent is broadcast.

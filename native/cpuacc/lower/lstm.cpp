@@ -2,15 +2,19 @@
 // all steps at once, the rest "acc.Lstm", "acc.Gru" and "acc.Rnn", one direction after the other.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/kernels/lstm.hpp"
+#include "cpuacc/lower/pack_f32.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
 namespace {
 
 constexpr int64_t kMostSteps = 4096;
+constexpr int64_t kManySequences = 4;  // from where on a step is a product of matrices, which reads the weights once
 
 bool reversed(const Node& node, int64_t direction) {
   return node.text("direction") == "REVERSE" || (node.text("direction") == "BIDIRECTIONAL" && direction == 1);
@@ -132,6 +136,8 @@ struct Lstm {
   const float* weights;  // of the direction: [block][unit before][gate][16]
   int64_t hidden, batch, steps, directions, direction;
   bool reverse;
+  const ConvKernels* products;  // of many sequences at once, with the same columns; else nullptr
+  Product product;
 };
 
 struct Moment {
@@ -146,18 +152,54 @@ int64_t place_of(const Lstm& lstm, int64_t time, int64_t sequence) {
 
 int64_t time_of(const Lstm& lstm, int64_t number) { return lstm.reverse ? lstm.steps - 1 - number : number; }
 
+/// What one step reads and writes.
+struct Now {
+  Now(const Moment& moment, const Step& step, const Run& run)
+      : given(run.at<float>(step.in[0]) + time_of(*moment.lstm, moment.number) * moment.lstm->batch * 4 * moment.lstm->hidden),
+        before(moment.number == 0 ? run.at<float>(step.in[1]) : place(moment, moment.number - 1, step, run)),
+        cells(run.at<float>(step.out[1])), out(place(moment, moment.number, step, run)) {}
+  static float* place(const Moment& moment, int64_t number, const Step& step, const Run& run) {
+    return run.at<float>(step.out[0]) + place_of(*moment.lstm, time_of(*moment.lstm, number), 0);
+  }
+
+  const float *given, *before;
+  float *cells, *out;
+};
+
 void run_moment(const Step& step, const Run& run, int part, int parts) {
   const Moment& moment = step.as<Moment>();
   const Lstm& lstm = *moment.lstm;
-  const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, time = time_of(lstm, moment.number);
-  float *out = run.at<float>(step.out[0]), *cells = run.at<float>(step.out[1]);
+  const int64_t hidden = lstm.hidden;
+  const Now now(moment, step, run);
+  Range range = split((hidden + 15) / 16, part, parts);
+  for (int64_t b = 0; b < lstm.batch; ++b)
+    for (int64_t block = range.first; block < range.last; ++block)
+      lstm.kernels->step(lstm.weights + block * hidden * 64, now.given + b * 4 * hidden, now.before + b * hidden,
+                         now.cells + b * hidden, now.out + b * hidden, hidden, block);
+}
+
+/// Rows of the state as the product reads them: [block][sequence][16].
+void lay_out_states(const Lstm& lstm, const float* before, float* to) {
+  for (int64_t k = 0; k < lstm.hidden; k += 16)
+    for (int64_t b = 0; b < lstm.batch; ++b, to += 16)
+      std::copy_n(before + b * lstm.hidden + k, std::min<int64_t>(16, lstm.hidden - k), to);
+}
+
+/// Many sequences: their states times the weights of all gates, block by block of units.
+void run_together(const Step& step, const Run& run, int part, int parts) {
+  const Moment& moment = step.as<Moment>();
+  const Lstm& lstm = *moment.lstm;
+  const int64_t blocks = (lstm.hidden + 15) / 16, block_step = lstm.batch * 16;
+  const Now now(moment, step, run);
+  float *states = run.part_scratch<float>(part), *sums = states + blocks * block_step;
   Range range = split(blocks, part, parts);
-  const float* before = moment.number == 0 ? run.at<float>(step.in[1])
-                                           : out + place_of(lstm, time_of(lstm, moment.number - 1), 0);
-  const float* given = run.at<float>(step.in[0]) + time * lstm.batch * 4 * hidden;
+  if (range.first == range.last) return;
+  lay_out_states(lstm, now.before, states);
+  lstm.products->product(lstm.product, states, block_step, sums, {block_step, 0, 16}, nullptr, nullptr,
+                         {0, int(lstm.batch), int(range.first) * 4, int(range.last) * 4});
   for (int64_t block = range.first; block < range.last; ++block)
-    lstm.kernels->step(lstm.weights + block * hidden * 64, given, before, cells, out + place_of(lstm, time, 0), hidden,
-                       block, lstm.batch);
+    lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.given, now.cells, now.out, lstm.hidden, block,
+                         lstm.batch);
 }
 
 /// Before the first step: states are copied, or zeros.
@@ -188,6 +230,24 @@ void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, i
           to[n] = from[(gate * hidden + block * 16 + n) * hidden + k];
 }
 
+/// The weights of the state as those of a product: columns are [block][gate][16], like `pack_weights` has them.
+void pack_product(Lstm& lstm, const float* from, Builder& builder) {
+  const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, columns = blocks * 64;
+  lstm.products = &conv_kernels_for(builder.settings.isa);
+  lstm.product = {int32_t(hidden), int32_t(blocks * 4), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
+  lstm.product.weights = static_cast<const float*>(builder.pack(uint64_t(columns * hidden) * sizeof(float), [&](void* to) {
+    std::vector<float> turned(size_t(columns * hidden));  // [block][unit before][gate][16]
+    pack_weights(from, turned.data(), hidden, 0, 4);
+    std::vector<float> rows(turned.size());  // [unit before][block][gate][16]
+    for (int64_t block = 0; block < blocks; ++block)
+      for (int64_t k = 0; k < hidden; ++k)
+        std::copy_n(&turned[size_t((block * hidden + k) * 64)], 64, &rows[size_t(k * columns + block * 64)]);
+    Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, false};
+    pack_panels(builder, weights, lstm.products->panel, 1, static_cast<float*>(to));
+  }));
+  lstm.product.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
+}
+
 void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   const Graph& graph = builder.graph;
   const Tensor &weights = *graph.in(node, 2), &given = *graph.in(node, size_t(7 + direction));
@@ -201,9 +261,14 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   lstm->directions = weights.shape[0];
   lstm->direction = direction;
   lstm->reverse = reversed(node, direction);
-  lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * hidden) * 64 * sizeof(float), [&](void* to) {
-    pack_weights(weights.values<float>() + direction * 4 * hidden * hidden, static_cast<float*>(to), hidden, 0, 4);
-  }));
+  const float* from = weights.values<float>() + direction * 4 * hidden * hidden;
+  const bool together = lstm->batch >= kManySequences;
+  if (together)
+    pack_product(*lstm, from, builder);
+  else
+    lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * hidden) * 64 * sizeof(float), [&](void* to) {
+      pack_weights(from, static_cast<float*>(to), hidden, 0, 4);
+    }));
   Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
@@ -221,7 +286,8 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   for (int64_t n = 0; n < lstm->steps; ++n) {
     Step step;
     step.name = "Lstm " + node.name;
-    step.fn = run_moment;
+    step.fn = together ? run_together : run_moment;
+    if (together) step.scratch_per_part = uint64_t(5 * blocks * 16 * lstm->batch) * sizeof(float);
     step.max_parts = std::min(int(blocks), parts_for(builder.settings, double(4 * hidden * hidden * lstm->batch) * 0.05));
     step.in = {in, first};
     step.out = {out, cells};
