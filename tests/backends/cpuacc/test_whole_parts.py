@@ -89,6 +89,14 @@ def swish(network: ip.Network, inputs: list[Any]) -> list[Any]:
     return [network.add_layer(Multiplication(), y, network.add_layer(SIGMOID, y))]
 
 
+def deep(network: ip.Network, inputs: list[Any]) -> list[Any]:
+    """Two products of so many channels that some rows are computed at once, one with another tensor behind it."""
+    [x] = inputs
+    first, second = (network.add_layer(BatchMatMul(), x, network.add_constant_layer(weights(2003, 40)))
+                     for _ in range(2))  # fmt: skip
+    return [network.add_layer(Addition(), first, second)]
+
+
 def gelu(network: ip.Network, inputs: list[Any]) -> list[Any]:
     [x] = inputs
     number = lambda value: network.add_constant_layer(np.float32([value]))  # noqa: E731
@@ -163,12 +171,14 @@ def recurrent(direction: RecurrentDirection, *, before: bool | None = None) -> B
 CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
     "swish behind a convolution": (swish, (2, 3, 9, 7)),
     "the gelu of exported networks behind a product and its bias": (gelu, (2, 5, 3)),
+    "a deep product of many rows": (deep, (150, 2003)),
     "normalized images": (normalized, (2, 3, 6, 7)),
     "channels that are joined and gated": (joined, (2, 3, 6, 5)),
     "tensors that share memory": (moved, (2, 5, 5, 6)),
     "LSTM forwards": (long_memory(RecurrentDirection.FORWARD), (4, 2, 7)),
     "LSTM backwards": (long_memory(RecurrentDirection.REVERSE), (4, 1, 7)),
     "LSTM of many sequences": (long_memory(RecurrentDirection.FORWARD), (3, 9, 7)),
+    "LSTM of many sequences both ways": (long_memory(RecurrentDirection.BIDIRECTIONAL), (2, 17, 7)),
     "GRU forwards": (recurrent(RecurrentDirection.FORWARD, before=False), (4, 2, 7)),
     "GRU both ways": (recurrent(RecurrentDirection.BIDIRECTIONAL, before=True), (5, 3, 7)),
     "simple layer backwards": (recurrent(RecurrentDirection.REVERSE), (4, 2, 7)),
