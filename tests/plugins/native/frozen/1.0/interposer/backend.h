@@ -567,7 +567,12 @@ typedef struct ipr_context_api {
   int32_t (*after_unload)(void* self, void* context, const ipr_network* network, ipr_error* error);
 } ipr_context_api;
 
-/* ---- Extension "ipr.blobs/1": to keep what was compiled ---------------------------------------------------------- */
+/* ---- Extension "ipr.blobs/1": to keep what was compiled ------------------------------------------------------------
+ *
+ * The host keeps blobs in files of its own. Where the plug-in declares an option "CacheDirectory" of the kind TEXT, users
+ * name with it the folder in which the host keeps them; empty is the host's own folder. The plug-in itself has nothing to
+ * do with it, and the fingerprint must not depend on it.
+ */
 
 #define IPR_EXT_BLOBS "ipr.blobs/1"
 
