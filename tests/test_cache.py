@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from interposer.cache import cache_folder, cached_files, forget_cached, read_cached, trim_cached, write_cached
+from interposer.cache import (
+    cache_folder,
+    cached_files,
+    forget_cached,
+    later,
+    read_cached,
+    settle,
+    trim_cached,
+    write_cached,
+)
 
 
 @pytest.fixture
@@ -115,3 +127,45 @@ def test_what_is_not_there_cannot_be_deleted(folder, monkeypatch):
     assert not forget_cached("some/name")
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
     assert (forget_cached("some/name"), cached_files()) == (False, [])
+
+
+def test_what_is_written_later_is_there_for_whoever_reads_it(folder):
+    let, begun = threading.Event(), threading.Event()
+
+    def job():
+        begun.set()
+        let.wait(10)
+        return write_cached("some/large", b"content")
+
+    later("some/large", job)
+    assert begun.wait(10)
+    assert read_cached("some/other") is None
+    threading.Timer(0.01, let.set).start()
+    assert read_cached("some/large") == b"content"
+
+
+def test_a_job_that_fails_is_told_in_the_log_and_disturbs_no_other(folder, caplog):
+    later("some/one", lambda: 1 // 0)
+    later("some/two", lambda: trim_cached("some", 0) or write_cached("some/two", b"content"))
+    settle()
+    assert "ZeroDivisionError" in caplog.text
+    assert [file.name for file in cached_files()] == ["some/two"]
+
+
+def test_a_process_that_ends_writes_first_what_it_was_to_write_later(folder):
+    code = "from interposer.cache import later, write_cached; import time\n"
+    code += "later('one', lambda: time.sleep(0.05)); later('two', lambda: write_cached('two', b'content'))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert read_cached("two") == b"content"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_what_its_parent_writes(folder):
+    let = threading.Event()
+    later("one", lambda: let.wait(10))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if read_cached("one") is None and cached_files() == [] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    let.set()
+    settle()

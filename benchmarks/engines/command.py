@@ -8,6 +8,7 @@ process that has loaded another network before, without a cache and with one.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -18,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+import interposer
 from benchmarks.networks import BATCHED, QUICK
 
 from . import DEFAULT, engine
@@ -45,6 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"no such network: {' '.join(given.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
         return 2
     given.output.mkdir(parents=True, exist_ok=True)
+    compileall.compile_dir(Path(interposer.__file__).parent, quiet=2)  # as installing a package does, for loading
     plan = Plan(given.engines, given.rounds, given.seconds, given.loads, tiny(given.cache))
     peaks = measure_peaks(given.threads)
     formats = {suffix for name in given.engines for suffix in engine(name).formats}

@@ -14,7 +14,9 @@ import mmap
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -30,9 +32,11 @@ __all__ = [
     "cache_folder",
     "cached_files",
     "forget_cached",
+    "later",
     "mapped_cached",
     "read_cached",
     "read_record",
+    "settle",
     "trim_cached",
     "write_cached",
 ]
@@ -62,6 +66,7 @@ def read_cached(name: str, folder: str = "") -> bytes | None:
     where = cache_folder(folder)
     if where is None:
         return None
+    settle(name)
     try:
         with open(where / name, "rb") as file:
             content = file.read(LARGEST + 1)
@@ -75,6 +80,7 @@ def mapped_cached(name: str, folder: str = "") -> memoryview | None:
     where = cache_folder(folder)
     if where is None:
         return None
+    settle(name)
     try:
         with open(where / name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -94,7 +100,7 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
     try:
         _write(where / name, [content] if isinstance(content, bytes) else content)
     except (OSError, ValueError) as error:
-        _complain(name, where, error, logging.WARNING if folder else logging.INFO)
+        _complain(name, where, error, logging.INFO if where == cache_folder() else logging.WARNING)
         return False
     return True
 
@@ -168,6 +174,7 @@ def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
     where = cache_folder(folder)
     if where is None:
         return []
+    settle()
     found = []
     for root, _, names in os.walk(where / below):  # which passes over folders that are gone
         for path in (Path(root, name) for name in names):
@@ -200,6 +207,75 @@ def trim_cached(below: str, most: int, folder: str = "") -> None:
             return
         over -= file.size
         forget_cached(file.name, folder)
+
+
+class _Thread:
+    """Does what may be done later, one after the other, and ends when nothing is left; the process waits for it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._jobs: deque[tuple[str, Callable[[], object]]] = deque()
+        self._doing: str | None = None
+        self._worker: int | None = None  # the thread that is at work
+
+    def add(self, name: str, job: Callable[[], object]) -> None:
+        with self._changed:
+            self._jobs.append((name, job))
+            if self._worker is not None:
+                return
+            self._worker = 0
+        try:
+            threading.Thread(target=self._work, name="interposer cache", daemon=False).start()
+        except RuntimeError:  # the interpreter ends, or there are too many threads
+            self._work()
+
+    def wait(self, name: str | None, seconds: float | None) -> None:
+        if self._worker in (None, threading.get_ident()):
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_open(name), seconds)
+
+    def _is_open(self, name: str | None) -> bool:
+        return self._worker is not None and (name in (None, self._doing) or any(name == one for one, _ in self._jobs))
+
+    def _work(self) -> None:
+        self._worker = threading.get_ident()
+        while (job := self._next()) is not None:
+            try:
+                job()
+            except Exception:
+                _log.exception("something cannot be kept in the cache folder")
+            del job  # and what it holds, before those who wait go on
+
+    def _next(self) -> Callable[[], object] | None:
+        with self._changed:
+            self._doing, job = self._jobs.popleft() if self._jobs else (None, None)
+            if job is None:
+                self._worker = None
+            self._changed.notify_all()
+            return job
+
+
+_thread = _Thread()
+
+
+def _forget_thread() -> None:
+    """In a forked process, where there is no such thread; what it has begun is its own."""
+    global _thread  # noqa: PLW0603 - the locks of the old one may be held
+    _thread = _Thread()
+
+
+os.register_at_fork(after_in_child=_forget_thread)
+
+
+def later(name: str, job: Callable[[], object]) -> None:
+    """Let a thread do `job`, which writes the file of this name; who reads that waits for it, and so does the end."""
+    _thread.add(name, job)
+
+
+def settle(name: str | None = None, seconds: float | None = None) -> None:
+    """Wait until all that was to be done later is done, or what was for one name; not longer than so many seconds."""
+    _thread.wait(name, seconds)
 
 
 def _write(path: Path, content: Iterable[bytes | memoryview]) -> None:

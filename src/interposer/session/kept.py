@@ -21,7 +21,7 @@ from interposer._version import __version__
 from interposer.backend import DEFAULT_FACTORY
 from interposer.backend.dynamic.recording import Recording, recording
 from interposer.backend.registry import BackendRegistry
-from interposer.cache import Record, read_cached, read_record, trim_cached, write_cached
+from interposer.cache import Record, cache_folder, later, mapped_cached, read_record, trim_cached, write_cached
 from interposer.errors import InterposerError, LoadError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
@@ -44,6 +44,8 @@ FOLDER: Final = "networks"
 MAGIC: Final = b"interposer network 2\n"
 MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
+LATER: Final = 1 << 20
+"""Larger networks are written while others go on."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 
@@ -76,7 +78,7 @@ class Entry:
         return Record(facts, [piece for part in self.parts for piece in (part.data, part.places)]).content(MAGIC)
 
 
-def read_entry(content: bytes) -> Entry:
+def read_entry(content: bytes | memoryview) -> Entry:
     """The entry that a file holds; ValueError where it is damaged or none."""
     from interposer.backend.dynamic.images import Image  # noqa: PLC0415 - only where there are plug-ins
 
@@ -108,7 +110,7 @@ class Keeper:
             return None
         options = options or OptimizerOptions()
         own = options.model_options.get(ids[0], {})
-        folder = backend.cache_directory(own)
+        folder = str(cache_folder(backend.cache_directory(own)) or "")
         made = {
             "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
             "sha256": hashlib.sha256(content).hexdigest(), "format": format,
@@ -134,7 +136,7 @@ class Keeper:
 
         `network` reads the network itself, for those who ask what other backends say of it.
         """
-        content = read_cached(self.name, self._folder)
+        content = mapped_cached(self.name, self._folder)
         if content is None:
             return None
         try:
@@ -184,10 +186,16 @@ class Keeper:
         optimized = model.settled
         entry = None if optimized is None else self._entry(optimized, recorded)
         if entry is not None:
-            content = entry.content()
-            trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)), self._folder)
-            write_cached(self.name, content, self._folder)
+            if sum(len(part.data) for part in entry.parts) > LATER:
+                later(self.name, lambda: self._write(entry))
+            else:
+                self._write(entry)
         return model
+
+    def _write(self, entry: Entry) -> None:
+        content = entry.content()
+        trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)), self._folder)
+        write_cached(self.name, content, self._folder)
 
     def _entry(self, optimized: OptimizedNetwork, recorded: Recording) -> Entry | None:
         if optimized.refusals or optimized.messages or optimized.crossings:

@@ -43,7 +43,7 @@ class Image:
         """Copy the tables of an ``ipr_graph``."""
         writer = _Writer()
         writer.graph(graph)
-        return cls(bytes(writer.data), np.array(writer.places, np.uint64).tobytes())
+        return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
 
 
 class ImageGraph:
@@ -140,5 +140,5 @@ class _Writer:
         if found is None:
             self.data += bytes(-len(self.data) % (ALIGNMENT if size >= ALIGNMENT else 8))
             found = self._known[address, size] = len(self.data)
-            self.data += ctypes.string_at(address, size)
+            self.data += (ctypes.c_char * size).from_address(address)
         return found

@@ -30,7 +30,7 @@ from interposer.backend.dynamic.information import DeclaredOption
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable
 from interposer.backend.registry import BackendRegistry
-from interposer.cache import LARGEST, Record, cache_folder, mapped_cached, read_record, trim_cached, write_cached
+from interposer.cache import LARGEST, Record, cache_folder, later, mapped_cached, read_record, trim_cached, write_cached
 from interposer.errors import InterposerError
 
 __all__ = [
@@ -55,6 +55,8 @@ CACHE_DIRECTORY: Final = "CacheDirectory"
 """The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
 LONGEST_TRIAL: Final = 24 * 3600
 """Seconds after which the mark of a process that ended there does not count any more."""
+LATER: Final = 1 << 20
+"""Larger parts are written while others go on."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 _MAGIC: Final = b"interposer compiled part 1\n"
@@ -124,8 +126,8 @@ class PartKeeper:
     @classmethod
     def of(cls, library: Library, image: Image, options: OptionTable) -> PartKeeper | None:
         """The keeper of a part, or None where there is no cache folder, or the plug-in has no blobs to be used."""
-        folder = cache_directory(library, options.options)
-        if cache_folder(folder) is None:
+        folder = cache_folder(cache_directory(library, options.options))
+        if folder is None:
             return None
         try:
             blobs = Blobs.of(library)
@@ -141,9 +143,9 @@ class PartKeeper:
             "setting": (library.setting[0], without_directory(library, library.setting[1])),
             "options": without_directory(library, options.options),
         }  # fmt: skip
-        return cls(blobs, options, made, folder)
+        return cls(blobs, options, made, str(folder))
 
-    def __init__(self, blobs: Blobs, options: OptionTable, made: Mapping[str, Any], folder: str = "") -> None:
+    def __init__(self, blobs: Blobs, options: OptionTable, made: Mapping[str, Any], folder: str) -> None:
         self._blobs, self._options, self._made, self._folder = blobs, options, made, folder
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:32]}"
 
@@ -161,7 +163,13 @@ class PartKeeper:
             return None
 
     def keep(self, made: Executable, source: str) -> None:
-        """Write a compiled part that `restored` did not give."""
+        """Write a compiled part that `restored` did not give: a large one later, if it may be saved while it runs."""
+        if made.concurrent and made.memory > LATER:
+            later(self.name, lambda: self._keep(made, source))
+        else:
+            self._keep(made, source)
+
+    def _keep(self, made: Executable, source: str) -> None:
         try:
             with trial(self.name, self._folder) as allowed:
                 blob = self._blobs.save(made) if allowed else None

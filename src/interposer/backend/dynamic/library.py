@@ -28,6 +28,7 @@ from interposer.backend.dynamic.host import HostServices, HostSettings, LogRing
 from interposer.backend.dynamic.information import LibraryInfo, read_info
 from interposer.backend.dynamic.options import OptionTable, checked_options
 from interposer.backend.dynamic.reading import CodeMap, read, read_versioned
+from interposer.cache import settle
 from interposer.errors import (
     BackendContractError,
     BackendUnavailableError,
@@ -217,6 +218,7 @@ class Library:
         self.self = table.self
         self.setting: tuple[int, Options] = (0, {})  # threads, and what `init` was given
         self._errors = ErrorBuffers(identity.id)
+        self._extensions: dict[bytes, dict[str, Any] | None] = {}
         self._host: HostServices | None = None
         self._ring = LogRing()
         self._compiling = threading.Lock()
@@ -286,6 +288,7 @@ class Library:
         Waits for calls that are under way; where one does not come back, the plug-in is left as it is, and False
         is returned: its code must stay in memory.
         """
+        settle(seconds=PATIENCE)  # what it compiled may be about to be kept
         with self._closing:
             if self.closed:
                 return not self._abandoned
@@ -388,6 +391,13 @@ class Library:
         Raises:
             BackendContractError: a table that is too small, or a member that is no function.
         """
+        if name not in self._extensions:
+            self._extensions[name] = self._asked_extension(name, kind, functions)
+        return self._extensions[name]
+
+    def _asked_extension(
+        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
+    ) -> dict[str, Any] | None:
         ask = self.functions.get("get_extension")
         if ask is None:
             return None
