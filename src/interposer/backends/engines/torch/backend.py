@@ -13,9 +13,9 @@ from interposer.backends.engines.engine import Engine, Executable, RefusedError
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.torch import elements, moves, sums, windows  # noqa: F401 - they fill the table
-from interposer.backends.engines.torch.package import torch
-from interposer.backends.engines.torch.reals import in_reals
-from interposer.backends.engines.torch.table import ANY, Function, needs_reals, refusals, torch_function
+from interposer.backends.engines.torch.package import fx, torch
+from interposer.backends.engines.torch.table import ANY, refusals, torch_function
+from interposer.backends.engines.torch.traced import LAYER, traced
 from interposer.ir.graph import Layer, Value
 from interposer.types import Array, DataType
 
@@ -44,11 +44,11 @@ class Torch(Engine):
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
         """Look for the functions of all layers."""
         for layer in view:
-            _function(layer)
+            torch_function(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """A module of the part."""
-        return _Module(view, options)
+        return Traced(view, options)
 
 
 @cache
@@ -96,72 +96,54 @@ def _set_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-class _Step:
-    """A function, the numbers of the values that it takes (None where there is none) and gives, and what it frees."""
-
-    def __init__(self, function: Function, takes: Sequence[int | None], gives: Sequence[int], frees: Sequence[int]):
-        self.function, self.takes, self.gives, self.frees = function, tuple(takes), tuple(gives), tuple(frees)
-
-
-class _Module(Executable):
-    """The functions of a part in running order. On the processor, constants lie in the memory of the network."""
+class Traced(Executable):
+    """A part as one module. On the processor, constants that are read as they are lie in the memory of the network."""
 
     def __init__(self, view: SubgraphView, options: dict[str, Any]) -> None:
         self.device = torch.device(options["device"])
         self.threads = (options["threads"] or thread_budget()) if self.device.type == "cpu" else 0
-        numbers: dict[Value, int] = {}
-        for value in (*view.inputs, *view.constants, *(one for layer in view for one in layer.outputs)):
-            numbers[value] = len(numbers)
-        self.size = len(numbers)
-        self._tensors = {numbers[value]: self._constant(value) for value in view.constants}
         self.constants = [value.constant for value in view.constants if value.constant is not None]
-        self.inputs = [numbers[value] for value in view.inputs]
-        self.outputs = [numbers[value] for value in view.outputs]
-        self.steps = _steps(view, numbers, {*self._tensors, *self.outputs})
-
-    def _constant(self, value: Value) -> Any:
-        array = value.constant
-        if array is None or value.known.dtype not in ANY:
-            raise RefusedError(f"torch has no tensors such as {value.name!r}, {value.known}")
-        return _tensor(array).to(self.device)
+        with torch.inference_mode():
+            self.module = traced(view, {value: _constant(value) for value in view.constants}).to(self.device)
+        self._forward = self.module.forward
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that lie in the arrays' memory; results are copied into theirs."""
         with _threads.set(self.threads), torch.inference_mode():
-            self._run(inputs, outputs)
-
-    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        values: list[Any] = [None] * self.size
-        for number, tensor in self._tensors.items():
-            values[number] = tensor
-        for number, array in zip(self.inputs, inputs, strict=True):
-            values[number] = _tensor(array).to(self.device)
-        for step in self.steps:
-            found = step.function(*(None if number is None else values[number] for number in step.takes))
-            for number, tensor in zip(step.gives, found if isinstance(found, tuple | list) else (found,), strict=True):
-                values[number] = tensor
-            for number in step.frees:
-                values[number] = None
-        for number, array in zip(self.outputs, outputs, strict=True):
-            _tensor(array).copy_(values[number])
+            tensors = [_tensor(array).to(self.device) for array in inputs]
+            try:
+                found = self._forward(*tensors)
+            except Exception as error:
+                raise _named(error, self.module, tensors) from error
+            for array, tensor in zip(outputs, found, strict=True):
+                _tensor(array).copy_(tensor)
 
 
-def _steps(view: SubgraphView, numbers: dict[Value, int], kept: set[int]) -> list[_Step]:
-    steps = []
-    last = {value: layer for layer in view for value in layer.values}
-    for layer in view:
-        takes: list[int | None] = [None if value is None else numbers[value] for value in layer.inputs]
-        takes += [None] * (len(layer.op.operands) - len(takes))
-        gives = [numbers[value] for value in layer.outputs]
-        frees = {numbers[value] for value in layer.values if last[value] is layer} - kept
-        steps.append(_Step(_function(layer), takes, gives, sorted(frees)))
-    return steps
+def _named(error: Exception, module: Any, tensors: Sequence[Any]) -> Exception:
+    """An error of a run with the name of its layer, which is found by running node by node; or as it is."""
+    at = ""
+    steps = fx.Interpreter(module)
+    steps.extra_traceback = False
+    run_node = steps.run_node
+
+    def followed(node: Any) -> Any:
+        nonlocal at
+        at = node.meta.get(LAYER, "")
+        return run_node(node)
+
+    steps.run_node = followed
+    try:
+        steps.run(*tensors)
+    except Exception as again:
+        return RuntimeError(f"layer {at!r}: {again}")
+    return error
 
 
-def _function(layer: Layer) -> Function:
-    """The function for a layer on the tensors that it has, quantized ones too."""
-    function = torch_function(layer)
-    return in_reals(function, layer) if needs_reals(layer) else function
+def _constant(value: Value) -> Any:
+    array = value.constant
+    if array is None or value.known.dtype not in ANY:
+        raise RefusedError(f"torch has no tensors such as {value.name!r}, {value.known}")
+    return _tensor(array)
 
 
 def _tensor(array: Array) -> Any:

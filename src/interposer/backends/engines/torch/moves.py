@@ -77,7 +77,8 @@ def stack(op: Stack, layer: Layer) -> Function:
 def split(op: Splitter, layer: Layer) -> Function:
     """Views."""
     sizes = [int(info.shape[op.axis]) for info in layer.output_infos]
-    return lambda x: torch.split(x, sizes, op.axis)
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    return lambda x: [x.narrow(op.axis, start, size) for start, size in zip(starts, sizes, strict=True)]
 
 
 @makes(Slice, types=ANY, moves=True)

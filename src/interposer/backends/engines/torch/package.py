@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["functional", "torch"]
+__all__ = ["functional", "fx", "nn", "torch"]
 
 
 class _Package:
@@ -24,3 +24,5 @@ class _Package:
 
 torch: Final[Any] = _Package("torch")
 functional: Final[Any] = _Package("torch.nn.functional")
+nn: Final[Any] = _Package("torch.nn")
+fx: Final[Any] = _Package("torch.fx")

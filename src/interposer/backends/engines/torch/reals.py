@@ -5,19 +5,17 @@ The tensors of the network stay quantized; a result that lies between two steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.torch.package import torch
 from interposer.backends.engines.torch.table import Function, makes
-from interposer.ir.graph import Layer, Value
+from interposer.ir.graph import Layer
 from interposer.ops import Dequantize, Quantize
 from interposer.types import TensorInfo
 
-__all__ = ["in_reals"]
+__all__ = ["as_codes", "as_reals", "rounded"]
 
 
 @makes(Quantize, Dequantize)
@@ -28,49 +26,37 @@ def convert(op: Quantize | Dequantize, layer: Layer) -> Function:
     return lambda x: x.to(kind)
 
 
-def in_reals(function: Function, layer: Layer) -> Function:
-    """A function of reals on the tensors of a layer; constants are dequantized once."""
-    readers = [_as_it_is if value is None else _reader(value) for value in layer.inputs]
-    readers += [_as_it_is] * (len(layer.op.operands) - len(readers))
-    writers = [_writer(info) for info in layer.output_infos]
-
-    def compute(*tensors: Any) -> Any:
-        reals = [None if x is None else read(x) for x, read in zip(tensors, readers, strict=True)]
-        found = function(*reals)
-        several = found if isinstance(found, tuple | list) else (found,)
-        return tuple(write(x) for write, x in zip(writers, several, strict=True))
-
-    return compute
-
-
-def _as_it_is(x: Any) -> Any:
-    return x
-
-
-def _reader(value: Value) -> Callable[[Any], Any]:
-    info = value.known
-    if not info.is_quantized:
-        return _as_it_is
+def as_reals(x: Any, info: TensorInfo) -> Any:
+    """The real numbers of codes."""
     scale, zero = _parameters(info)
-    if value.is_constant and value.constant is not None:
-        known = (torch.from_numpy(shareable(value.constant)).to(torch.float32) - zero) * scale
-        return lambda x: known.to(x.device)
-    return lambda x: (x.to(torch.float32) - zero.to(x.device)) * scale.to(x.device)
+    return x.to(torch.float32).sub_(zero).mul_(scale)
 
 
-def _writer(info: TensorInfo) -> Callable[[Any], Any]:
+def as_codes(x: Any, info: TensorInfo) -> Any:
+    """The codes of real numbers, or the numbers themselves where the tensor is not quantized."""
     if not info.is_quantized:
-        return _as_it_is
+        return x
     scale, zero = _parameters(info)
-    kind, limits = getattr(torch, str(info.dtype)), np.iinfo(info.dtype.numpy)
-    low, high = int(limits.min), int(limits.max)
-    return lambda x: (torch.round(x / scale.to(x.device)) + zero.to(x.device)).clamp(low, high).to(kind)
+    limits = np.iinfo(info.dtype.numpy)
+    codes = (x / scale).round_().add_(zero).clamp_(int(limits.min), int(limits.max))
+    return codes.to(getattr(torch, str(info.dtype)))
+
+
+def rounded(x: Any, info: TensorInfo) -> Any:
+    """What is left of real numbers when they are quantized and read again, at once."""
+    if not info.is_quantized:
+        return x
+    scale, zero = _parameters(info)
+    limits = np.iinfo(info.dtype.numpy)
+    return (x / scale).round_().clamp_(int(limits.min) - zero, int(limits.max) - zero).mul_(scale)
 
 
 def _parameters(info: TensorInfo) -> tuple[Any, Any]:
-    """Scale and zero point, shaped so that they broadcast with the tensor."""
+    """Scale and zero point: numbers, or tensors that broadcast with the one that they are of."""
     q = info.quantization
     assert q is not None
-    shape = [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)] if q.per_axis else []
+    if not q.per_axis:
+        return float(np.float32(q.scales[0])), float(q.zero_points[0])
+    shape = [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]
     scales, zeros = (np.asarray(given, np.float32).reshape(shape) for given in (q.scales, q.zero_points))
     return torch.from_numpy(scales), torch.from_numpy(zeros)

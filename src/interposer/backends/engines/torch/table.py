@@ -13,10 +13,24 @@ from interposer.backends.engines.engine import RefusedError
 from interposer.ir.graph import Layer, Value
 from interposer.types import DataType
 
-__all__ = ["ANY", "FLOATS", "NUMBERS", "Function", "kind_of", "makes", "needs_reals", "refusals", "torch_function"]
+__all__ = [
+    "ANY",
+    "FLOATS",
+    "NUMBERS",
+    "Function",
+    "kind_of",
+    "makes",
+    "needs_reals",
+    "only_moves",
+    "refusals",
+    "torch_function",
+]
 
 Function: TypeAlias = Callable[..., Any]
-"""From tensors, None where an optional one is absent, to a tensor or a tuple of them."""
+"""From tensors, None where an optional one is absent, to a tensor or a tuple of them.
+
+It is called once, while a part is traced: with tensors for constants, and stand-ins for all others, of which nothing is
+known but what functions may be called with them; what their shapes are, the layer tells."""
 Maker: TypeAlias = Callable[[Any, Layer], Function]
 M = TypeVar("M", bound=Maker)
 
@@ -75,8 +89,13 @@ def _wide_codes(layer: Layer) -> Iterator[str]:
 def needs_reals(layer: Layer) -> bool:
     """Whether a layer has quantized tensors, and does more than move their elements."""
     infos = [value.known for value in (*layer.values, *layer.outputs)]
+    return any(info.is_quantized for info in infos) and not only_moves(layer)
+
+
+def only_moves(layer: Layer) -> bool:
+    """Whether a layer moves elements, and what goes in and out of it stands for the same real numbers."""
     entry = _TABLE.get(layer.kind)
-    return any(info.is_quantized for info in infos) and not (entry is not None and entry.moves and _is_moved(layer))
+    return entry is not None and entry.moves and _is_moved(layer)
 
 
 def _is_moved(layer: Layer) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from interposer.backends.engines.engine import RefusedError
 from interposer.backends.engines.torch.package import functional, torch
-from interposer.backends.engines.torch.table import Function, makes
+from interposer.backends.engines.torch.table import Function, kind_of, makes
 from interposer.ir.graph import Layer
 from interposer.ops import (
     Convolution2d,
@@ -38,6 +38,11 @@ def _padding(rows: Any, columns: Any) -> list[int]:
     return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
 
 
+def _padded(x: Any, pads: list[int], value: float = 0.0) -> Any:
+    """With so many cells around it; nothing is copied where there are none."""
+    return functional.pad(x, pads, value=value) if any(pads) else x
+
+
 def _is_same_on_both_sides(pads: list[int]) -> bool:
     return pads[0] == pads[1] and pads[2] == pads[3]
 
@@ -47,26 +52,14 @@ def convolution(op: Convolution2d, layer: Layer) -> Function:
     """Weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
     h, w, _ = op.data_layout.axes()
     rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
-    turned = _Turned(layer, _FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
+    turned = _turned(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
     convolve = _convolve(rows, columns, op.groups)
     return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
 
 
-class _Turned:
-    """Weights with their axes in torch's order, one after the other in memory; constant ones are kept so."""
-
-    def __init__(self, layer: Layer, order: tuple[int, ...]) -> None:
-        self.order, self.constant = order, layer.values[1].is_constant
-        self._kept: tuple[Any, Any] = (None, None)
-
-    def __call__(self, weights: Any) -> Any:
-        given, made = self._kept
-        if given is weights:
-            return made
-        made = weights.permute(self.order).contiguous(memory_format=torch.channels_last)
-        if self.constant:
-            self._kept = weights, made
-        return made
+def _turned(order: tuple[int, ...]) -> Function:
+    """Weights with their axes in torch's order, one after the other in memory."""
+    return lambda weights: weights.permute(order).contiguous(memory_format=torch.channels_last)
 
 
 def _convolve(rows: Any, columns: Any, groups: int) -> Function:
@@ -78,7 +71,7 @@ def _convolve(rows: Any, columns: Any, groups: int) -> Function:
         "padding": (pads[2], pads[0]) if own else 0,
         "groups": groups,
     }
-    return lambda x, weights, bias: functional.conv2d(x if own else functional.pad(x, pads), weights, bias, **how)
+    return lambda x, weights, bias: functional.conv2d(x if own else _padded(x, pads), weights, bias, **how)
 
 
 @makes(DepthwiseConvolution2d)
@@ -89,16 +82,15 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
     rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
     channels = layer.values[0].known.shape[op.data_layout.axes()[2]]
     convolve = _convolve(rows, columns, int(channels))
-    turned = _Turned(layer, (3, 0, 1, 2))
+    turned = _turned((3, 0, 1, 2))
     return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
 
 
 @makes(TransposeConvolution2d)
 def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
     """What falls beyond the result is cut off, and what the products do not reach is zero."""
-    h, w, _ = op.data_layout.axes()
-    out = [int(layer.output_infos[0].shape[axis]) for axis in (h, w)]
-    turned = _Turned(layer, (1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
+    ends, missing = _cut(op, layer)
+    turned = _turned((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
     how = {
         "stride": (op.stride_y, op.stride_x),
         "dilation": (op.dilation_y, op.dilation_x),
@@ -107,11 +99,24 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
 
     def compute(x: Any, weights: Any, bias: Any) -> Any:
         full = functional.conv_transpose2d(x, turned(weights), **how)
-        full = full[:, :, op.pad_top :, op.pad_left :][:, :, : out[0], : out[1]]
-        full = functional.pad(full, [0, out[1] - full.shape[3], 0, out[0] - full.shape[2]])
+        full = _padded(full[:, :, op.pad_top : ends[0], op.pad_left : ends[1]], missing)
         return full if bias is None else full + bias.view(1, -1, 1, 1)
 
     return _with_channels_first(op.data_layout, compute)
+
+
+def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
+    """Where the result ends in what the products reach, and how many zeros are missing behind it, in torch's order."""
+    (image, weights), out = [value.known.shape for value in layer.values[:2]], layer.output_infos[0].shape
+    strides, dilations = (op.stride_y, op.stride_x), (op.dilation_y, op.dilation_x)
+    ends, missing = [], []
+    for axis, before, stride, dilation in zip(
+        op.data_layout.axes()[:2], (op.pad_top, op.pad_left), strides, dilations, strict=True
+    ):
+        reached = (int(image[axis]) - 1) * stride + (int(weights[axis]) - 1) * dilation + 1
+        ends.append(before + int(out[axis]))
+        missing.append(int(out[axis]) - max(0, min(reached, ends[-1]) - before))
+    return ends, [0, missing[1], 0, missing[0]]
 
 
 @makes(Pooling2d)
@@ -129,12 +134,13 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
         dilation = (rows.dilation, columns.dilation)
         return _with_channels_first(
             op.data_layout,
-            lambda x: functional.max_pool2d(functional.pad(x, pads, value=-torch.inf), dilation=dilation, **how),
+            lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **how),
         )
     if rows.dilation != 1 or columns.dilation != 1:
         raise RefusedError("torch has no means under windows with gaps")
     counts = _counts(op, (rows, columns), (int(before[h]), int(before[w])), pads, how)
-    mean = _mean(counts, pads, how, rows.size * columns.size)
+    kind = getattr(torch, str(kind_of(layer.values[0])))
+    mean = _mean(counts, pads, how, rows.size * columns.size, kind)
     if op.pool_type is PoolingAlgorithm.L2:
         return _with_channels_first(op.data_layout, lambda x: torch.sqrt(mean(torch.square(x))))
     return _with_channels_first(op.data_layout, mean)
@@ -158,12 +164,11 @@ def _counts(op: Pooling2d, windows: Any, extents: tuple[int, int], pads: list[in
     return None if bool((counts == rows.size * columns.size).all()) else counts.clamp(min=1)
 
 
-def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int) -> Function:
-    if not any(pads) and counts is None:
-        return lambda x: functional.avg_pool2d(x, **how)
+def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int, kind: Any) -> Function:
     if counts is None:
-        return lambda x: functional.avg_pool2d(functional.pad(x, pads), **how)
-    return lambda x: functional.avg_pool2d(functional.pad(x, pads), **how) * (area / counts).to(x.dtype).to(x.device)
+        return lambda x: functional.avg_pool2d(_padded(x, pads), **how)
+    factors = (area / counts).to(kind)
+    return lambda x: functional.avg_pool2d(_padded(x, pads), **how) * factors
 
 
 @makes(Resize)
