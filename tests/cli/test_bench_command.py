@@ -63,6 +63,16 @@ def test_inputs_come_from_files_and_shapes_from_options(measured, tmp_path):
     assert "input 'x' is float32[batch, 4]; give an array for it, or its shape" in measured(file, *QUICK, status=1)
 
 
+def test_a_plot_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, capsys):
+    plot = tmp_path / "nowhere" / "times.svg"
+    assert main(["bench", str(networks.doubler(tmp_path)), "--backends", "CpuRef", "--plot", str(plot)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == (
+        "",
+        f"interposer: --plot cannot be written to {str(plot)!r}: there is no folder {str(plot.parent)!r}\n",
+    )
+
+
 def test_the_times_are_drawn(measured, tmp_path):
     plot = tmp_path / "times.svg"
 

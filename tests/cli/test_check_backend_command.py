@@ -102,8 +102,8 @@ def test_cases_are_listed_by_pattern(shown):
         (["CpuRef", "--only", "nothing/*"], "no case matches 'nothing/*'; --list --only PATTERN shows what there is"),
     ],
 )
-def test_what_cannot_be_meant_is_a_message_and_status_1(words, text, capsys):
-    assert main(["check-backend", *words]) == 1
+def test_what_cannot_be_meant_is_a_message_and_status_2(words, text, capsys):
+    assert main(["check-backend", *words]) == 2
     assert capsys.readouterr().err.startswith(f"interposer: {text}")
 
 
@@ -118,5 +118,5 @@ def test_what_cannot_be_meant_is_a_message_and_status_1(words, text, capsys):
 def test_a_file_of_expected_failures_that_makes_no_sense_is_named(content, text, tmp_path, capsys):
     file = tmp_path / "expected.json"
     file.write_text(content)
-    assert main(["check-backend", "CpuRef", "--expected-failures", str(file)]) == 1
+    assert main(["check-backend", "CpuRef", "--expected-failures", str(file)]) == 2
     assert text in capsys.readouterr().err

@@ -98,14 +98,16 @@ def test_inputs_are_taken_from_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(capsys, written(tmp_path, PRODUCT), *words)[0] == 0
 
 
-def test_a_part_that_cannot_be_written_is_told_behind_what_was_found(
+def test_a_part_that_cannot_be_written_is_told_before_anything_is_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--backends", "CpuRef,WrongProducts", "--cut", str(tmp_path / "nowhere" / "part.txt")]
+    folder = tmp_path / "nowhere"
+    words = ["--backends", "CpuRef,WrongProducts", "--cut", str(folder / "part.txt")]
     status, out, err = run(capsys, written(tmp_path, PRODUCT), *words)
-    assert status == 1
-    assert "WrongProducts differs, layer '0 Multiplication' by itself: " in out
-    assert err == f"interposer: {tmp_path / 'nowhere' / 'part.txt'}: No such file or directory\n"
+    assert (status, out) == (2, "")
+    assert err == (
+        f"interposer: --cut cannot be written to {str(folder / 'part.txt')!r}: there is no folder {str(folder)!r}\n"
+    )
 
 
 @pytest.mark.parametrize("cut", ["x.txt", "chain.txt"])
@@ -116,7 +118,7 @@ def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsy
     words = ["--backends", "CpuRef,WrongProducts", "--input", str(x), "--cut", str(tmp_path / cut)]
     status, _, err = run(capsys, given, *words)
     over = tmp_path / ("x.npz" if cut == "x.txt" else cut)
-    assert (status, x.read_bytes()) == (1, before)
+    assert (status, x.read_bytes()) == (2, before)
     assert f"--cut would write over {str(over)!r}, which is read; give it another name" in err
 
 
@@ -131,11 +133,11 @@ def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsy
         (["--backends", "Fuses", "--input", "nowhere.npy"], "nowhere.npy: No such file or directory"),
     ],
 )
-def test_what_cannot_be_meant_is_an_error(
+def test_what_cannot_be_meant_is_an_error_with_a_status_of_its_own(
     words: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, _, err = run(capsys, written(tmp_path, SUM), *words)
-    assert status == 1
+    assert status == 2
     assert fault in err
     assert "Traceback" not in err
 

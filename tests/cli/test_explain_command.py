@@ -186,4 +186,4 @@ def test_the_page_is_written_beside_what_is_printed(explain, tmp_path, more_back
 
 def test_a_page_that_cannot_be_written_is_an_error(explain, tmp_path):
     found = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=1)
-    assert found.endswith("page.html: No such file or directory\n")
+    assert found.endswith(f"page.html': there is no folder {str(tmp_path / 'no')!r}\n")

@@ -9,6 +9,7 @@ from typing import Final
 from interposer.cli.inputs import named_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids
 from interposer.cli.numbers import number, positive
+from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.runtime import CreationOptions, Runtime
@@ -55,6 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON; 1 where no backend could run the network."""
+    if args.plot is not None:
+        check_writable("--plot", args.plot)
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
     with Runtime(CreationOptions(num_threads=args.threads)) as runtime:
         report = bench(

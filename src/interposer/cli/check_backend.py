@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.testing import Conformance, Report, Result, Settings
@@ -21,7 +22,10 @@ from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.outside import check_library
 from interposer.testing.replay import is_library
 
-__all__ = ["configure", "execute"]
+__all__ = ["TROUBLE", "configure", "execute"]
+
+TROUBLE: Final = 2
+"""The exit status after an error, as 1 says that something failed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +58,8 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     if args.backend is None:
         args.wrong_usage("name a backend; 'interposer backends' lists those that are installed")
+    if args.junit is not None:
+        check_writable("--junit", args.junit)
     with nullcontext() if args.debug else _quiet():
         report = _checked(args)
     if args.junit is not None:

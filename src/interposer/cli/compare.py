@@ -11,7 +11,7 @@ from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import named_inputs, read_inputs
 from interposer.cli.network import add_network_arguments
 from interposer.cli.numbers import number
-from interposer.cli.outputs import flat, save
+from interposer.cli.outputs import check_writable, flat, save
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InterposerError, InvalidArgumentError
@@ -21,7 +21,10 @@ from interposer.session import Limits, read_network
 from interposer.tools.compare import Comparison, Cut, LayerComparison, compare
 from interposer.tools.divergence import Divergence, Tolerance
 
-__all__ = ["configure", "execute"]
+__all__ = ["TROUBLE", "configure", "execute"]
+
+TROUBLE: Final = 2
+"""The exit status after an error, as 1 says that the backends differ."""
 
 _HELP: Final = """\
 The first backend is believed (CpuRef, where only one is named). Each layer is run
@@ -33,7 +36,10 @@ for. A layer that one backend refuses is taken from CpuRef.
 
 A difference of floats is told as it is, as a part of the largest element, and in
 units in the last place; one of integers in steps. Behind several layers, as many
-tolerances are allowed. Exit status 1 where the backends differ by more.
+tolerances are allowed.
+
+The exit status is 0 where the backends agree, 1 where they differ by more than is
+allowed, and 2 where they could not be compared.
 
 --cut writes the part that they differ about as .onnx, .tflite or .txt (the text
 form), and its inputs beside it as .npz; the file is compared again at once.
@@ -104,6 +110,7 @@ def _check_cut(path: Path, read: list[str]) -> None:
     if path.suffix.lower() not in _WRITERS:
         raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
     for one in (path, path.with_suffix(".npz")):
+        check_writable("--cut", one)
         if one.resolve() in [Path(other).resolve() for other in read]:
             raise InvalidArgumentError(f"--cut would write over {str(one)!r}, which is read; give it another name")
 

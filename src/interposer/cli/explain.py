@@ -10,6 +10,7 @@ from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model
 from interposer.cli.numbers import number
+from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.ir.explain import Explanation
@@ -49,6 +50,8 @@ def execute(args: argparse.Namespace) -> None:
     """Divide the network among the backends, run it where it is to be measured, and print the explanation."""
     if args.input and not args.measure:
         raise InvalidArgumentError("--input is what the network runs on to be measured; give --measure too")
+    if args.html is not None:
+        check_writable("--html", args.html)
     with open_model(args) as model:
         if not args.measure or not args.input:
             _require_shapes(model)

@@ -35,7 +35,8 @@ COMMANDS: Final = {
 }
 """The commands, each with a line about it; the module of that name has `configure` and `execute`.
 
-`execute` gives the exit status, where that is not 0 after all has gone well.
+`execute` gives the exit status, where that is not 0 after all has gone well; where 1 means something of its own, the
+module has `TROUBLE`, the status after an error.
 """
 
 FAILED: Final = 1
@@ -47,8 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` are the words after ``interposer``.
 
     Returns:
-        The exit status: 0; 1 after an error, which a message on standard error tells; 2 for wrong usage; 130 where the
-        user interrupts it; 141 where nobody reads the output any more.
+        The exit status: 0; 1 after an error, which a message on standard error tells (2 of compare and
+        check-backend, whose 1 says what they found); 2 for wrong usage; 130 where the user interrupts it; 141 where
+        nobody reads the output any more.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
@@ -65,10 +67,13 @@ def _run(words: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no reason to fail
     debug = "--debug" in words
+    failed = FAILED
     with _messages(debug):
         try:
             args = _parsed(words)
-            status = _module(args.command).execute(args)
+            command = _module(args.command)
+            failed = getattr(command, "TROUBLE", FAILED)
+            status = command.execute(args)
             sys.stdout.flush()
             return int(status or 0)
         except SystemExit as stop:
@@ -76,10 +81,11 @@ def _run(words: Sequence[str]) -> int:
         except BrokenPipeError:
             raise
         except Exception as error:
-            return _failed(error, debug)
+            _tell(error, debug)
+            return failed
 
 
-def _failed(error: Exception, debug: bool) -> int:
+def _tell(error: Exception, debug: bool) -> None:
     if debug:
         traceback.print_exc()
     lines = f"interposer: {_told(error)}".split("\n")
@@ -88,7 +94,6 @@ def _failed(error: Exception, debug: bool) -> int:
         sys.stdout.flush()
     except OSError:
         _discard_output()
-    return FAILED
 
 
 def _told(error: Exception) -> str:

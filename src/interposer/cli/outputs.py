@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from interposer.cli.labels import Labels
+from interposer.errors import InvalidArgumentError
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Ranked", "figures", "flat", "has_classes", "save", "top"]
+__all__ = ["Ranked", "check_writable", "figures", "flat", "has_classes", "save", "top"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,20 @@ def save(path: str, arrays: Mapping[str, Array]) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 plain = array.astype(str) if array.dtype.kind == "O" else _numbers(array)
                 np.lib.format.write_array(file, plain, allow_pickle=False)
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Raise `InvalidArgumentError` where no file can be written: before time is spent on its content."""
+    folder = path.parent
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not folder.is_dir():
+        reason = f"there is no folder {str(folder)!r}"
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        reason = "it may not be written to"
+    else:
+        return
+    raise InvalidArgumentError(f"{option} cannot be written to {str(path)!r}: {reason}")
 
 
 def _numbers(array: Array) -> Array:

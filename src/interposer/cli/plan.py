@@ -9,6 +9,7 @@ from typing import Final
 
 from interposer.cli.network import add_network_arguments
 from interposer.cli.numbers import number
+from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
@@ -71,6 +72,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 def execute(args: argparse.Namespace) -> None:
     """Measure, write the plan and print it."""
+    if args.output is not None:
+        check_writable("--output", args.output)
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
     Limits(args.limit_bytes, args.limit_operations).check(network.graph)
     exclude: dict[str, tuple[str, ...]] = {}
