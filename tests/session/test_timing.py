@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from interposer.session.timing import LONG, Timing, take_turns
+from interposer.session.timing import LONG, Timing, take_turns, undecided
 
 
 def test_turns_go_forwards_and_backwards(monkeypatch):
@@ -49,3 +49,16 @@ def test_calls_that_take_long_are_made_once_a_turn_and_once_before_it() -> None:
 
     take_turns({"slow": slow}, rounds=2, seconds=0.0)
     assert len(calls) == 4
+
+
+def test_what_wins_a_turn_now_and_then_is_not_settled():
+    best = Timing((1.0, 1.0, 1.0, 1.0, 1.0, 1.0), 1.0)
+    close = Timing((1.1, 0.9, 1.1, 0.9, 1.1, 1.1), 0.9)
+    slower = Timing((1.1, 0.9, 1.1, 1.1, 1.1, 1.1), 0.9)
+
+    assert undecided({"slower": slower, "close": close, "best": best}) == ["best", "close"]
+    assert undecided({}) == []
+
+
+def test_turns_are_put_behind_others():
+    assert Timing((2.0, 3.0), 1.0).followed_by(Timing((4.0,), 0.5)) == Timing((2.0, 3.0, 4.0), 0.5)

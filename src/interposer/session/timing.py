@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["LONG", "REST", "Timing", "take_turns"]
+__all__ = ["LONG", "REST", "Timing", "take_turns", "undecided"]
 
 Failed = Callable[[str, Exception], None]
 FEWEST: Final = 3
@@ -17,6 +17,8 @@ LONG: Final = 0.1
 """Seconds after which a turn is over, however few calls it had."""
 REST: Final = 0.05
 """Seconds before a turn: threads of what ran before look for work for a while, and take a processor meanwhile."""
+LUCK: Final = 1 / 6
+"""What wins no more of its turns than this against another is the slower one."""
 WARMING: Final = 0.2
 """The part of a turn's time that is spent on calls before it, which are not counted."""
 
@@ -36,6 +38,22 @@ class Timing:
     def faster_than(self, other: Timing) -> float:
         """How many times as fast as another that had its turns in the same rounds: the median of their ratios."""
         return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))
+
+    def followed_by(self, other: Timing) -> Timing:
+        """The turns of both."""
+        return Timing((*self.turns, *other.turns), min(self.least, other.least))
+
+
+def undecided(timings: Mapping[str, Timing]) -> list[str]:
+    """Of what had its turns in the same rounds, the fastest and then all that wins too often against it to be slower."""
+    if not timings:
+        return []
+    best = min(timings, key=lambda name: timings[name].median)
+    won = {
+        name: sum(ours < best_one for ours, best_one in zip(one.turns, timings[best].turns, strict=True))
+        for name, one in timings.items()
+    }
+    return [best, *(name for name, count in won.items() if name != best and count > LUCK * len(timings[name].turns))]
 
 
 def take_turns(

@@ -37,7 +37,7 @@ from interposer.runtime import MemoryReport, NetworkId, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, example, part_network
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
-from interposer.session.timing import REST, Timing, take_turns
+from interposer.session.timing import REST, Timing, take_turns, undecided
 
 __all__ = ["Search", "made_with", "place", "planned"]
 
@@ -55,6 +55,9 @@ _LEAST_PATIENCE: Final = 5.0
 _GAIN: Final = 0.02
 """The part of the time that a mix must gain, at least."""
 _DUEL: Final = 7
+_MORE: Final = 4
+_MOST_TURNS: Final = 29
+"""Backends that are close to each other have more turns, so many at a time, until they have had so many."""
 _TURN: Final = 0.1
 _LONG_TURN: Final = 0.3
 _CLOSE: Final = 2.0
@@ -450,7 +453,7 @@ class _Placer:
         return made
 
     def _chosen(self, plans: Mapping[str, Plan]) -> Plan:
-        timings = self._timings() if self.search.objective != "memory" else {}
+        timings = self._settled(self._timings()) if self.search.objective != "memory" else {}
         if not timings and self.loaded and self.search.objective != "memory":
             raise InvalidArgumentError(self._nothing_runs())
         seconds = {name: timing.median / 1e3 for name, timing in timings.items()}
@@ -487,6 +490,23 @@ class _Placer:
             return {name: Timing((self.quick[name] * 1e3,), self.quick[name] * 1e3) for name in calls}
         return take_turns(calls, max(1, rounds), turn, failed=self._failed, rest=self._rest())
 
+    def _settled(self, timings: dict[str, Timing]) -> dict[str, Timing]:
+        """With more turns for backends as long as it is open which is the fastest alone, and there is time."""
+        reserve = 0.5 * max(0.0, self._left()) if any(name not in self.ids for name in timings) else 0.0
+        while True:
+            finalists = _with_most_turns({name: one for name, one in timings.items() if name in self.ids})
+            names = undecided(finalists)
+            if len(names) < 2 or len(finalists[names[0]].turns) >= _MOST_TURNS:
+                return timings
+            calls = {name: self._call(self.loaded[name]) for name in names}
+            a_round = sum(max(1.2 * _TURN, 2 * self._together() * self.quick[name]) + self._rest() for name in names)
+            if _MORE * a_round > self._left() - reserve:
+                return timings
+            more = take_turns(calls, _MORE, _TURN, failed=self._failed, rest=self._rest())
+            lost = calls.keys() - more.keys()
+            timings = {name: one for name, one in timings.items() if name not in lost}
+            timings |= {name: timings[name].followed_by(one) for name, one in more.items()}
+
     def _rest(self) -> float:
         """Seconds for the threads of other backends to go to sleep."""
         return REST if thread_budget(self.runtime.options.num_threads) > 1 else 0.0
@@ -520,12 +540,13 @@ class _Placer:
     def _best(self, names: Sequence[str], seconds: Mapping[str, float], timings: Mapping[str, Timing]) -> str:
         if self.search.objective == "memory":
             return min(names, key=lambda name: (self.memory[name].peak, seconds[name]))
-        best = min(names, key=lambda name: seconds[name])
-        alone = min((one for one in names if one in self.ids), key=lambda name: seconds[name], default=best)
+        finalists = _with_most_turns({one: timings[one] for one in names if one in self.ids})
+        mix = min((one for one in names if one not in self.ids), key=lambda name: seconds[name], default="")
+        alone = min(finalists, key=lambda name: seconds[name], default=mix)
         noise = max(_GAIN, _spread(timings[alone].turns))
-        if best == alone or seconds[best] >= seconds[alone] * (1 - noise):
+        if mix in ("", alone) or seconds[mix] >= seconds[alone] * (1 - noise):
             return alone
-        return best if self._is_faster(best, alone) else alone
+        return mix if self._is_faster(mix, alone) else alone
 
     def _is_faster(self, mix: str, alone: str) -> bool:
         """Whether a mix is the better one again, of the two alone and in nearly all turns: many were tried."""
@@ -539,6 +560,12 @@ class _Placer:
         pairs = zip(turns["mix"].turns, turns["alone"].turns, strict=True)
         won = sum(ours < theirs * (1 - _GAIN) for ours, theirs in pairs)
         return won >= _DUEL - 1
+
+
+def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
+    """Those that are still in it; the others had their turns at other times, and cannot be compared."""
+    most = max((len(one.turns) for one in timings.values()), default=0)
+    return {name: one for name, one in timings.items() if len(one.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:
