@@ -187,6 +187,18 @@ def test_each_part_goes_where_it_is_fastest(runtime: Runtime) -> None:
     assert plan.measured[plan.chosen] < min(plan.measured["Adds"], plan.measured["Multiplies"])
 
 
+def test_the_parts_of_the_chosen_plan_are_measured_in_it(runtime: Runtime) -> None:
+    options = OptimizerOptions(rewrite=False)
+    plan = place(sums_and_products(), runtime, BACKENDS, options, QUICK)
+    model = ip.load(sums_and_products(), plan=plan, options=options, runtime=runtime)
+    told = model.explain().to_dict()
+    assert {one.runs_in for one in model.optimized.placements} <= plan.units.keys()
+    assert [part["time"]["how"] for part in told["parts"]] == ["measured", "measured"]
+    other = replace(plan, units={"another layer": 1.0})
+    told = ip.load(sums_and_products(), plan=other, options=options, runtime=runtime).explain().to_dict()
+    assert [part["time"]["how"] for part in told["parts"]] == ["estimated", "estimated"]
+
+
 def test_a_plan_is_found_again_and_not_measured_twice(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     first = place(sums_and_products(), runtime, BACKENDS, search=QUICK)
     monkeypatch.setattr("interposer.session.placement.measured._Placer.plan", None)

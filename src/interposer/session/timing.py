@@ -45,7 +45,7 @@ class Timing:
 
 
 def undecided(timings: Mapping[str, Timing]) -> list[str]:
-    """Of what had its turns in the same rounds, the fastest and then all that wins too often against it to be slower."""
+    """Of what had its turns in the same rounds, the fastest, and then all that wins too often against it."""
     if not timings:
         return []
     best = min(timings, key=lambda name: timings[name].median)

@@ -33,7 +33,7 @@ from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.optimizer.offers import Offers
 from interposer.optimizer.options import check_seconds
-from interposer.runtime import MemoryReport, NetworkId, Runtime
+from interposer.runtime import MemoryReport, NetworkId, RunControl, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, example, part_network
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
@@ -464,7 +464,20 @@ class _Placer:
         if not allowed:
             raise self._beyond(seconds)
         name = self._best(allowed, seconds, timings)
-        return replace(plans[name], measured=self._measured(seconds), chosen=name)
+        return replace(plans[name], measured=self._measured(seconds), chosen=name, units=self._units(name))
+
+    def _units(self, name: str) -> dict[str, float]:
+        """Milliseconds of what runs in the plan that was chosen, where there is time to watch some runs."""
+        loaded, runs = self.loaded.get(name), 2 * (_RUNS + 1)
+        if loaded is None or self.search.objective != "latency" or self._left() < runs * self.quick[name]:
+            return {}
+        from interposer.session.stopwatch import measured_times  # noqa: PLC0415 - it takes examples from this package
+
+        try:
+            return dict(measured_times(loaded.watched, min(_TURN, self._left())).units)
+        except InterposerError as error:
+            self._failed(name, error)
+            return {}
 
     def _measured(self, seconds: Mapping[str, float]) -> dict[str, float]:
         """Milliseconds of one run of each plan."""
@@ -614,6 +627,10 @@ class _Loaded:
     def run(self) -> None:
         """Run once."""
         self._runtime.enqueue_workload(self._network_id, self._inputs)
+
+    def watched(self, control: RunControl | None) -> None:
+        """Run once, watched where there is something that watches."""
+        self._runtime.enqueue_workload(self._network_id, self._inputs, control=control)
 
     def run_together(self) -> None:
         """Run once for each thread, at the same time."""

@@ -34,7 +34,8 @@ class Plan:
     and threads, and `failed` what backends did wrong while they were measured. `cost` has the least cost of a plan in
     the model (the sum of measured parts and borders)
     in milliseconds, a `bound` below which no plan can be, also with the parts for which there was no time, and the
-    `gap` between them as a part of the cost: 0 where all parts were measured.
+    `gap` between them as a part of the cost: 0 where all parts were measured. `units` has milliseconds of what runs in
+    the plan, copies too, by name, where there was time to measure that.
     """
 
     network: str
@@ -46,6 +47,7 @@ class Plan:
     made_with: Mapping[str, Any] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
 
     def hints(self, graph: Graph) -> dict[str, str]:
         """For every layer of a graph that the plan speaks of, its backend."""
@@ -86,7 +88,7 @@ class Plan:
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
             "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
-            "cost": dict(self.cost),
+            "cost": dict(self.cost), "units": dict(self.units),
         }  # fmt: skip
         return json.dumps(told, indent=1) + "\n"
 
@@ -118,7 +120,7 @@ class Plan:
             {kind: tuple(ids) for kind, ids in told.get("exclude", {}).items()},
             {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
             str(told.get("chosen", "")), dict(told.get("made with", {})), dict(told.get("failed", {})),
-            dict(told.get("cost", {})),
+            dict(told.get("cost", {})), {str(name): float(one) for name, one in told.get("units", {}).items()},
         )  # fmt: skip
 
 
@@ -149,9 +151,10 @@ def _fault(told: Any) -> str | None:
     exclude = told.get("exclude", {})
     if not isinstance(exclude, dict) or not all(map(_is_ids, exclude.values())):
         return '"exclude" must map types of layers to lists of ids'
-    times = told.get("milliseconds", {})
-    if not isinstance(times, dict) or not all(map(_is_time, times.values())):
-        return '"milliseconds" must map names to numbers'
+    for member in ("milliseconds", "units"):
+        times = told.get(member, {})
+        if not isinstance(times, dict) or not all(map(_is_time, times.values())):
+            return f'"{member}" must map names to numbers'
     cost = told.get("cost", {})
     if cost != {} and not (isinstance(cost, dict) and all(_is_number(cost.get(name)) for name in _COST)):
         return f'"cost" must have the numbers {", ".join(_COST)}'
