@@ -320,7 +320,13 @@ class Quantization:
         return f"q({self.scale:.6g}, {self.zero_point})"
 
 
+_PLAIN: Final = {float: {float}, operator.index: {int}}
+"""The types of numbers that need not be converted."""
+
+
 def _numbers(given: Any, convert: Callable[[Any], Any], wanted: str) -> tuple[Any, ...]:
+    if type(given) in {tuple, list} and set(map(type, given)) == _PLAIN[convert]:
+        return tuple(given)  # which large networks have by the thousand
     several = isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", True)
     return tuple(_number(item, convert, wanted) for item in (given if several else (given,)))
 

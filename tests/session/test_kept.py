@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from interposer.errors import LoadError
 from interposer.session.kept import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
 
+load_module = importlib.import_module("interposer.session.load")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 X = np.random.default_rng(3).standard_normal((1, 1, 8, 8), np.float32)
 
@@ -94,6 +97,29 @@ def test_a_file_that_was_changed_meanwhile_is_not_taken_for_what_was_kept(load, 
     np.testing.assert_array_equal(model.run([X]), expected)
     with pytest.raises(LoadError, match="the file 'mine.onnx' was changed or deleted; load the model anew"):
         model.explain()
+
+
+@pytest.mark.parametrize("how", ["replaced", "written to", "written to, with its old time"])
+def test_a_file_that_is_replaced_while_it_is_loaded_is_not_kept(how, load, tmp_path, monkeypatch):
+    file = tmp_path / "mine.onnx"
+    shutil.copyfile(DIGITS, file)
+    before = file.stat()
+
+    def meddling(source, *arguments):
+        network = plain(source, *arguments)
+        if how == "replaced":
+            (tmp_path / "other").write_bytes(file.read_bytes() + b"\0")
+            (tmp_path / "other").replace(file)
+        else:
+            file.write_bytes(file.read_bytes()[:-1] + b"\0")
+        if "time" in how:
+            os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return network
+
+    plain = load_module.read_source
+    monkeypatch.setattr(load_module, "read_source", meddling)
+    assert np.isfinite(load(file).run([X])[0]).all()
+    assert cached_files("networks") == []
 
 
 def test_it_is_kept_for_one_file_and_one_setting(load, tmp_path):

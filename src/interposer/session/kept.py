@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from interposer._version import __version__
 from interposer.backend import DEFAULT_FACTORY
@@ -44,6 +44,8 @@ FOLDER: Final = "networks"
 MAGIC: Final = b"interposer network 2\n"
 MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
+UNCERTAIN: Final = 2.0
+"""Seconds since a file was written in which its time may be the same after it was written to again."""
 LATER: Final = 1 << 20
 """Larger networks are written while others go on."""
 MOST_KEPT: Final = 1 << 29
@@ -100,6 +102,7 @@ class Keeper:
         registry: BackendRegistry,
     ) -> Keeper | None:
         """The keeper of a file, or None where nothing is kept of such."""
+        before = _identity(source)
         content = _content(source)
         if content is None or registry.isolates_any or (options is not None and options.debug):
             return None
@@ -117,9 +120,12 @@ class Keeper:
             "options": repr(_with(options, ids[0], backend.without_directory(own))),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        return cls(made, backend, options, folder)
+        return cls(made, backend, options, folder, before)
 
-    def __init__(self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions, folder: str) -> None:
+    def __init__(
+        self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions, folder: str, before: object
+    ) -> None:
+        self._before = before
         self._made, self._backend, self._options, self._folder = made, backend, options, folder
         self.name_of_source = str(made["source"])
         lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
@@ -179,18 +185,33 @@ class Keeper:
         made = self._backend.compiled_image(entry.parts[fact["part"]], options)
         return PreCompiled(num_outputs=len(fact["outputs"]), object=made)
 
-    def keeping(self, make: Callable[[], Model]) -> Model:
-        """The model that `make` makes; what it is divided into is kept, if it is such as is kept."""
+    def keeping(self, source: object, make: Callable[[], Model]) -> Model:
+        """The model that `make` makes of a file; what it is divided into is kept, if it is such as is kept.
+
+        It is not where the file was replaced or changed meanwhile, as nobody knows then of which content it is.
+        """
         with recording(self.name_of_source) as recorded:
             model = make()
         optimized = model.settled
         entry = None if optimized is None else self._entry(optimized, recorded)
-        if entry is not None:
+        if entry is not None and self._is_still(source):
             if sum(len(part.data) for part in entry.parts) > LATER:
                 later(self.name, lambda: self._write(entry))
             else:
                 self._write(entry)
         return model
+
+    def _is_still(self, source: object) -> bool:
+        """Whether the file is the one that was hashed; one of which the time says too little is hashed again."""
+        if not isinstance(source, str | os.PathLike):
+            return True
+        now = _identity(source)
+        if now is None or now != self._before:
+            return False
+        if time.time() - max(now.st_mtime, now.st_ctime) > UNCERTAIN:
+            return True
+        content = _content(source)
+        return content is not None and hashlib.sha256(content).hexdigest() == self._made["sha256"]
 
     def _write(self, entry: Entry) -> None:
         content = entry.content()
@@ -238,6 +259,27 @@ class Keeper:
             return None
         parts.append(image)
         return fact | {"part": len(parts) - 1}
+
+
+class _Identity(NamedTuple):
+    """What is another for another file, or for one that was written to."""
+
+    st_dev: int
+    st_ino: int
+    st_size: int
+    st_mtime: float
+    st_ctime: float
+
+
+def _identity(source: object) -> _Identity | None:
+    """That of a file; None of bytes."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    try:
+        found = os.stat(source)
+    except (OSError, ValueError):
+        return None
+    return _Identity(*(getattr(found, name) for name in _Identity._fields))
 
 
 def _content(source: object) -> bytes | None:

@@ -110,12 +110,17 @@ def _load(
 
     def read() -> Network:
         keeper.check(source)
-        return read_network(source, format)
+        network = read_network(source, format)
+        keeper.check(source)  # it may have been replaced in between
+        return network
+
+    def make() -> Model:
+        return Model(read_source(source, format), runtime, backends, options, None, fallback)
 
     optimized = keeper.kept(read, runtime.registry)
     if optimized is not None:
         return Model(KnownBlueprint(optimized, read), runtime, backends, options, None, fallback)
-    return keeper.keeping(lambda: Model(read_source(source, format), runtime, backends, options, None, fallback))
+    return keeper.keeping(source, make)
 
 
 @contextmanager
