@@ -94,7 +94,7 @@ class TensorShape(tuple[int, ...]):
             return UNRANKED
         if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
             raise InvalidArgumentError(f"a shape must be a sequence of extents, not {dims!r}")
-        made = tuple(_dim(dim) for dim in dims)
+        made = tuple(map(_dim, dims))
         if len(made) > MAX_RANK:
             raise InvalidArgumentError(f"a tensor has rank {len(made)}; ranks 0 to {MAX_RANK} are supported")
         return super().__new__(cls, made)
@@ -112,7 +112,7 @@ class TensorShape(tuple[int, ...]):
     @property
     def is_concrete(self) -> bool:
         """True where every extent is known."""
-        return not any(isinstance(dim, Dim) for dim in self)
+        return Dim not in map(type, self)
 
     @property
     def num_elements(self) -> int:
@@ -210,6 +210,8 @@ UNRANKED: Final[TensorShape] = tuple.__new__(_Unranked)
 
 
 def _dim(given: int | str | None) -> int:
+    if type(given) is int and given >= 0:
+        return given
     if given is None or isinstance(given, str):
         return Dim(given)
     if isinstance(given, Dim):

@@ -350,9 +350,8 @@ def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axi
         yield f"the quantized axis must be 0 to {MAX_RANK - 1}, not {axis}"
     if len(points) != len(scales):
         yield f"{len(scales)} scales but {len(points)} zero points were given"
-    for scale in scales:
-        if not (scale > 0 and math.isfinite(scale)):
-            yield f"a scale must be positive and finite, not {scale!r}"
+    for scale in [one for one in scales if not 0 < one < math.inf]:
+        yield f"a scale must be positive and finite, not {scale!r}"
 
 
 _HEAD: Final = 128

@@ -133,7 +133,7 @@ class Layer:
     @property
     def values(self) -> tuple[Value, ...]:
         """The values that go in, without absent ones."""
-        return tuple(value for value in self._inputs if value is not None)
+        return tuple([value for value in self._inputs if value is not None])
 
     @property
     def output(self) -> Value:
@@ -152,7 +152,7 @@ class Layer:
     @property
     def input_infos(self) -> tuple[TensorInfo | None, ...]:
         """The infos of the inputs, None where one is absent or unknown."""
-        return tuple(None if value is None else value.info for value in self._inputs)
+        return tuple([None if value is None else value.info for value in self._inputs])
 
     @property
     def output_infos(self) -> tuple[TensorInfo, ...]:

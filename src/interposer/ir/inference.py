@@ -56,7 +56,7 @@ def known_inference(layer: Layer) -> Inference | None:
     known = layer.inferred
     if known is None or known.op is not layer.op or len(known.outputs) != len(layer.outputs):
         return None
-    declared = (value.declared for value in layer.outputs)
+    declared = [value.declared for value in layer.outputs]
     inputs = layer.input_infos
     same = len(known.inputs) == len(inputs) and all(map(is_, known.inputs, inputs))
     return known if same and all(map(is_, known.declared, declared)) and not layer.regions else None

@@ -102,7 +102,7 @@ def _check_data(model: Model, tensor: Tensor, where: str) -> None:
 
 
 def _check_quantization(tensor: Tensor, given: QuantizationParameters, where: str) -> None:
-    if not all(math.isfinite(scale) and scale >= 0 for scale in given.scales):
+    if [scale for scale in given.scales if not 0 <= scale < math.inf]:
         _fail("a scale that is negative or not finite", f"{where}.scale")
     if len(given.zero_points) != len(given.scales):
         _fail(f"{len(given.zero_points)} zero points for {len(given.scales)} scales", f"{where}.zero_point")

@@ -38,7 +38,7 @@ def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization |
         return None
     if given.details is not None:
         raise ParseError(f"tensor {tensor.name!r} is quantized by {given.details}, which is not supported", where=where)
-    if not all(scale > 0 for scale in given.scales):
+    if min(given.scales, default=1.0) <= 0:
         return None
     return Quantization(given.scales, given.zero_points, given.axis)
 
