@@ -229,5 +229,6 @@ def test_a_model_tells_what_memory_it_has() -> None:
         "own_constants": 128,
         "parts": {},
         "unknown": [],
+        "estimated": [],
         "peak": 256,
     }

@@ -42,6 +42,8 @@ class Workload(ABC):
     """True where it is sure to write to no array of an input; others are given arrays that forbid it, at some cost."""
     strided: bool = False
     """True where tensors may be pieces of others, mapped to arrays with gaps between their rows."""
+    estimates_memory: bool = False
+    """True where `memory` is an estimate, and not what was counted."""
 
     @property
     def memory(self) -> int | None:

@@ -105,8 +105,9 @@ class LoadedNetwork:
             constants=self._constants.total,
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
-            parts={one: sum(held or 0 for name, held in parts if name == one) for one, _ in parts},
-            unknown=tuple(sorted({name for name, held in parts if held is None})),
+            parts={one: sum(held or 0 for name, held, _ in parts if name == one) for one, *_ in parts},
+            unknown=tuple(sorted({name for name, held, _ in parts if held is None})),
+            estimated=tuple(sorted({name for name, held, estimated in parts if estimated and held is not None})),
         )
 
     @property

@@ -18,7 +18,8 @@ class MemoryReport:
     went beside others. `constants` are the weights, each counted once, without copies that backends make: of these
     bytes, `mapped_constants` lie in mapped files, and `shared_constants` in memory that other networks use too.
     `parts` is what compiled parts hold beside, by backend, as far as they tell (weights in an order of their own,
-    scratch memory); `unknown` are the backends with parts that do not tell.
+    scratch memory); `unknown` are the backends with parts that do not tell, and `estimated` those of which some of that
+    is an estimate, as of engines: copies of weights, and the largest tensors at the same time.
     What the caller gives and gets, and what kernels need for themselves, is not counted.
     """
 
@@ -30,6 +31,7 @@ class MemoryReport:
     shared_constants: int = 0
     parts: Mapping[str, int] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    estimated: tuple[str, ...] = ()
 
     @property
     def own_constants(self) -> int:
@@ -53,5 +55,6 @@ class MemoryReport:
             "own_constants": self.own_constants,
             "parts": dict(self.parts),
             "unknown": list(self.unknown),
+            "estimated": list(self.estimated),
             "peak": self.peak,
         }

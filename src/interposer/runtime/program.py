@@ -97,13 +97,16 @@ class Program:
                 if step.workload is not None:
                     guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
 
-    def memory_of_parts(self) -> Iterator[tuple[str, int | None]]:
-        """Backends and the bytes that their workloads hold, each; None for a compiled part that does not tell."""
+    def memory_of_parts(self) -> Iterator[tuple[str, int | None, bool]]:
+        """Backends, the bytes that their workloads hold, and whether these are an estimate.
+
+        They are None for a compiled part that does not tell.
+        """
         for program in self._programs():
             for layer, step in program._steps.items():
                 held = step.workload.memory if step.workload is not None else 0
                 if held != 0 or isinstance(layer.op, PreCompiled):
-                    yield str(layer.backend), held or None
+                    yield str(layer.backend), held or None, step.workload is not None and step.workload.estimates_memory
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
         """Let Debug layers call this instead of printing."""

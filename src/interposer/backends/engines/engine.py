@@ -26,6 +26,7 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
+from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.options import Chosen, Option, chosen
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer, Value
@@ -57,6 +58,14 @@ class Executable(ABC):
     """True where several threads may run it at once."""
     constants: Sequence[Array] = ()
     """The arrays of the network that it reads while it runs, as it has no copies of them."""
+    weight_copies: ClassVar[int] = 1
+    """How many copies of the weights the engine makes, to estimate its memory: most rearrange them for themselves."""
+    held: int = 0
+    """Bytes that it has for itself, as `Engine` estimates them."""
+
+    def held_weights(self, view: SubgraphView) -> int:
+        """Bytes of copies of weights."""
+        return self.weight_copies * sum(bytes_of(value) for value in view.constants)
 
     @abstractmethod
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -122,6 +131,7 @@ class Engine(Backend):
             made = self.compile(view, dict(chosen(self.id, self.options, options)))
         except RefusedError as refusal:
             return OptimizationViews.all_failed(view, str(refusal))
+        made.held = made.held_weights(view) + largest_moment(view)
         whole = PreCompiled(object=made, num_outputs=len(view.outputs))
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
 
@@ -234,9 +244,16 @@ class _EngineFactory(WorkloadFactory):
 class _EngineWorkload(Workload):
     """Maps the tensors and runs the executable on them."""
 
+    estimates_memory = True
+
     def __init__(self, executable: Executable) -> None:
         self.executable = executable
         self.concurrent = executable.concurrent
+
+    @property
+    def memory(self) -> int | None:
+        """An estimate: engines do not tell."""
+        return self.executable.held
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run on the memory of the handles; only what has gaps is copied."""

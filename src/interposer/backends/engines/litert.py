@@ -109,6 +109,7 @@ class _Interpreter(Executable):
     """An interpreter, which runs once at a time."""
 
     concurrent: ClassVar = False
+    weight_copies: ClassVar = 2  # in the model's file, and as XNNPACK arranges them
 
     def __init__(self, part: writer.Traced, options: dict[str, Any]) -> None:
         from ai_edge_litert import interpreter  # noqa: PLC0415 - optional, and slow to import

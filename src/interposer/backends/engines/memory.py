@@ -1,12 +1,14 @@
-"""Arrays for packages that share memory only where they may write to it."""
+"""Arrays for packages that share memory only where they may write to it, and how much memory parts need."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from interposer.backend import SubgraphView
+from interposer.ir.graph import Layer, Value
 from interposer.types import Array
 
-__all__ = ["shareable"]
+__all__ = ["bytes_of", "largest_moment", "shareable"]
 
 
 def shareable(array: Array) -> Array:
@@ -21,3 +23,22 @@ class _Writeable:
         self.array = array
         place = array.__array_interface__
         self.__array_interface__ = place | {"data": (place["data"][0], False)}
+
+
+def bytes_of(value: Value) -> int:
+    """The bytes of a tensor; 0 where its shape is not known."""
+    info = value.known
+    return int(info.num_bytes) if info.is_tensor and info.is_concrete else 0
+
+
+def largest_moment(view: SubgraphView) -> int:
+    """The bytes of what the layers of a part give, as much as is there at the same time when they run in order."""
+    last: dict[Value, Layer | None] = {value: layer for layer in view for value in layer.values}
+    last |= dict.fromkeys(view.outputs)  # they stay
+    alive = most = 0
+    for layer in view:
+        alive += sum(map(bytes_of, layer.outputs))
+        most = max(most, alive)
+        made = {value for value in layer.values if value.producer in view and not value.is_constant}
+        alive -= sum(bytes_of(value) for value in made if last[value] is layer)
+    return most

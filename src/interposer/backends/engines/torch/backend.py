@@ -107,6 +107,11 @@ class Traced(Executable):
             self.module = traced(view, {value: _constant(value) for value in view.constants}).to(self.device)
         self._forward = self.module.forward
 
+    def held_weights(self, view: SubgraphView) -> int:
+        """The buffers that do not lie in the memory of the network."""
+        shared = {array.ctypes.data for array in self.constants}
+        return sum(one.nbytes for one in self.module.buffers() if one.data_ptr() not in shared)
+
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that lie in the arrays' memory; results are copied into theirs."""
         with _threads.set(self.threads), torch.inference_mode():
