@@ -54,8 +54,6 @@ void step(const float* weights, const float* given, const float* hidden, float* 
     const float* row = weights + v * kLanes;
     int64_t k = 0;
     for (; k + 2 <= size; k += 2, row += 128) {
-      __builtin_prefetch(row + 1024, 0, 2);
-      __builtin_prefetch(row + 1088, 0, 2);
       for (int gate = 0; gate < 4; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
       for (int gate = 0; gate < 4; ++gate) odd[gate] += hidden[k + 1] * load(row + 64 + gate * 16);
     }
@@ -87,7 +85,6 @@ void multiply_gates(const float* weights, const float* hidden, int64_t size, flo
     const float* row = weights + v;
     int64_t k = 0;
     for (; k + 2 <= size; k += 2, row += 32 * kGates) {
-      __builtin_prefetch(row + 1024, 0, 2);
       for (int gate = 0; gate < kGates; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
       for (int gate = 0; gate < kGates; ++gate) odd[gate] += hidden[k + 1] * load(row + (kGates + gate) * 16);
     }

@@ -132,7 +132,8 @@ void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, 
 
 constexpr int kAtOnce = kBlockVecs == 1 ? kVectorPanel : 2;  // blocks of one row, whose sums are in registers
 
-/// kBlocks blocks of one row, of a panel that is `wide`. Two sums for each, so that additions overlap.
+/// kBlocks blocks of one row, of a panel that is `wide`. Two sums for each, so that additions overlap. Weights are one
+/// stream, which the processor fetches ahead by itself: prefetches slow it down.
 template <int kBlocks>
 __attribute__((noinline)) void vector_panel(const float* a, int depth, const float* b, int wide, const float* bias,
                                             float* out) {
@@ -148,8 +149,6 @@ __attribute__((noinline)) void vector_panel(const float* a, int depth, const flo
       even[n] += x * load(b + n * kLanes);
       odd[n] += y * load(b + wide + n * kLanes);
     }
-#pragma GCC unroll 8
-    for (int n = 0; n < kBlocks; ++n) prefetch(b + 1024 + n * 16), prefetch(b + wide + 1024 + n * 16);
   }
   for (; k < depth; ++k, b += wide)
 #pragma GCC unroll 16
