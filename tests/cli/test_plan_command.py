@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from interposer.cli.main import main
+from interposer.cli.network import runtime_with_threads
+from interposer.config import NUM_THREADS, thread_budget
 from interposer.session.placement import Plan
 from tests.cli import networks
 
@@ -119,3 +122,15 @@ def test_the_fastest_mix_and_a_plan_are_measured_side_by_side(
     assert {"auto", "plan", "Sums", "CpuRef"} <= set(names)
     out, _ = said(capsys, "bench", file, "--no-auto", *words[2:])
     assert "auto" not in [one["name"] for one in json.loads(out)["candidates"]]
+
+
+@pytest.mark.parametrize("before", [None, "7"])
+def test_backends_are_told_of_the_threads_that_are_given(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NUM_THREADS, raising=False)
+    if before is not None:
+        monkeypatch.setenv(NUM_THREADS, before)
+    with runtime_with_threads(3):
+        assert thread_budget() == 3
+    assert os.environ.get(NUM_THREADS) == before
+    with runtime_with_threads(None):
+        assert os.environ.get(NUM_THREADS) == before

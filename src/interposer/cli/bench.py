@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from interposer.cli.inputs import named_inputs
-from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids
+from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids, runtime_with_threads
 from interposer.cli.numbers import number, positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.runtime import CreationOptions, Runtime
+from interposer.runtime import Runtime
 from interposer.session import Limits, read_network
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.plot is not None:
         check_writable("--plot", args.plot)
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
-    with Runtime(CreationOptions(num_threads=args.threads)) as runtime:
+    with runtime_with_threads(args.threads) as runtime:
         report = bench(
             network,
             _choices(args, runtime),

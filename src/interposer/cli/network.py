@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from interposer.cli.tables import printable
+from interposer.config import NUM_THREADS
+from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load
 from interposer.session.placement import Plan
 
@@ -18,6 +23,7 @@ __all__ = [
     "backend_ids",
     "open_model",
     "report_absent",
+    "runtime_with_threads",
     "shape_argument",
 ]
 
@@ -120,3 +126,19 @@ def report_absent(model: Model) -> None:
     """Say on standard error which of the backends that were asked for are not available."""
     for one in model.optimized.absent:
         print(printable(f"interposer: backend {one.id!r} is skipped: {one.reason}"), file=sys.stderr)
+
+
+@contextmanager
+def runtime_with_threads(count: int | None) -> Iterator[Runtime]:
+    """A runtime of so many threads, of which all backends are told by the setting; None leaves that as it is."""
+    before = os.environ.get(NUM_THREADS)
+    if count is not None:
+        os.environ[NUM_THREADS] = str(count)
+    try:
+        with Runtime(CreationOptions(num_threads=count)) as runtime:
+            yield runtime
+    finally:
+        if before is not None:
+            os.environ[NUM_THREADS] = before
+        elif count is not None:
+            del os.environ[NUM_THREADS]

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from interposer.cli.network import add_network_arguments
-from interposer.cli.numbers import number
+from interposer.cli.network import add_network_arguments, runtime_with_threads
+from interposer.cli.numbers import number, positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
 from interposer.optimizer import OptimizerOptions, simplified
-from interposer.runtime import CreationOptions, Runtime
 from interposer.session import Limits, read_network
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan, Search, place
@@ -52,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--exclude", type=_pair, action="append", default=[], metavar="TYPE=BACKEND",
         help="a type of layers that a backend never gets; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, metavar="N", help="how many threads backends may use")
+    parser.add_argument("--threads", type=positive, metavar="N", help="how many threads backends may use")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -82,7 +81,7 @@ def execute(args: argparse.Namespace) -> None:
     options = OptimizerOptions(exclude=exclude)
     seconds = None if args.limit_time is None else args.limit_time / 1e3
     search = Search(args.budget, args.objective, args.limit_memory, seconds)
-    with Runtime(CreationOptions(num_threads=args.threads)) as runtime:
+    with runtime_with_threads(args.threads) as runtime:
         backends = None if args.backends in (None, [AUTO]) else args.backends
         ids = list(runtime.registry.available()) if backends is None else backends
         pins = Plan(network.name, tuple(ids), dict(args.pin))

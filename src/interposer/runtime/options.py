@@ -35,8 +35,8 @@ class CreationOptions:
             down then in any case.
         isolate: ids of backends to run in child processes (or one id), or for each id an `Isolation` with its deadline
             and limits; None means those that ``INTERPOSER_ISOLATE`` or ``interposer.toml`` name.
-        num_threads: how many runs that were submitted go on at a time, and how many threads backends are told to use;
-            None means what ``INTERPOSER_NUM_THREADS`` or ``interposer.toml`` say, else the processors there are.
+        num_threads: how many runs that were submitted go on at a time; None means what ``INTERPOSER_NUM_THREADS`` or
+            ``interposer.toml`` say, else the processors there are. Backends take these, too, or options of their own.
         custom_allocators: for backends by id, where the memory of their tensors comes from.
         protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
             read: those with the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.

@@ -468,13 +468,13 @@ class _Placer:
 
     def _units(self, name: str) -> dict[str, float]:
         """Milliseconds of what runs in the plan that was chosen, where there is time to watch some runs."""
-        loaded, runs = self.loaded.get(name), 2 * (_RUNS + 1)
-        if loaded is None or self.search.objective != "latency" or self._left() < runs * self.quick[name]:
+        loaded, left = self.loaded.get(name), self._left()
+        if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.quick[name]:
             return {}
         from interposer.session.stopwatch import measured_times  # noqa: PLC0415 - it takes examples from this package
 
         try:
-            return dict(measured_times(loaded.watched, min(_TURN, self._left())).units)
+            return dict(measured_times(loaded.watched, min(_TURN, left)).units)
         except InterposerError as error:
             self._failed(name, error)
             return {}
