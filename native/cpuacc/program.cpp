@@ -27,10 +27,18 @@ struct Call {
   }
 };
 
+/// What a step looks at first, on its way into the nearest cache while another one runs.
+void read_ahead(const Step& step) {
+  const char* state = static_cast<const char*>(step.state.get());
+  for (int line = 0; line < 4; ++line) __builtin_prefetch(state + 64 * line);
+  __builtin_prefetch(step.in.data());
+  __builtin_prefetch(step.out.data());
+}
+
 }  // namespace
 
 int parts_for(const Settings& settings, double nanoseconds) {
-  constexpr double least = 3000;  // that a part has to take for the others to be worth waking
+  constexpr double least = 1000;  // that a part has to take for the others to be worth waking
   return std::clamp(int(nanoseconds / least), 1, settings.threads);
 }
 
@@ -124,6 +132,7 @@ void Program::run_steps(const ipr::Run& run, char* const* bases) {
   for (const Step& step : steps_) {
     if (run.cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
     if (raw.deadline_ns != 0 && now() > raw.deadline_ns) throw ipr::Error("the deadline has passed", IPR_DEADLINE);
+    if (&step != &steps_.back()) read_ahead((&step)[1]);
     int parts = std::min(step.max_parts, limit);
     if (parts == 1) {
       step.fn(step, inner, 0, 1);

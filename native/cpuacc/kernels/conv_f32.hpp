@@ -137,13 +137,14 @@ inline int64_t words_of(const Bottleneck& b) {
 }
 
 /// out[row][column] = bias[column] + sum of a[row][k] * b[k][column]. Strides are in floats. `packed` are the panels of
-/// b (see Product; of `kVectorPanel` blocks where there is one row), or nullptr where b comes in.
+/// b (see Product; of `panel` blocks where there is one row), or nullptr where b comes in.
 struct MatrixProduct {
   int32_t rows, columns, depth;
   int64_t a_row, a_depth, b_depth, b_column, out_row;
   const float* packed;
   const float* bias;
   Finish finish;
+  int32_t panel = 0;
 };
 
 /// So many rows of the first operand are packed at once: they stay in the second-level cache while the weights pass by.
@@ -187,7 +188,7 @@ inline int64_t scratch_of(const AttentionHead& h) {
   return keys * h.size + values * h.keys + (size + keys + values + 1) * h.rows + keys;
 }
 
-constexpr int32_t kVectorPanel = 8;  // blocks of a panel for products of one row
+constexpr int32_t kVectorPanel = 8;  // blocks of a panel for products of one row, at most
 
 struct ConvKernels {
   int32_t panel;  // blocks of a panel but the last, which may have one more where `panel` is 2

@@ -167,8 +167,8 @@ constexpr VectorPanel kVectorPanels[kVectorPanel + 1] = {
 
 void vector(const MatrixProduct& m, const float* a, float* out, const float* residual, const Part& part) {
   const int all_blocks = (m.columns + 15) / 16;
-  for (int block = part.block; block < part.block_end; block += kVectorPanel) {
-    int blocks = all_blocks - block < kVectorPanel ? all_blocks - block : kVectorPanel;
+  for (int block = part.block; block < part.block_end; block += m.panel) {
+    int blocks = all_blocks - block < m.panel ? all_blocks - block : m.panel;
     float sums[kVectorPanel * 16], added[kVectorPanel * 16];
     const float* b = m.packed + int64_t{block} * 16 * m.depth;
     const float* bias = m.bias + block * 16;

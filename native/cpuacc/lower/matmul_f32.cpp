@@ -58,9 +58,16 @@ void run_products(const Step& step, const Run& run, int part, int parts) {
 
 void run_vector(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
-  Range range = split(blocks_of(state.product.columns), part, parts, kVectorPanel);
+  Range range = split(blocks_of(state.product.columns), part, parts, state.product.panel);
   state.kernels->vector(state.product, run.at<float>(step.in[0]), run.at<float>(step.out[0]),
                         step.in[2] ? run.at<float>(step.in[2]) : nullptr, {0, 1, int(range.first), int(range.last)});
+}
+
+/// Blocks of a panel for one row, so that parts get about equal many of them.
+int32_t vector_panel(const MatrixProduct& m, int parts) {
+  int64_t blocks = blocks_of(m.columns), panels = (blocks + kVectorPanel - 1) / kVectorPanel;
+  panels = std::max<int64_t>(1, (panels + parts - 1) / parts * parts);
+  return std::max(1, int32_t((blocks + panels - 1) / panels));
 }
 
 /// The second operand in panels, where it is constant.
@@ -81,14 +88,14 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
   const bool constant = b.is_constant() && shared;
   state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
-  const bool pairs = state->kernels->pairs;
-  if (constant) m.packed = pack_weights(m, b.values<float>(), one ? kVectorPanel : state->kernels->panel, pairs, builder);
   double operations = 2.0 * double(m.rows) * m.columns * m.depth * double(state->batch.size());
   double bytes = 4.0 * double(m.columns) * m.depth;
   Step step;
   step.name = std::string(one ? "vector product " : "matrix product ") + node.name;
   step.fn = one ? run_vector : run_products;
   step.max_parts = parts_for(builder.settings, std::max(operations / kOperationsPerNanosecond, bytes / kBytesPerNanosecond));
+  m.panel = one ? vector_panel(m, step.max_parts) : state->kernels->panel;
+  if (constant) m.packed = pack_weights(m, b.values<float>(), m.panel, state->kernels->pairs, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
   state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
                      blocks_of(m.columns) >= 4 * builder.settings.threads;

@@ -40,7 +40,7 @@ _softplus: Final = precisely(lambda x: np.logaddexp(x, 0))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return x * (0.5 * (1 + _tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    return x * (0.5 * (1 + _tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))))
 
 
 FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
