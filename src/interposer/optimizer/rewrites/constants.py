@@ -30,7 +30,7 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     So is a layer whose result shape inference knows. Weights that get another type are folded, unless they are many and
     have few bits: those of a language model would take eight times the memory. What is no tensor is no constant.
     """
-    if not op.executable or layer.regions or not _is_small(layer):
+    if not op.executable or layer.regions or not _is_known(layer) or not _is_small(layer):
         return None
     values = _values(layer)
     if values is None:
@@ -38,6 +38,13 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     pairs = zip(values, layer.output_infos, strict=True)
     made = tuple(constant(value, info.quantization) for value, info in pairs)
     return made[0] if len(made) == 1 else made
+
+
+def _is_known(layer: Layer) -> bool:
+    """Whether its results are known, or its inputs, of which there are some."""
+    if all([value.constant is not None for value in layer.outputs]):
+        return True
+    return bool(layer.inputs) and all([isinstance(value.producer.op, Constant) for value in layer.values])
 
 
 def _is_small(layer: Layer) -> bool:
@@ -55,8 +62,6 @@ def _values(layer: Layer) -> list[Array] | None:
     known = [value.constant for value in layer.outputs]
     if all(array is not None for array in known):
         return [array for array in known if array is not None]
-    if not layer.inputs or not all(isinstance(value.producer.op, Constant) for value in layer.values):
-        return None
     arrays = [None if value is None else value.constant for value in layer.inputs]
     try:
         return evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
