@@ -120,12 +120,15 @@ class Keeper:
             "options": repr(_with(options, ids[0], backend.without_directory(own))),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        return cls(made, backend, options, folder, before)
+        keeper = cls(made, backend, options, folder, before)
+        keeper._content = content
+        return keeper
 
     def __init__(
         self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions, folder: str, before: object
     ) -> None:
         self._before = before
+        self._content: bytes | None = None
         self._made, self._backend, self._options, self._folder = made, backend, options, folder
         self.name_of_source = str(made["source"])
         lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
@@ -149,6 +152,7 @@ class Keeper:
             entry = read_entry(content)
             if entry.fault(registry) is not None:
                 return None
+            self._content = None
             with recording(self.name_of_source):
                 return self._restored(entry, network, registry)
         except (ValueError, KeyError, TypeError, IndexError, InterposerError):
@@ -190,15 +194,16 @@ class Keeper:
 
         It is not where the file was replaced or changed meanwhile, as nobody knows then of which content it is.
         """
+        content, self._content = self._content or b"", None
         with recording(self.name_of_source) as recorded:
             model = make()
         optimized = model.settled
         entry = None if optimized is None else self._entry(optimized, recorded)
         if entry is not None and self._is_still(source):
             if sum(len(part.data) for part in entry.parts) > LATER:
-                later(self.name, lambda: self._write(entry))
+                later(self.name, lambda: self._write(entry, content))
             else:
-                self._write(entry)
+                self._write(entry, content)
         return model
 
     def _is_still(self, source: object) -> bool:
@@ -213,7 +218,9 @@ class Keeper:
         content = _content(source)
         return content is not None and hashlib.sha256(content).hexdigest() == self._made["sha256"]
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Entry, source: bytes) -> None:
+        if not _is_by_itself(source):
+            return
         content = entry.content()
         trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
@@ -292,8 +299,12 @@ def _content(source: object) -> bytes | None:
             content = bytes(source) if isinstance(source, bytes | bytearray) else b""
     except (OSError, ValueError):
         return None
-    by_itself = content[4:8] == b"TFL3" or b"location" not in content  # an ONNX file may have its weights elsewhere
-    return content if content and len(content) <= MOST_BYTES and by_itself else None
+    return content if content and len(content) <= MOST_BYTES else None
+
+
+def _is_by_itself(content: bytes) -> bool:
+    """Whether nothing of it is in other files, where an ONNX file may have its weights."""
+    return content[4:8] == b"TFL3" or b"location" not in content
 
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
