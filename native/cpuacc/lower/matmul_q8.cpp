@@ -47,24 +47,32 @@ struct Scratch {
         rows(reinterpret_cast<uint8_t*>(byte_sums) + aligned(s.rows * 4)) {}
 };
 
+/// One column, whose words of four codes lie `step` bytes apart in a panel; its sum.
+int64_t pack_column(const State& s, const uint8_t* from, int64_t step, int8_t* to) {
+  const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned codes become signed ones
+  const int64_t by = s.b.by_depth;
+  int64_t sum = 0, k = 0;
+  for (; k + 4 <= s.depth; k += 4, from += 4 * by, to += step) {
+    const uint8_t word[4] = {uint8_t(from[0] ^ flip), uint8_t(from[by] ^ flip), uint8_t(from[2 * by] ^ flip),
+                             uint8_t(from[3 * by] ^ flip)};
+    memcpy(to, word, 4);
+    sum += int8_t(word[0]) + int8_t(word[1]) + int8_t(word[2]) + int8_t(word[3]);
+  }
+  for (int n = 0; k < s.depth; ++k, ++n, from += by) sum += to[n] = int8_t(*from ^ flip);
+  return sum;
+}
+
 /// Signed codes of the second operand in panels, and what the sums of its columns begin with.
 void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
-  const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned codes become signed ones
   int8_t* out = to.weights;
   memcpy(to.begin, s.begin, size_t(s.channels.lanes()) * 4);
-  memset(out, 0, size_t(s.packed_bytes()));
+  if (s.depth % 4 != 0 || s.channels.lanes() != s.columns) memset(out, 0, size_t(s.packed_bytes()));
   for (const Q8Panel& panel : s.channels.panels) {
     int64_t lanes = panel.vectors * s.kernels->lanes;
     for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t channel = s.channels.of_lane[size_t(panel.lane + lane)];
       if (channel < 0) continue;
-      const uint8_t* from = b + channel * s.b.by_outer;
-      int64_t sum = 0;
-      for (int64_t k = 0; k < s.depth; ++k) {
-        int8_t code = int8_t(from[k * s.b.by_depth] ^ flip);
-        out[(k / 4 * lanes + lane) * 4 + k % 4] = code;
-        sum += code;
-      }
+      int64_t sum = pack_column(s, b + channel * s.b.by_outer, lanes * 4, out + lane * 4);
       int64_t constant = s.depth * int64_t(s.zero_a) * s.zero_b - s.zero_a * sum;
       to.begin[panel.lane + lane] = int32_t(uint32_t(constant));
     }
@@ -72,16 +80,18 @@ void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
   }
 }
 
-/// Unsigned codes of the first operand, row by row in whole words, and the sums of its rows.
+/// Unsigned codes of the first operand, row by row in whole words, and the sums of its rows where they are needed.
 void copy_rows(const State& s, const uint8_t* a, const Scratch& to) {
   const uint8_t flip = uint8_t(s.a.flip);
   for (int64_t row = 0; row < s.rows; ++row) {
     const uint8_t* from = a + row * s.a.by_outer;
     uint8_t* out = to.rows + row * s.row_bytes();
     int32_t sum = 0;
-    for (int64_t k = 0; k < s.depth; ++k) {
-      out[k] = uint8_t(from[k * s.a.by_depth] ^ flip);
-      sum += out[k];
+    if (s.a.by_depth == 1) {
+      s.kernels->copy(out, from, s.depth, s.a.flip);
+      for (int64_t k = 0; s.zero_b != 0 && k < s.depth; ++k) sum += out[k];
+    } else {
+      for (int64_t k = 0; k < s.depth; ++k) sum += out[k] = uint8_t(from[k * s.a.by_depth] ^ flip);
     }
     memset(out + s.depth, 0, size_t(s.row_bytes() - s.depth));
     to.byte_sums[row] = sum;
