@@ -1,8 +1,10 @@
 // Layers that compute every element by itself, with operands that broadcast.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "cpuacc/kernels/rows.hpp"
 #include "cpuacc/pointwise.hpp"
 #include "cpuacc/rules.hpp"
 
@@ -107,6 +109,73 @@ Shape lying(const Tensor& tensor, const Tensor& out) {
   return is_blocked(out.layout) ? beside_blocked(tensor, out.layout) : tensor.shape;
 }
 
+/// An image in blocks of channels, with a number for every channel that is added to it or multiplied with it.
+struct Channelwise {
+  const RowKernels* kernels;
+  const ElementKernels* elements;
+  int64_t blocks, pixels, period;  // of the image; blocks of numbers
+  bool adds;
+  std::vector<Post32> posts;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Channelwise& self = step.as<Channelwise>();
+    const float *image = run.at<float>(step.in[0]), *numbers = run.at<float>(step.in[1]);
+    float* out = run.at<float>(step.out[0]);
+    float other[16];
+    std::fill_n(other, 16, self.adds ? 1.0f : -0.0f);
+    const int64_t most = self.posts.empty() ? self.pixels : kChunk / 16;
+    Range range = split(self.blocks, part, parts);
+    for (int64_t block = range.first; block < range.last; ++block)
+      for (int64_t pixel = 0; pixel < self.pixels; pixel += most) {
+        const float* with = numbers + block % self.period * 16;
+        int64_t at = (block * self.pixels + pixel) * 16, count = std::min(most, self.pixels - pixel);
+        self.kernels->affine_block(image + at, out + at, count, self.adds ? other : with, self.adds ? with : other,
+                                   -INFINITY, INFINITY);
+        apply_posts(*self.elements, self.posts, out + at, count * 16);
+      }
+  }
+};
+
+/// Whether `numbers` are one for each channel of a blocked image of shape `image`.
+bool is_channelwise(const Shape& image, const Shape& numbers) {
+  return image.size() == 5 && numbers.size() == 5 && (numbers[0] == image[0] || numbers[0] == 1) &&
+         numbers[1] == image[1] && numbers[2] == 1 && numbers[3] == 1 && numbers[4] == 16 && image[4] == 16;
+}
+
+/// `image` is the position of the operand that has the result's shape.
+void lower_channelwise(const Node& node, Builder& builder, size_t image, const Shape& shape, const Shape& numbers) {
+  auto state = std::make_shared<Channelwise>();
+  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->elements = &element_kernels_for(builder.settings.isa);
+  state->blocks = shape[0] * shape[1], state->pixels = shape[2] * shape[3];
+  state->period = numbers[0] * numbers[1];
+  state->adds = binary_of(node) == Binary::add;
+  state->posts = posts_of(node);
+  Step step;
+  step.name = node.type + " by channels " + node.name;
+  step.fn = &Channelwise::run;
+  step.max_parts = parts_for(builder.settings, double(state->blocks * state->pixels) * 0.5);
+  step.in = {builder.buffer(node.inputs[image]), builder.buffer(node.inputs[1 - image])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+/// Whether it was a sum or product of an image and numbers for its channels.
+bool lowered_by_channels(const Node& node, Builder& builder, const Shape& shape, const Shape& a, const Shape& b) {
+  const Tensor& out = builder.graph.out(node);
+  const bool takes = binary_of(node) == Binary::add || binary_of(node) == Binary::mul;
+  if (!takes || !is_f32(out) || !is_blocked(out.layout) || out.elements() == 0) return false;
+  for (size_t image : {0, 1}) {
+    const Shape &large = image == 0 ? a : b, &small = image == 0 ? b : a;
+    if (large != shape || !is_channelwise(shape, small)) continue;
+    lower_channelwise(node, builder, image, shape, small);
+    return true;
+  }
+  return false;
+}
+
 void lower_binary(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
@@ -114,6 +183,7 @@ void lower_binary(const Node& node, Builder& builder) {
   pair->kernels = &element_kernels_for(builder.settings.isa);
   pair->function = pair_function(graph, node, builder.settings);
   Shape shape = lying(out, out), shape_a = lying(a, out), shape_b = lying(b, out);
+  if (lowered_by_channels(node, builder, shape, shape_a, shape_b)) return;
   pair->rows = rows_of(shape, {&shape_a, &shape_b});
   pair->in_size = int64_t(ipr::item_size(a.dtype));
   pair->out_size = int64_t(ipr::item_size(out.dtype));
