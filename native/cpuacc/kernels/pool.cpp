@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "cpuacc/kernels/simd.hpp"
 #include "interposer/backend.h"
 
 namespace cpuacc::ISA_NS {
@@ -13,12 +14,17 @@ struct Seen {
   int64_t count() const { return end > first ? end - first : 0; }
 };
 
+/// Cells of a distance; the usual one is known, as a division takes as long as some cells.
+int64_t cells_of(int64_t distance, int64_t dilation) {
+  return dilation == 1 ? distance : (distance + dilation - 1) / dilation;
+}
+
 Seen seen(const Pool& pool, int axis, int64_t place) {
   int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis], first = 0, end = pool.size[axis];
-  if (start < 0) first = (-start + d - 1) / d;
+  if (start < 0) first = cells_of(-start, d);
   int64_t reach = pool.extent[axis] - start;  // positions beyond this are outside
   if (reach <= 0) end = 0;
-  else if ((reach + d - 1) / d < end) end = (reach + d - 1) / d;
+  else if (cells_of(reach, d) < end) end = cells_of(reach, d);
   return {first, end, start};
 }
 
@@ -27,7 +33,7 @@ int64_t counted(const Pool& pool, int axis, int64_t place) {
   if (!pool.count_padding) return seen(pool, axis, place).count();
   int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis];
   int64_t reach = pool.extent[axis] + pool.pad_after[axis] - start;
-  int64_t cells = reach <= 0 ? 0 : (reach + d - 1) / d;
+  int64_t cells = reach <= 0 ? 0 : cells_of(reach, d);
   return cells < pool.size[axis] ? cells : pool.size[axis];
 }
 
@@ -104,11 +110,52 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
   }
 }
 
+struct MaxOfBlock : MaxOf<float> {
+  using MaxOf<float>::both;
+  static Vec both(Vec total, Vec x) { return (x > total) | (x != x) ? x : total; }
+};
+struct MeanOfBlock : MeanOf<float> {
+  using MeanOf<float>::both;
+  static Vec both(Vec total, Vec x) { return total + x; }
+};
+
+/// Of images in blocks of 16 channels, whose windows are joined in registers.
+template <class F>
+void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row) {
+  constexpr int kVecs = 16 / kLanes;
+  const Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
+  const int64_t by_row = pool.extent[2] * 16, cells = planes.count() * rows.count();
+  const int64_t all_cells = counted(pool, 0, plane) * counted(pool, 1, row);
+  for (int64_t x = 0; x < pool.places[2]; ++x, out += 16) {
+    const Seen columns = seen(pool, 2, x);
+    Vec totals[kVecs];
+    for (int v = 0; v < kVecs; ++v) totals[v] = all(F::start());
+    for (int64_t z = planes.first; z < planes.end; ++z)
+      for (int64_t y = rows.first; y < rows.end; ++y) {
+        int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
+        for (int64_t k = columns.first; k < columns.end; ++k) {
+          const float* from = in + at * by_row + (columns.start + k * pool.dilation[2]) * 16;
+          for (int v = 0; v < kVecs; ++v) totals[v] = F::both(totals[v], load(from + v * kLanes));
+        }
+      }
+    float sums[16];
+    for (int v = 0; v < kVecs; ++v) store(sums + v * kLanes, totals[v]);
+    const int64_t count = cells * columns.count(), counts = all_cells * counted(pool, 2, x);
+    for (int c = 0; c < 16; ++c) out[c] = F::finish(sums[c], count, pool, counts);
+  }
+}
+
+template <class F>
+void pool_floats(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
+  if (pool.inner != 16) return pool_row<float, F>(pool, image, result, plane, row, scratch);
+  pool_blocks<F>(pool, static_cast<const float*>(image), static_cast<float*>(result), plane, row);
+}
+
 PoolKernels::Row row(PoolKind kind, int32_t dtype) {
   switch (dtype) {
     case IPR_DTYPE_FLOAT32:
       if (kind == PoolKind::l2) return pool_row<float, LengthOf>;
-      return kind == PoolKind::max ? pool_row<float, MaxOf<float>> : pool_row<float, MeanOf<float>>;
+      return kind == PoolKind::max ? pool_floats<MaxOfBlock> : pool_floats<MeanOfBlock>;
     case IPR_DTYPE_INT8:
       if (kind == PoolKind::l2) return nullptr;
       return kind == PoolKind::max ? pool_row<int8_t, MaxOf<int8_t>> : pool_row<int8_t, MeanOf<int8_t>>;
