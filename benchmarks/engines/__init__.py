@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from .engine import Engine
-from .ours import Interposer
+from .ours import FAST_MATH, Interposer
 from .peers import LiteRT, OnnxRuntime, OpenVINO
 
 __all__ = ["DEFAULT", "PEERS", "engine"]
@@ -17,12 +17,16 @@ DEFAULT: Final = ("CpuAcc", *PEERS)
 
 
 def engine(name: str) -> Engine:
-    """The engine of that name: a peer, a backend of Interposer, or several of these as `Interposer[A,B]`."""
+    """The engine of that name: a peer, a backend of Interposer, or several of these as `Interposer[A,B]`.
+
+    These may have ` (fast math)` behind their names.
+    """
     plain = {_plain(known): kind for known, kind in PEERS.items()}
     if _plain(name) in plain:
         return plain[_plain(name)]()
-    listed = re.fullmatch(r"Interposer\[(.+)\]", name)
-    return Interposer([one.strip() for one in (listed[1] if listed else name).split(",")])
+    own = name.removesuffix(FAST_MATH)
+    listed = re.fullmatch(r"Interposer\[(.+)\]", own)
+    return Interposer([one.strip() for one in (listed[1] if listed else own).split(",")], fast=own != name)
 
 
 def _plain(name: str) -> str:

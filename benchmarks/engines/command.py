@@ -25,6 +25,7 @@ from benchmarks.networks import BATCHED, QUICK
 from . import DEFAULT, engine
 from .cases import known, prepare, tiny
 from .measure import Plan, measure
+from .ours import FAST_MATH
 from .peak import Peak, measure_peaks
 from .plot import svg
 from .report import text, versus
@@ -41,6 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(words)
     if given.quick:
         given.rounds, given.seconds = min(given.rounds, 3), min(given.seconds, 0.1)
+    if given.fast_math:
+        given.engines.append(given.engines[0] + FAST_MATH)
     models = given.models if given.models.is_dir() else None
     wanted = _selected(known(models), given.networks or (QUICK if given.quick else ["*"]))
     if not wanted:
@@ -72,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engines", type=_engines, default=[*DEFAULT],
                         help="as CpuAcc,OpenVINO or 'Interposer[A,B],CpuRef'; the first is compared with the others "
                              f"(by default {','.join(DEFAULT)})")  # fmt: skip
+    parser.add_argument("--fast-math", action="store_true",
+                        help="the first of them once more, less exact, with the option FastMathEnabled")  # fmt: skip
     parser.add_argument("--threads", type=_numbers, default=[1, 2], help="as 1,2, the default")
     parser.add_argument("--batches", type=_numbers, default=[1, BATCH],
                         help=f"as 1,{BATCH}, the default; batches of more than 1: {', '.join(BATCHED)}")  # fmt: skip

@@ -24,6 +24,8 @@ class Engine(ABC):
     name: str
     formats: ClassVar[tuple[str, ...]] = (".onnx",)
     packages: ClassVar[tuple[str, ...]] = ()
+    tolerance: float | None = None
+    """How far its floating-point results may be off, as a part of the largest number, where that is more than usual."""
 
     def absent(self) -> str:
         """Why it cannot be here; empty if it can. Asked in the process that measures, before anything else."""

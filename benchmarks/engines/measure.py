@@ -141,6 +141,7 @@ def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Pl
 def _compare(case: Case, found: dict[str, Figures], running: dict[str, Process]) -> None:
     """Put engines aside that do not give what the first peer that runs gives."""
     order = [*list(running)[1:], *list(running)[:1]] if len(running) > 1 else []
+    order.sort(key=lambda name: engine(name).tolerance is not None)
     for name in order:
         worst = max(
             deviation(_arrays(found[name]["outputs"] / file), _arrays(found[order[0]]["outputs"] / "first.npz"))
@@ -148,15 +149,16 @@ def _compare(case: Case, found: dict[str, Figures], running: dict[str, Process])
         )
         found[name]["deviation"] = worst
         found[name]["compared_with"] = order[0]
-        if worst > _allowed(case):
+        if worst > _allowed(case, name):
             running.pop(name)
             found[name] = {"failed": f"its results are not those of {order[0]}: {worst:.3g}", "deviation": worst}
     for figures in found.values():
         figures.pop("outputs", None)
 
 
-def _allowed(case: Case) -> float:
-    return EXCEPTIONS.get(case.name, STEPS if case.quantized else FLOAT_TOLERANCE)
+def _allowed(case: Case, name: str) -> float:
+    usual = EXCEPTIONS.get(case.name, STEPS if case.quantized else FLOAT_TOLERANCE)
+    return usual if case.quantized else max(usual, engine(name).tolerance or 0.0)
 
 
 def _arrays(path: Path) -> list[Any]:

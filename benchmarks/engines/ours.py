@@ -13,9 +13,12 @@ from interposer.session import default_runtime
 
 from .engine import Arrays, Call, Engine
 
-__all__ = ["Interposer"]
+__all__ = ["FAST_MATH", "Interposer"]
 
 AUTO: Final = "auto"
+FAST_MATH: Final = " (fast math)"
+"""What the name of an engine ends with that is asked for `FastMathEnabled`."""
+FAST_TOLERANCE: Final = 0.1
 
 
 class Interposer(Engine):
@@ -23,12 +26,18 @@ class Interposer(Engine):
 
     Args:
         backends: in order of preference; CpuRef is added, so that what nobody else takes still runs, and is told of.
+        fast: give the first of them the option `FastMathEnabled`.
     """
 
     formats = (".onnx", ".tflite")
 
-    def __init__(self, backends: list[str]) -> None:
+    def __init__(self, backends: list[str], fast: bool = False) -> None:
         self.name = backends[0] if len(backends) == 1 else f"Interposer[{','.join(backends)}]"
+        self._options: dict[str, dict[str, Any]] = {}
+        if fast:
+            self.name += FAST_MATH
+            self.tolerance = FAST_TOLERANCE
+            self._options = {backends[0]: {"FastMathEnabled": True}}
         self.backends = [*backends, *([] if {"CpuRef", AUTO} & {*backends} else ["CpuRef"])]
         self._model: Any = None
 
@@ -48,7 +57,8 @@ class Interposer(Engine):
         self._ip = interposer
 
     def load(self, path: Path, threads: int, cache: Path) -> None:
-        self._model = self._ip.load(path, AUTO if AUTO in self.backends else self.backends)
+        options = self._ip.OptimizerOptions(model_options=self._options)
+        self._model = self._ip.load(path, AUTO if AUTO in self.backends else self.backends, options=options)
 
     def feed(self, inputs: Arrays) -> None:
         self._inputs = list(inputs)

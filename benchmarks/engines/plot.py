@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final
 
+from .ours import FAST_MATH
+
 __all__ = ["svg"]
 
 COLOURS: Final = ("#c8102e", "#1f6fb4", "#e08a00", "#2e8b57", "#7a4fa3", "#666666", "#00919c")
@@ -45,7 +47,7 @@ def svg(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
 def _points(row: dict[str, Any], engines: Sequence[str]) -> Iterator[tuple[str, int, int, float]]:
     """Network, threads, number of the engine, and its time as a part of the best other's than the first."""
     times = {name: one["median_ms"] for name, one in row["engines"].items() if "median_ms" in one}
-    others = [value for name, value in times.items() if name != engines[0]]
+    others = [value for name, value in times.items() if name != engines[0] and not name.endswith(FAST_MATH)]
     best = min(others or times.values(), default=None)
     for name, value in times.items():
         assert best is not None

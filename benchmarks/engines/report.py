@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .ours import FAST_MATH
 from .peak import Peak
 
 __all__ = ["Versus", "speed_of_peak", "text", "versus"]
@@ -33,11 +34,10 @@ class Versus:
 
 
 def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
-    """The comparison, where both have run."""
+    """The comparison, where both have run; with fast math only where it is named."""
     timed = {name: one for name, one in row["engines"].items() if "median_ms" in one}
     ours = timed.pop(subject, None)
-    if peer is not None:
-        timed = {name: one for name, one in timed.items() if name == peer}
+    timed = {name: one for name, one in timed.items() if name == peer or (peer is None and not name.endswith(FAST_MATH))}
     if ours is None or not timed:
         return None
     best = min(timed, key=lambda name: float(timed[name]["median_ms"]))

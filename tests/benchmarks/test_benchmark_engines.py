@@ -114,6 +114,19 @@ def test_engines_are_named_by_peer_by_backend_or_by_several():
     assert engine("CpuAcc").backends == ["CpuAcc", "CpuRef"]
     assert engine("Interposer[OnnxRuntime, CpuAcc]").name == "Interposer[OnnxRuntime,CpuAcc]"
     assert engine("auto").backends == ["auto"]
+    assert (engine("CpuAcc (fast math)").name, engine("CpuAcc (fast math)").backends[0]) == ("CpuAcc (fast math)", "CpuAcc")
+
+
+@pytest.mark.usefixtures("cpuacc")
+def test_fast_math_is_a_column_of_its_own_where_it_is_asked_for(models, tmp_path):
+    words = ["--models", models, "--networks", "small", "--engines", "CpuAcc", "--fast-math", "--threads", "1"]
+    words += ["--rounds", "2", "--seconds", "0.01", "--cache", tmp_path / "cache", "--output", tmp_path / "results"]
+
+    assert main([str(word) for word in words]) == 0
+
+    [row] = json.loads((tmp_path / "results/engines.json").read_text())["rows"]
+    assert list(row["engines"]) == ["CpuAcc", "CpuAcc (fast math)"]
+    assert all("median_ms" in figures for figures in row["engines"].values())
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,14 @@ def test_nothing_is_compared_where_one_has_not_run():
     assert versus(row(Ours={"failed": "absent"}, Peer=timed(1.0)), "Ours") is None
 
 
+def test_fast_math_is_compared_only_where_it_is_named():
+    both = row(**{"Ours": timed(2.0), "Peer": timed(4.0), "Ours (fast math)": timed(1.0)})
+
+    assert versus(both, "Ours").peer == "Peer"
+    assert versus(both, "Ours", "Ours (fast math)").ratio == 0.5
+    assert versus(row(**{"Ours": timed(2.0), "Ours (fast math)": timed(1.0)}), "Ours") is None
+
+
 def test_no_share_of_a_peak_is_told_where_that_is_not_known():
     assert speed_of_peak(row(quantized=True, Ours=timed(1.0)), "Ours", PEAKS) is None
 

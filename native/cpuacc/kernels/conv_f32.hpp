@@ -144,7 +144,8 @@ struct MatrixProduct {
   const float* packed;
   const float* bias;
   Finish finish;
-  int32_t panel = 0;
+  int32_t panel = 0;   // blocks, where there is one row
+  bool pairs = false;  // `packed` are pairs of bfloat16
 };
 
 /// So many rows of the first operand are packed at once: they stay in the second-level cache while the weights pass by.
@@ -216,7 +217,7 @@ struct ConvKernels {
   /// Queries [first, last). `same_head`: the last call with this scratch memory was for the same key and value.
   void (*attention)(const AttentionHead&, const AttentionRun&, float* out, float* scratch, int first, int last,
                     bool same_head);
-  /// One row: `part` are blocks, cut at panels.
+  /// One row: `part` are blocks, cut at panels. All instruction sets take pairs, of which only the weights are rounded.
   void (*vector)(const MatrixProduct&, const float* a, float* out, const float* residual, const Part& part);
 };
 

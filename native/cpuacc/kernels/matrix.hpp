@@ -134,7 +134,7 @@ constexpr int kAtOnce = kBlockVecs == 1 ? kVectorPanel : 2;  // blocks of one ro
 
 /// kBlocks blocks of one row, of a panel that is `wide`. Two sums for each, so that additions overlap. Weights are one
 /// stream, which the processor fetches ahead by itself: prefetches slow it down.
-template <int kBlocks>
+template <int kBlocks, bool kOfPairs>
 __attribute__((noinline)) void vector_panel(const float* a, int depth, const float* b, int wide, const float* bias,
                                             float* out) {
   constexpr int kVecs = kBlocks * kBlockVecs;
@@ -142,39 +142,49 @@ __attribute__((noinline)) void vector_panel(const float* a, int depth, const flo
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) even[n] = load(bias + n * kLanes), odd[n] = Vec{};
   int k = 0;
-  for (; k + 2 <= depth; k += 2, b += 2 * wide) {
+  for (; k + 2 <= depth; k += 2, b += (kOfPairs ? 1 : 2) * wide) {
     Vec x = all(a[k]), y = all(a[k + 1]);
 #pragma GCC unroll 16
     for (int n = 0; n < kVecs; ++n) {
-      even[n] += x * load(b + n * kLanes);
-      odd[n] += y * load(b + wide + n * kLanes);
+      Vec first, second;
+      load_both<kOfPairs>(b + n * kLanes, wide, &first, &second);
+      even[n] += x * first;
+      odd[n] += y * second;
     }
   }
-  for (; k < depth; ++k, b += wide)
+  if (k < depth)
 #pragma GCC unroll 16
-    for (int n = 0; n < kVecs; ++n) even[n] += all(a[k]) * load(b + n * kLanes);
+    for (int n = 0; n < kVecs; ++n) {
+      Vec first, second;
+      load_both<kOfPairs>(b + n * kLanes, 0, &first, &second);
+      even[n] += all(a[k]) * first;
+    }
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) store(out + n * kLanes, even[n] + odd[n]);
 }
 
 typedef void (*VectorPanel)(const float*, int, const float*, int, const float*, float*);
+template <bool kOfPairs>
 constexpr VectorPanel kVectorPanels[kVectorPanel + 1] = {
-    nullptr, vector_panel<1>, vector_panel<2>,
+    nullptr, vector_panel<1, kOfPairs>, vector_panel<2, kOfPairs>,
 #if defined(__AVX512F__)
-    vector_panel<3>, vector_panel<4>, vector_panel<5>, vector_panel<6>, vector_panel<7>, vector_panel<8>
+    vector_panel<3, kOfPairs>, vector_panel<4, kOfPairs>, vector_panel<5, kOfPairs>, vector_panel<6, kOfPairs>,
+    vector_panel<7, kOfPairs>, vector_panel<8, kOfPairs>
 #endif
 };
 
 void vector(const MatrixProduct& m, const float* a, float* out, const float* residual, const Part& part) {
   const int all_blocks = (m.columns + 15) / 16;
+  const int64_t words = m.pairs ? (m.depth + 1) / 2 : m.depth;
+  const VectorPanel* panels = m.pairs ? kVectorPanels<true> : kVectorPanels<false>;
   for (int block = part.block; block < part.block_end; block += m.panel) {
     int blocks = all_blocks - block < m.panel ? all_blocks - block : m.panel;
     float sums[kVectorPanel * 16], added[kVectorPanel * 16];
-    const float* b = m.packed + int64_t{block} * 16 * m.depth;
+    const float* b = m.packed + block * 16 * words;
     const float* bias = m.bias + block * 16;
     for (int first = 0; first < blocks; first += kAtOnce) {
       int count = blocks - first < kAtOnce ? blocks - first : kAtOnce;
-      kVectorPanels[count](a, m.depth, b + first * 16, blocks * 16, bias + first * 16, sums + first * 16);
+      panels[count](a, m.depth, b + first * 16, blocks * 16, bias + first * 16, sums + first * 16);
     }
     int columns = m.columns - block * 16 < blocks * 16 ? m.columns - block * 16 : blocks * 16;
     size_t bytes = sizeof(float) * static_cast<size_t>(columns);

@@ -25,6 +25,19 @@ CPUACC_INLINE int64_t place_of_block(int block, int64_t step) {
   return kPairs ? block / 2 * step + block % 2 * 8 : block * step;
 }
 
+/// What two vectors of weights, one behind the other, hold: floats, or the pairs that `p` holds for both.
+template <bool kOfPairs>
+CPUACC_INLINE void load_both(const float* p, int64_t step, Vec* first, Vec* second) {
+  if constexpr (kOfPairs) {
+    const IntVec words = reinterpret_cast<IntVec>(load(p));
+    *first = reinterpret_cast<Vec>(words << 16);
+    *second = reinterpret_cast<Vec>(words & int32_t(0xffff0000));
+  } else {
+    *first = load(p);
+    *second = load(p + step);
+  }
+}
+
 /// 16 channels, from lane `v` on, as words.
 CPUACC_INLINE void store_words(float* to, Vec x) {
 #if defined(__AVX512BF16__)

@@ -63,16 +63,19 @@ void run_vector(const Step& step, const Run& run, int part, int parts) {
                         step.in[2] ? run.at<float>(step.in[2]) : nullptr, {0, 1, int(range.first), int(range.last)});
 }
 
-/// Blocks of a panel for one row, so that parts get about equal many of them.
+/// Blocks of a panel for one row, so that parts get about equal many of them, and that no single block is left over,
+/// which `pack_panels` would join to the panel before it.
 int32_t vector_panel(const MatrixProduct& m, int parts) {
   int64_t blocks = blocks_of(m.columns), panels = (blocks + kVectorPanel - 1) / kVectorPanel;
   panels = std::max<int64_t>(1, (panels + parts - 1) / parts * parts);
-  return std::max(1, int32_t((blocks + panels - 1) / panels));
+  int64_t panel = std::max<int64_t>(1, (blocks + panels - 1) / panels);
+  while (panel > 1 && blocks > panel && blocks % panel == 1) --panel;
+  return int32_t(panel);
 }
 
 /// The second operand in panels, where it is constant.
-const float* pack_weights(const MatrixProduct& m, const float* b, int64_t panel, bool pairs, Builder& builder) {
-  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, pairs};
+const float* pack_weights(const MatrixProduct& m, const float* b, int64_t panel, Builder& builder) {
+  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.pairs};
   return static_cast<const float*>(builder.pack(
       uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 1, static_cast<float*>(to)); }));
 }
@@ -88,6 +91,7 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
   const bool constant = b.is_constant() && shared;
   state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
+  m.pairs = state->kernels->pairs || (builder.settings.fast_math && one);
   double operations = 2.0 * double(m.rows) * m.columns * m.depth * double(state->batch.size());
   double bytes = 4.0 * double(m.columns) * m.depth;
   Step step;
@@ -95,7 +99,7 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   step.fn = one ? run_vector : run_products;
   step.max_parts = parts_for(builder.settings, std::max(operations / kOperationsPerNanosecond, bytes / kBytesPerNanosecond));
   m.panel = one ? vector_panel(m, step.max_parts) : state->kernels->panel;
-  if (constant) m.packed = pack_weights(m, b.values<float>(), m.panel, state->kernels->pairs, builder);
+  if (constant) m.packed = pack_weights(m, b.values<float>(), m.panel, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
   state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
                      blocks_of(m.columns) >= 4 * builder.settings.threads;
