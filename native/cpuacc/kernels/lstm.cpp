@@ -3,11 +3,33 @@
 #include <string.h>
 
 #include "cpuacc/kernels/functions.hpp"
+#include "cpuacc/kernels/pairs.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
 
 constexpr int kVectors = 16 / kLanes;  // in a block of units
+
+/// The weights of two units before, times these.
+template <int kGates, bool kOfPairs>
+CPUACC_INLINE void multiply_both(const float* row, float x, float y, Vec (&even)[kGates], Vec (&odd)[kGates]) {
+  for (int gate = 0; gate < kGates; ++gate) {
+    Vec first, second;
+    load_both<kOfPairs>(row + gate * 16, kGates * 16, &first, &second);
+    even[gate] += x * first;
+    odd[gate] += y * second;
+  }
+}
+
+/// The weights of the last unit before, which has no other beside it.
+template <int kGates, bool kOfPairs>
+CPUACC_INLINE void multiply_last(const float* row, float x, Vec (&sums)[kGates]) {
+  for (int gate = 0; gate < kGates; ++gate) {
+    Vec first, second;
+    load_both<kOfPairs>(row + gate * 16, 0, &first, &second);
+    sums[gate] += x * first;
+  }
+}
 
 /// What one block of units gives, a vector at a time: `sums` are those of the gates i, o, f and c.
 CPUACC_INLINE void units_of(const Vec (&sums)[4], float* cell, float* out) {
@@ -45,6 +67,7 @@ class Units {
   float copy_[6][16];
 };
 
+template <bool kOfPairs>
 void step(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
           int64_t block) {
   Units units(given, cell, out, size, block);
@@ -53,12 +76,10 @@ void step(const float* weights, const float* given, const float* hidden, float* 
     for (int gate = 0; gate < 4; ++gate) even[gate] = load(units.start[gate] + v * kLanes);
     const float* row = weights + v * kLanes;
     int64_t k = 0;
-    for (; k + 2 <= size; k += 2, row += 128) {
-      for (int gate = 0; gate < 4; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
-      for (int gate = 0; gate < 4; ++gate) odd[gate] += hidden[k + 1] * load(row + 64 + gate * 16);
+    for (; k + 2 <= size; k += 2, row += kOfPairs ? 64 : 128) {
+      multiply_both<4, kOfPairs>(row, hidden[k], hidden[k + 1], even, odd);
     }
-    if (k < size)
-      for (int gate = 0; gate < 4; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
+    if (k < size) multiply_last<4, kOfPairs>(row, hidden[k], even);
     for (int gate = 0; gate < 4; ++gate) even[gate] += odd[gate];
     units_of(even, units.cell + v * kLanes, units.out + v * kLanes);
   }
@@ -78,26 +99,25 @@ void finish(const float* products, int64_t sequence, int64_t gate_step, const fl
   }
 }
 
-template <int kGates>
+template <int kGates, bool kOfPairs>
 void multiply_gates(const float* weights, const float* hidden, int64_t size, float* sums) {
   for (int v = 0; v < 16; v += kLanes) {
     Vec even[kGates] = {}, odd[kGates] = {};
     const float* row = weights + v;
     int64_t k = 0;
-    for (; k + 2 <= size; k += 2, row += 32 * kGates) {
-      for (int gate = 0; gate < kGates; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
-      for (int gate = 0; gate < kGates; ++gate) odd[gate] += hidden[k + 1] * load(row + (kGates + gate) * 16);
+    for (; k + 2 <= size; k += 2, row += (kOfPairs ? 16 : 32) * kGates) {
+      multiply_both<kGates, kOfPairs>(row, hidden[k], hidden[k + 1], even, odd);
     }
-    if (k < size)
-      for (int gate = 0; gate < kGates; ++gate) even[gate] += hidden[k] * load(row + gate * 16);
+    if (k < size) multiply_last<kGates, kOfPairs>(row, hidden[k], even);
     for (int gate = 0; gate < kGates; ++gate) store(sums + gate * 16 + v, even[gate] + odd[gate]);
   }
 }
 
+template <bool kOfPairs>
 void multiply(const float* weights, const float* hidden, int64_t gates, int64_t size, float* sums) {
-  if (gates == 1) return multiply_gates<1>(weights, hidden, size, sums);
-  if (gates == 2) return multiply_gates<2>(weights, hidden, size, sums);
-  multiply_gates<3>(weights, hidden, size, sums);
+  if (gates == 1) return multiply_gates<1, kOfPairs>(weights, hidden, size, sums);
+  if (gates == 2) return multiply_gates<2, kOfPairs>(weights, hidden, size, sums);
+  multiply_gates<3, kOfPairs>(weights, hidden, size, sums);
 }
 
 void gate(const float* sums, const float* given, bool tangent, float* out) {
@@ -109,6 +129,6 @@ void gate(const float* sums, const float* given, bool tangent, float* out) {
 
 }  // namespace
 
-extern const LstmKernels lstm_kernels = {step, finish, multiply, gate};
+extern const LstmKernels lstm_kernels = {{step<false>, step<true>}, finish, {multiply<false>, multiply<true>}, gate};
 
 }  // namespace cpuacc::ISA_NS

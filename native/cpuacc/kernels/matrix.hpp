@@ -11,13 +11,6 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// 16 numbers of a row, of which the first `count` are there.
-CPUACC_INLINE void store_row(const float* from, int count, float* to) {
-  float own[16] = {};
-  if (count < 16) from = static_cast<const float*>(memcpy(own, from, sizeof(float) * static_cast<size_t>(count)));
-  for (int v = 0; v < 16; v += kLanes) store_words(to + v, load(from + v));
-}
-
 /// Rows that lie in one piece each, eight at a time: what is read and written are streams.
 void pack_whole_rows(const float* a, int64_t a_row, int rows, int depth, float* to, int64_t step) {
   constexpr int kTogether = 8;

@@ -5,6 +5,8 @@
 #ifndef CPUACC_KERNELS_PAIRS_HPP
 #define CPUACC_KERNELS_PAIRS_HPP
 
+#include <string.h>
+
 #include "cpuacc/kernels/simd.hpp"
 
 namespace cpuacc::ISA_NS {
@@ -46,6 +48,13 @@ CPUACC_INLINE void store_words(float* to, Vec x) {
 #else
   store(to, x);
 #endif
+}
+
+/// 16 numbers as words, of which the first `count` are there.
+CPUACC_INLINE void store_row(const float* from, int count, float* to) {
+  float own[16] = {};
+  if (count < 16) from = static_cast<const float*>(memcpy(own, from, sizeof(float) * static_cast<size_t>(count)));
+  for (int v = 0; v < 16; v += kLanes) store_words(to + v, load(from + v));
 }
 
 #if defined(__AVX512BF16__)

@@ -98,8 +98,8 @@ void product(const Product& p, const float* in, int64_t in_block, float* out, co
 void lay_out_words(const float* in, int64_t in_block, int channels, int pixels, float* to, int64_t to_block) {
   for (int block = 0; block * 16 < channels; ++block)
     for (int pixel = 0; pixel < pixels; ++pixel)
-      for (int v = 0; v < 16; v += kLanes)
-        store_words(to + place_of_block(block, to_block) + pixel * 16 + v, load(in + block * in_block + pixel * 16 + v));
+      store_row(in + block * in_block + pixel * 16, channels - block * 16 < 16 ? channels - block * 16 : 16,
+                to + place_of_block(block, to_block) + pixel * 16);
 }
 
 /// Of a blocked image, whose words lie in scratch memory where they are not what it has.

@@ -134,10 +134,18 @@ bool split_products(Graph& graph, const Settings& settings) {
 struct Lstm {
   const LstmKernels* kernels;
   const float* weights;  // of the direction: [block][unit before][gate][16]
+  bool pairs;            // of units before, as bfloat16
   int64_t hidden, batch, steps, directions, direction;
   bool reverse;
   const ConvKernels* products;  // of many sequences at once, with the same columns; else nullptr
   Product product;
+
+  /// Words of weights for one unit and gate.
+  int64_t words() const { return pairs ? (hidden + 1) / 2 : hidden; }
+  /// The sums of one block of units over the units before, with weights of so many gates.
+  void multiply(const float* of_gates, int64_t block, const float* before, int64_t gates, float* sums) const {
+    kernels->multiply[pairs](of_gates + block * 16 * words() * gates, before, gates, hidden, sums);
+  }
 };
 
 struct Moment {
@@ -174,8 +182,8 @@ void run_moment(const Step& step, const Run& run, int part, int parts) {
   Range range = split((hidden + 15) / 16, part, parts);
   for (int64_t b = 0; b < lstm.batch; ++b)
     for (int64_t block = range.first; block < range.last; ++block)
-      lstm.kernels->step(lstm.weights + block * hidden * 64, now.given + b * 4 * hidden, now.before + b * hidden,
-                         now.cells + b * hidden, now.out + b * hidden, hidden, block);
+      lstm.kernels->step[lstm.pairs](lstm.weights + block * lstm.words() * 64, now.given + b * 4 * hidden,
+                                     now.before + b * hidden, now.cells + b * hidden, now.out + b * hidden, hidden, block);
 }
 
 /// Rows of the state as the product reads them: [block][sequence][16].
@@ -191,11 +199,11 @@ void run_together(const Step& step, const Run& run, int part, int parts) {
   const Lstm& lstm = *moment.lstm;
   const int64_t blocks = (lstm.hidden + 15) / 16, block_step = lstm.batch * 16;
   const Now now(moment, step, run);
-  float *states = run.part_scratch<float>(part), *sums = states + blocks * block_step;
+  float *states = run.part_scratch<float>(part), *sums = states + blocks * block_step, *words = sums + 4 * blocks * block_step;
   Range range = split(blocks, part, parts);
   if (range.first == range.last) return;
   lay_out_states(lstm, now.before, states);
-  lstm.products->product(lstm.product, states, block_step, sums, {block_step, 0, 16}, nullptr, nullptr,
+  lstm.products->product(lstm.product, states, block_step, sums, {block_step, 0, 16}, nullptr, words,
                          {0, int(lstm.batch), int(range.first) * 4, int(range.last) * 4});
   for (int64_t block = range.first; block < range.last; ++block)
     lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.given, now.cells, now.out, lstm.hidden, block,
@@ -221,28 +229,31 @@ void run_end(const Step& step, const Run& run, int, int) {
   if (step.out[1]) std::memcpy(run.at<float>(step.out[1]) + offset, run.at<float>(step.in[1]), size * sizeof(float));
 }
 
-/// The gates [first, last): [block][unit before][gate][16].
-void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, int64_t last) {
+/// The gates [first, last): [block][unit before, or pair of them][gate][16].
+void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, int64_t last, bool pairs) {
   for (int64_t block = 0; block * 16 < hidden; ++block)
-    for (int64_t k = 0; k < hidden; ++k)
+    for (int64_t k = 0; k < hidden; k += pairs ? 2 : 1)
       for (int64_t gate = first; gate < last; ++gate, to += 16)
-        for (int64_t n = 0; n < 16 && block * 16 + n < hidden; ++n)
-          to[n] = from[(gate * hidden + block * 16 + n) * hidden + k];
+        for (int64_t n = 0; n < 16 && block * 16 + n < hidden; ++n) {
+          const float* of_unit = from + (gate * hidden + block * 16 + n) * hidden + k;
+          to[n] = pairs ? pair_of(of_unit[0], k + 1 < hidden ? of_unit[1] : 0) : of_unit[0];
+        }
 }
 
 /// The weights of the state as those of a product: columns are [block][gate][16], like `pack_weights` has them.
 void pack_product(Lstm& lstm, const float* from, Builder& builder) {
   const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, columns = blocks * 64;
-  lstm.products = &conv_kernels_for(builder.settings.isa);
+  lstm.products = &conv_kernels_for(builder.settings.isa, lstm.pairs);
+  lstm.pairs = lstm.products->pairs;
   lstm.product = {int32_t(hidden), int32_t(blocks * 4), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
-  lstm.product.weights = static_cast<const float*>(builder.pack(uint64_t(columns * hidden) * sizeof(float), [&](void* to) {
+  lstm.product.weights = static_cast<const float*>(builder.pack(uint64_t(columns * lstm.words()) * sizeof(float), [&](void* to) {
     std::vector<float> turned(size_t(columns * hidden));  // [block][unit before][gate][16]
-    pack_weights(from, turned.data(), hidden, 0, 4);
+    pack_weights(from, turned.data(), hidden, 0, 4, false);
     std::vector<float> rows(turned.size());  // [unit before][block][gate][16]
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t k = 0; k < hidden; ++k)
         std::copy_n(&turned[size_t((block * hidden + k) * 64)], 64, &rows[size_t(k * columns + block * 64)]);
-    Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, false};
+    Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, lstm.pairs};
     pack_panels(builder, weights, lstm.products->panel, 1, static_cast<float*>(to));
   }));
   lstm.product.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
@@ -255,6 +266,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   bool time_major = node.flag("time_major");
   auto lstm = std::make_shared<Lstm>();
   lstm->kernels = &lstm_kernels_for(builder.settings.isa);
+  lstm->pairs = builder.settings.fast_math;
   lstm->hidden = hidden;
   lstm->steps = given.shape[time_major ? 0 : 1];
   lstm->batch = given.shape[time_major ? 1 : 0];
@@ -266,8 +278,8 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   if (together)
     pack_product(*lstm, from, builder);
   else
-    lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * hidden) * 64 * sizeof(float), [&](void* to) {
-      pack_weights(from, static_cast<float*>(to), hidden, 0, 4);
+    lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * lstm->words()) * 64 * sizeof(float), [&](void* to) {
+      pack_weights(from, static_cast<float*>(to), hidden, 0, 4, lstm->pairs);
     }));
   Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
@@ -287,7 +299,8 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
     Step step;
     step.name = "Lstm " + node.name;
     step.fn = together ? run_together : run_moment;
-    if (together) step.scratch_per_part = uint64_t(5 * blocks * 16 * lstm->batch) * sizeof(float);
+    const int64_t words = lstm->pairs ? staged_words(int32_t(hidden), lstm->batch) : 0;
+    if (together) step.scratch_per_part = uint64_t(5 * blocks * 16 * lstm->batch + words) * sizeof(float);
     step.max_parts = std::min(int(blocks), parts_for(builder.settings, double(4 * hidden * hidden * lstm->batch) * 0.05));
     step.in = {in, first};
     step.out = {out, cells};
@@ -347,7 +360,7 @@ void run_rnn(const Step& step, const Run& run, int part, int parts) {
   each_unit(step, run, part, parts, [](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
     float sums[16], found[16];
-    gru.layer.kernels->multiply(gru.layer.weights + first * size, unit.before, 1, size, sums);
+    gru.layer.multiply(gru.layer.weights, unit.block, unit.before, 1, sums);
     gru.layer.kernels->gate(sums, Padded(unit.given, first, size).values, true, found);
     std::copy_n(found, unit.count, unit.out + first);
   });
@@ -358,7 +371,7 @@ void run_gates(const Step& step, const Run& run, int part, int parts) {
   each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16, gates = gru.before_reset ? 3 : 2;
     float sums[48], update[16], reset[16], fresh[16];
-    gru.layer.kernels->multiply(gru.layer.weights + first * size * gates, unit.before, gates, size, sums);
+    gru.layer.multiply(gru.layer.weights, unit.block, unit.before, gates, sums);
     gru.layer.kernels->gate(sums, Padded(unit.given, first, size).values, false, update);
     gru.layer.kernels->gate(sums + 16, Padded(unit.given + size, first, size).values, false, reset);
     if (!gru.before_reset) {
@@ -382,7 +395,7 @@ void run_fresh(const Step& step, const Run& run, int part, int parts) {
     const float* updates = run.at<float>(step.in[2]) + unit.sequence * size;
     const float* states = run.at<float>(step.in[3]) + unit.sequence * size;
     float sums[16], fresh[16];
-    gru.layer.kernels->multiply(gru.fresh + first * size, states, 1, size, sums);
+    gru.layer.multiply(gru.fresh, unit.block, states, 1, sums);
     gru.layer.kernels->gate(sums, Padded(unit.given + 2 * size, first, size).values, true, fresh);
     for (int64_t n = 0; n < unit.count; ++n)
       unit.out[first + n] = (1 - updates[first + n]) * fresh[n] + updates[first + n] * unit.before[first + n];
@@ -399,14 +412,15 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   gru->before_reset = node.flag("linear_before_reset");
   Lstm& layer = gru->layer;
   layer.kernels = &lstm_kernels_for(builder.settings.isa);
+  layer.pairs = builder.settings.fast_math;
   layer.hidden = hidden;
   layer.steps = given.shape[time_major ? 0 : 1], layer.batch = given.shape[time_major ? 1 : 0];
   layer.directions = weights.shape[0], layer.direction = direction;
   layer.reverse = reversed(node, direction);
   auto packed = [&](int64_t first, int64_t last) {
-    return static_cast<const float*>(builder.pack(uint64_t(blocks * hidden * (last - first)) * 64, [&](void* to) {
+    return static_cast<const float*>(builder.pack(uint64_t(blocks * layer.words() * (last - first)) * 64, [&](void* to) {
       const float* from = weights.values<float>() + direction * gates * hidden * hidden;
-      pack_weights(from, static_cast<float*>(to), hidden, first, last);
+      pack_weights(from, static_cast<float*>(to), hidden, first, last, layer.pairs);
     }));
   };
   const bool together = gru->simple || gru->before_reset;
