@@ -37,7 +37,9 @@ def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
     """The comparison, where both have run; with fast math only where it is named."""
     timed = {name: one for name, one in row["engines"].items() if "median_ms" in one}
     ours = timed.pop(subject, None)
-    timed = {name: one for name, one in timed.items() if name == peer or (peer is None and not name.endswith(FAST_MATH))}
+    timed = {
+        name: one for name, one in timed.items() if name == peer or (peer is None and not name.endswith(FAST_MATH))
+    }
     if ours is None or not timed:
         return None
     best = min(timed, key=lambda name: float(timed[name]["median_ms"]))

@@ -114,7 +114,10 @@ def test_engines_are_named_by_peer_by_backend_or_by_several():
     assert engine("CpuAcc").backends == ["CpuAcc", "CpuRef"]
     assert engine("Interposer[OnnxRuntime, CpuAcc]").name == "Interposer[OnnxRuntime,CpuAcc]"
     assert engine("auto").backends == ["auto"]
-    assert (engine("CpuAcc (fast math)").name, engine("CpuAcc (fast math)").backends[0]) == ("CpuAcc (fast math)", "CpuAcc")
+    assert (engine("CpuAcc (fast math)").name, engine("CpuAcc (fast math)").backends[0]) == (
+        "CpuAcc (fast math)",
+        "CpuAcc",
+    )
 
 
 @pytest.mark.usefixtures("cpuacc")
