@@ -22,9 +22,9 @@ INSTRUCTION_SETS = [
 ]  # one that the processor lacks means its best one
 
 
-def checked(only, every, **environment):
+def checked(only, every, *mode, **environment):
     """What a process of its own says of CpuAcc."""
-    words = [sys.executable, "-m", STRICT, only, str(every)]
+    words = [sys.executable, "-m", STRICT, only, str(every), *mode]
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **environment}
     return subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT)
 
@@ -32,6 +32,18 @@ def checked(only, every, **environment):
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_every_instruction_set_is_exact_on_some_samples(cpuacc, isa):
     done = checked("results/*", 17, INTERPOSER_CPUACC_ISA=isa)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_fast_math_is_within_its_bound_on_some_samples(cpuacc):
+    done = checked("results/*", 17, "fast")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", ["avx2", "avx512bf16"])
+def test_fast_math_is_within_its_bound_on_all_samples(cpuacc, isa):
+    done = checked("results/*", 1, "fast", INTERPOSER_CPUACC_ISA=isa)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
