@@ -207,7 +207,8 @@ def error(network: ip.Network, rng: np.random.Generator, threads: int = 0) -> fl
 
 
 BOTTLENECKS = [(14, 16, 96, 1, 3), (9, 24, 144, 2, 3), (7, 20, 40, 1, 5), (21, 8, 40, 2, 5)]
-PRODUCTS = [(1, 640, 128, True), (1, 7, 3, False), (5, 33, 70, True), (1, 128, 1001, False), (30, 64, 96, False)]
+PRODUCTS = [(1, 640, 128, True), (1, 7, 3, False), (5, 33, 70, True), (1, 128, 1001, False), (30, 64, 96, False),
+            (1, 64, 144, False), (1, 33, 270, True)]  # fmt: skip
 BATCHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, bool]]] = [
     ((3, 17, 24), (3, 24, 19), {}),
     ((2, 4, 16, 8), (2, 4, 16, 8), {"transpose_y": True}),
@@ -242,6 +243,12 @@ def test_an_inverted_residual_is_the_reference(shape: tuple[int, int, int, int, 
 def test_a_fully_connected_layer_is_the_reference(shape: tuple[int, int, int, bool]) -> None:
     rng = np.random.default_rng(5)
     assert error(product(*shape, rng), rng) <= 1e-5
+
+
+@pytest.mark.parametrize("outputs", [40, 48, 70, 144])
+def test_threads_that_share_the_columns_of_one_row_give_the_reference(outputs: int) -> None:
+    rng = np.random.default_rng(5)
+    assert error(product(1, 20000, outputs, False, rng), rng, 2) <= 1e-5
 
 
 @pytest.mark.parametrize("constant", [True, False])
