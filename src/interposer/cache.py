@@ -32,6 +32,7 @@ __all__ = [
     "cache_folder",
     "cached_files",
     "forget_cached",
+    "has_cached",
     "later",
     "mapped_cached",
     "read_cached",
@@ -183,6 +184,17 @@ def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
                 if stat.S_ISREG(facts.st_mode):
                     found.append(CachedFile(path.relative_to(where).as_posix(), facts.st_size, facts.st_mtime))
     return sorted(found)
+
+
+def has_cached(below: str, ending: str, folder: str = "") -> bool:
+    """Whether a folder of the folder has a file with this ending; what is to be written later is not waited for."""
+    where = cache_folder(folder)
+    if where is None:
+        return False
+    try:
+        return any(name.endswith(ending) for name in os.listdir(where / below))
+    except (OSError, ValueError):
+        return False
 
 
 def forget_cached(name: str, folder: str = "") -> bool:

@@ -200,7 +200,7 @@ class Keeper:
         optimized = model.settled
         entry = None if optimized is None else self._entry(optimized, recorded)
         if entry is not None and self._is_still(source):
-            if sum(len(part.data) for part in entry.parts) > LATER:
+            if len(content) > LATER:
                 later(self.name, lambda: self._write(entry, content))
             else:
                 self._write(entry, content)

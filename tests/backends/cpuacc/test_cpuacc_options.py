@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.backend.dynamic.blobs import Blobs
 from interposer.cache import cached_files
 from interposer.cli.main import main
-from interposer.ops import Activation, ActivationFunction, Convolution2d, DepthwiseConvolution2d
+from interposer.ops import Activation, ActivationFunction, Convolution2d, DepthwiseConvolution2d, FullyConnected
 from interposer.types import DataLayout, TensorInfo
 
 pytestmark = pytest.mark.usefixtures("cpuacc")
@@ -100,3 +101,27 @@ def test_networks_name_the_folder_in_which_they_are_kept(tmp_path, monkeypatch):
     assert [kept_in(tmp_path / name) for name in ("package", "one", "two")] == [["compiled"]] * 3
     names = {file.name for folder in ("package", "one", "two") for file in cached_files(folder=str(tmp_path / folder))}
     assert len(names) == 1  # where a part lies says nothing of what it is
+
+
+def large(seed):
+    """A fully connected layer whose weights are so large that they are kept after the first answer."""
+    network = ip.Network("large")
+    x = network.add_input_layer(0, TensorInfo((1, 1024)), name="x")
+    weights = np.random.default_rng(seed).standard_normal((512, 1024), np.float32)
+    y = network.add_layer(FullyConnected(), x, network.add_constant_layer(weights))
+    network.add_output_layer(0, y, name="y")
+    return network
+
+
+def test_large_parts_are_kept_after_the_first_answer_and_before_their_runtime_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    restored, plain = [], Blobs.restore_tables
+    monkeypatch.setattr(Blobs, "restore_tables", lambda *given: restored.append(given) or plain(*given))
+    x = np.linspace(-1, 1, 1024, dtype=np.float32).reshape(1, 1024)
+    found = []
+    for seed in (1, 2, 1, 2):  # their tables have the same outline
+        with ip.Runtime() as runtime:
+            found.append(ip.load(large(seed), ["CpuAcc"], runtime=runtime).run([x])[0])
+    assert len(cached_files("compiled")) == len(restored) == 2
+    assert np.any(found[0] != found[1])
+    np.testing.assert_array_equal(found[2:], found[:2])

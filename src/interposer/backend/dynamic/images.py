@@ -18,7 +18,7 @@ from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.errors import InvalidArgumentError
 from interposer.types import Array
 
-__all__ = ["Image", "ImageGraph"]
+__all__ = ["Image", "ImageGraph", "PendingImage", "outline"]
 
 ALIGNMENT: Final = 64
 
@@ -27,9 +27,19 @@ class Image:
     """The tables of a part as bytes: `data`, and `places`, the offsets of pointers in it; `digest` is of both."""
 
     def __init__(self, data: bytes | memoryview, places: bytes | memoryview, digest: str | None = None) -> None:
-        self.data, self.places = data, places
+        self._data, self._places = data, places
         if digest is not None:
             self.digest = digest
+
+    @property
+    def data(self) -> bytes | memoryview:
+        """The tables, the ``ipr_graph`` first."""
+        return self._data
+
+    @property
+    def places(self) -> bytes | memoryview:
+        """The offsets of pointers, each a uint64."""
+        return self._places
 
     @cached_property
     def digest(self) -> str:
@@ -44,6 +54,38 @@ class Image:
         writer = _Writer()
         writer.graph(graph)
         return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
+
+
+class PendingImage(Image):
+    """An image that is made when somebody asks for it; until then `tables`, an ``ipr_graph``, must stay as it is.
+
+    `owner` is what holds the tables, and all that they point to.
+    """
+
+    def __init__(self, tables: abi.Graph, owner: object) -> None:
+        self._source: tuple[abi.Graph, object] | None = (tables, owner)
+
+    @cached_property
+    def _made(self) -> Image:
+        assert self._source is not None
+        made, self._source = Image.of(self._source[0]), None
+        return made
+
+    @property
+    def data(self) -> bytes | memoryview:
+        """The tables, which are copied when they are asked for first."""
+        return self._made.data
+
+    @property
+    def places(self) -> bytes | memoryview:
+        """The offsets of pointers in them."""
+        return self._made.places
+
+
+def outline(tables: abi.Graph) -> str:
+    """A short text that is the same for the same tables, and for few others."""
+    counts = (tables.layer_count, tables.tensor_count, tables.constant_count, tables.input_count, tables.output_count)
+    return "-".join(map(str, counts))
 
 
 class ImageGraph:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from fcntl import LOCK_EX, LOCK_NB, flock
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,18 @@ from interposer.backend.dynamic.information import DeclaredOption
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.options import OptionTable
 from interposer.backend.registry import BackendRegistry
-from interposer.cache import LARGEST, Record, cache_folder, later, mapped_cached, read_record, trim_cached, write_cached
+from interposer.cache import (
+    LARGEST,
+    Record,
+    cache_folder,
+    has_cached,
+    later,
+    mapped_cached,
+    read_record,
+    settle,
+    trim_cached,
+    write_cached,
+)
 from interposer.errors import InterposerError
 
 __all__ = [
@@ -59,7 +70,7 @@ LATER: Final = 1 << 20
 """Larger parts are written while others go on."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
-_MAGIC: Final = b"interposer compiled part 1\n"
+_MAGIC: Final = b"interposer compiled part 2\n"
 _log = logging.getLogger("interposer.cache")
 
 
@@ -124,8 +135,8 @@ class PartKeeper:
     """Keeps what becomes of one part with certain options, and gives it back."""
 
     @classmethod
-    def of(cls, library: Library, image: Image, options: OptionTable) -> PartKeeper | None:
-        """The keeper of a part, or None where there is no cache folder, or the plug-in has no blobs to be used."""
+    def of(cls, library: Library, image: Image, outline: str, options: OptionTable) -> PartKeeper | None:
+        """The keeper of a part; None where there is no cache folder, or the plug-in has no blobs to be used."""
         folder = cache_folder(cache_directory(library, options.options))
         if folder is None:
             return None
@@ -139,18 +150,33 @@ class PartKeeper:
         if blobs is None:
             return None
         made = {
-            "backend": library.id, "stamp": stamp, "fingerprint": fingerprint, "part": image.digest,
+            "backend": library.id, "stamp": stamp, "fingerprint": fingerprint,
             "setting": (library.setting[0], without_directory(library, library.setting[1])),
             "options": without_directory(library, options.options),
         }  # fmt: skip
-        return cls(blobs, options, made, str(folder))
+        return cls(blobs, options, made, image, outline, str(folder))
 
-    def __init__(self, blobs: Blobs, options: OptionTable, made: Mapping[str, Any], folder: str) -> None:
-        self._blobs, self._options, self._made, self._folder = blobs, options, made, folder
-        self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:32]}"
+    def __init__(
+        self, blobs: Blobs, options: OptionTable, setting: Mapping[str, Any], image: Image, outline: str, folder: str
+    ) -> None:
+        self._blobs, self._options, self._setting, self._folder = blobs, options, setting, folder
+        self._image, self._outline = image, f".{outline}"
+
+    @cached_property
+    def _made(self) -> Mapping[str, Any]:
+        return {**self._setting, "part": self._image.digest}
+
+    @cached_property
+    def name(self) -> str:
+        """That of the file."""
+        digest = hashlib.sha256(json.dumps(self._made, sort_keys=True).encode()).hexdigest()
+        return f"{FOLDER}/{digest[:32]}{self._outline}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
         """The compiled part, for the tables that it was made of; None where it is not kept, or no good any more."""
+        settle(self._outline)
+        if not has_cached(FOLDER, self._outline, self._folder):
+            return None  # found without the digest of all constants
         content = mapped_cached(self.name, self._folder)
         if content is None:
             return None
@@ -165,7 +191,7 @@ class PartKeeper:
     def keep(self, made: Executable, source: str) -> None:
         """Write a compiled part that `restored` did not give: a large one later, if it may be saved while it runs."""
         if made.concurrent and made.memory > LATER:
-            later(self.name, lambda: self._keep(made, source))
+            later(self._outline, lambda: self._keep(made, source))
         else:
             self._keep(made, source)
 
