@@ -110,13 +110,22 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
   }
 }
 
+/// What a window gives, of some channels at once. What is not a number is kept beside the largest one.
 struct MaxOfBlock : MaxOf<float> {
-  using MaxOf<float>::both;
-  static Vec both(Vec total, Vec x) { return (x > total) | (x != x) ? x : total; }
+  void add(Vec x) {
+    total = at_least(x, total);
+    unordered |= x != x;
+  }
+  Vec sum() const { return unordered ? all(NAN) : total; }
+
+  Vec total = all(-INFINITY);
+  IntVec unordered = {};
 };
 struct MeanOfBlock : MeanOf<float> {
-  using MeanOf<float>::both;
-  static Vec both(Vec total, Vec x) { return total + x; }
+  void add(Vec x) { total += x; }
+  Vec sum() const { return total; }
+
+  Vec total = {};
 };
 
 /// Of images in blocks of 16 channels, whose windows are joined in registers.
@@ -128,18 +137,17 @@ void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, i
   const int64_t all_cells = counted(pool, 0, plane) * counted(pool, 1, row);
   for (int64_t x = 0; x < pool.places[2]; ++x, out += 16) {
     const Seen columns = seen(pool, 2, x);
-    Vec totals[kVecs];
-    for (int v = 0; v < kVecs; ++v) totals[v] = all(F::start());
+    F windows[kVecs];
     for (int64_t z = planes.first; z < planes.end; ++z)
       for (int64_t y = rows.first; y < rows.end; ++y) {
         int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
         for (int64_t k = columns.first; k < columns.end; ++k) {
           const float* from = in + at * by_row + (columns.start + k * pool.dilation[2]) * 16;
-          for (int v = 0; v < kVecs; ++v) totals[v] = F::both(totals[v], load(from + v * kLanes));
+          for (int v = 0; v < kVecs; ++v) windows[v].add(load(from + v * kLanes));
         }
       }
     float sums[16];
-    for (int v = 0; v < kVecs; ++v) store(sums + v * kLanes, totals[v]);
+    for (int v = 0; v < kVecs; ++v) store(sums + v * kLanes, windows[v].sum());
     const int64_t count = cells * columns.count(), counts = all_cells * counted(pool, 2, x);
     for (int c = 0; c < 16; ++c) out[c] = F::finish(sums[c], count, pool, counts);
   }

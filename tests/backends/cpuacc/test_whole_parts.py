@@ -27,6 +27,8 @@ from interposer.ops import (
     GruSequence,
     LstmSequence,
     Multiplication,
+    Pooling2d,
+    PoolingAlgorithm,
     PreCompiled,
     RecurrentDirection,
     Reshape,
@@ -192,6 +194,22 @@ def test_a_whole_part_gives_what_the_reference_gives(name: str) -> None:
     network = network_of(build, shape)
     for found, wanted in zip(outputs_of(network, "CpuAcc"), outputs_of(network, "CpuRef"), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * max(1.0, float(np.abs(wanted).max())))
+
+
+@pytest.mark.parametrize("kind", [PoolingAlgorithm.MAX, PoolingAlgorithm.AVERAGE])
+def test_what_is_not_a_number_stays_so_where_windows_of_blocks_of_channels_see_it(kind: PoolingAlgorithm) -> None:
+    network = ip.Network("pooled")
+    x = network.add_input_layer(0, TensorInfo((1, 9, 8, 7)), name="x")
+    y = network.add_layer(Convolution2d(**NCHW), x, network.add_constant_layer(weights(20, 9, 1, 1)))
+    window = {"pool_width": 3, "pool_height": 3, "stride_x": 2, "stride_y": 2, "pad_left": 1, "pad_top": 1}
+    network.add_output_layer(0, network.add_layer(Pooling2d(pool_type=kind, **window, **NCHW), y))
+    image = RNG.standard_normal((1, 9, 8, 7)).astype(np.float32)
+    image[0, 4, 3, 2] = np.nan
+
+    found, wanted = (ip.load(network, [backend]).run([image])[0] for backend in ("CpuAcc", "CpuRef"))
+
+    assert np.isnan(wanted).any()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
 
 
 # --- compiled parts ---------------------------------------------------------------------------------------------------
