@@ -47,6 +47,9 @@ Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.5
 """How much of what whole backends left of the budget is spent on parts; the rest is for mixes."""
 _RUNS: Final = 5
+_GLANCE: Final = 0.02
+_MOST_RUNS: Final = 1000
+"""A first look at what is quick takes so many seconds, or runs: what seems far too slow then is not seen again."""
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
 _SLOW: Final = 30
@@ -640,15 +643,21 @@ class _Loaded:
             one.result()
 
     def seconds(self, patience: float, rest: float) -> float:
-        """The median of a few runs behind the first; `DeadlineExceededError` where that one takes so many seconds."""
+        """What three of four runs behind the first one take at least.
+
+        Raises:
+            DeadlineExceededError: the first run took `patience` seconds.
+        """
         time.sleep(rest)
         self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
         times: list[float] = []
-        while len(times) < _RUNS and sum(times) < _TURN:
-            start = time.perf_counter()
+        began = start = time.perf_counter()
+        while start - began < (_TURN if len(times) < _RUNS else _GLANCE) and len(times) < _MOST_RUNS:
             self.run()
-            times.append(time.perf_counter() - start)
-        return sorted(times)[len(times) // 2]
+            end = time.perf_counter()
+            times.append(end - start)
+            start = end
+        return sorted(times)[len(times) // 4]
 
     @property
     def memory(self) -> MemoryReport:
