@@ -132,7 +132,7 @@ inline int64_t scratch_of(const Bottleneck& b) {
 /// And those for what kernels for pairs of bfloat16 see of the image at once.
 inline int64_t words_of(const Bottleneck& b) {
   const Depthwise& d = b.depthwise;
-  int64_t strip = b.project.weights ? b.strip : d.out_height, rows = (strip - 1) * d.stride_y + ring_rows(d);
+  int64_t strip = b.project.weights ? b.strip : d.out_height, rows = strip * d.stride_y + ring_rows(d);
   return b.expand.weights ? (rows < d.height ? rows : d.height) * d.width * 16 * ((b.expand.depth + 31) / 32) : 0;
 }
 

@@ -58,6 +58,7 @@ def networks() -> Iterator[tuple[str, ip.Network]]:
         yield name, make(np.random.default_rng(3))
     for case in floats.SHARED:
         yield case.name, floats.network_of(case, np.random.default_rng(3))
+    yield "bottleneck of skipped rows", floats.bottleneck(60, 16, 96, 3, 1, np.random.default_rng(3))
     for name, (build, shape) in whole.CASES.items():
         yield name, whole.network_of(build, shape)
 
