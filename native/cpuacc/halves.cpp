@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cpuacc/kernels/elementwise.hpp"
+#include "cpuacc/pointwise.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -33,6 +34,18 @@ Node cast_node(const Graph& graph, int from, int to) {
   return node;
 }
 
+/// Whether a small difference of an operand may be a large one of the result.
+bool jumps(const Node& node) {
+  switch (binary_of(node)) {
+    case Binary::floor_div: case Binary::mod: case Binary::fmod: return true;
+    default: break;
+  }
+  switch (unary_of(node)) {
+    case Unary::floor: case Unary::ceil: case Unary::round: case Unary::sign: return true;
+    default: return node.type == "Comparison";
+  }
+}
+
 /// Adds what converts at the border, and the casts that round to fewer bits.
 class Widener {
  public:
@@ -48,6 +61,7 @@ class Widener {
       if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
     for (Node& node : old) {
       if (rounds(node)) round_result(node);
+      if (jumps(node)) round_operands(node);
       for (int& tensor : node.inputs) tensor = wide(tensor);
       for (int& tensor : node.outputs) tensor = wide(tensor);
       graph_.nodes.push_back(std::move(node));
@@ -81,6 +95,18 @@ class Widener {
     rounded_.push_back(cast_node(graph_, made, narrow));
     rounded_.push_back(cast_node(graph_, narrow, wide(node.outputs[0])));
     node.outputs[0] = made;
+  }
+
+  /// So that the layer sees what it would if each result were rounded.
+  void round_operands(Node& node) {
+    for (int& tensor : node.inputs) {
+      if (tensor < 0 || !is_half(graph_[tensor]) || graph_[tensor].is_constant() || is_input(tensor)) continue;
+      int narrow = twin(tensor, graph_[tensor].dtype), made = twin(tensor, IPR_DTYPE_FLOAT32);
+      stays_[narrow] = true;
+      graph_.nodes.push_back(cast_node(graph_, wide(tensor), narrow));
+      graph_.nodes.push_back(cast_node(graph_, narrow, made));
+      tensor = made;
+    }
   }
 
   int twin(int tensor, int32_t dtype) {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.ops import ActivationFunction
+from interposer.ops import ActivationFunction, BinaryOperation, ComparisonOperation, UnaryOperation
 from interposer.types import Array, DataLayout, DataType, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
@@ -55,6 +55,27 @@ def test_a_network_of_few_bits_is_taken_whole_and_within_a_step_of_the_reference
         )
     rounded = np.asarray(found[1])
     assert (rounded == rounded.astype(dtype.numpy).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_what_jumps_sees_rounded_operands(dtype: DataType) -> None:
+    network = ip.Network("jumps")
+    x, y = (network.add_input_layer(number, TensorInfo((64,), dtype)) for number in range(2))
+    product = network.add_multiplication_layer(x, y)  # a whole number, or just beside one before it is rounded
+    network.add_output_layer(0, network.add_elementwise_unary_layer(product, operation=UnaryOperation.FLOOR))
+    network.add_output_layer(1, network.add_elementwise_binary_layer(product, y, operation=BinaryOperation.MOD))
+    network.add_output_layer(
+        2, network.add_comparison_layer(product, y, operation=ComparisonOperation.GREATER_OR_EQUAL)
+    )
+    random = np.random.default_rng(6)
+    third = (random.integers(1, 9, 64) / 3).astype(dtype.numpy)
+    given = [third, (random.integers(1, 9, 64) / third.astype(np.float32)).astype(dtype.numpy)]
+
+    found = ip.load(network, ["CpuAcc"]).run(given)
+    wanted = ip.load(network, ["CpuRef"], options=ip.OptimizerOptions(rewrite=False)).run(given)
+
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert (np.asarray(mine, np.float32) == np.asarray(theirs, np.float32)).all()
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
