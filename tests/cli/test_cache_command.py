@@ -11,7 +11,7 @@ from interposer.cache import cached_files, write_cached
 from interposer.cli.main import main
 from interposer.session import default_runtime
 from interposer.session.placement import Plan
-from interposer.session.placement.measured import made_with
+from interposer.session.placement.origin import made_with
 
 PLAN = f"plan-{'0' * 32}.json"
 

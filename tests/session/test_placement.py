@@ -37,7 +37,9 @@ from interposer.ir.graph import Layer
 from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled
 from interposer.session.placement import Plan, Search, place
 from interposer.session.placement.cuts import blocks_of, part_network
-from interposer.session.placement.measured import _Loaded, _Placer, made_with
+from interposer.session.placement.loaded import Loaded
+from interposer.session.placement.measured import _Placer
+from interposer.session.placement.origin import made_with
 from interposer.session.placement.search import best_plans
 from interposer.types import Array
 
@@ -156,8 +158,8 @@ class HoldingWorkload(Workload):
 @pytest.fixture
 def runtime(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
-    for module in ("interposer.session.placement.measured", "interposer.session.timing"):
-        monkeypatch.setattr(f"{module}.time", Clock())
+    for module in ("placement.measured", "placement.loaded", "timing"):
+        monkeypatch.setattr(f"interposer.session.{module}.time", Clock())
     with Runtime() as made:
         made.registry.register("Adds", Adds)
         made.registry.register("Multiplies", Multiplies)
@@ -309,7 +311,7 @@ def test_a_backend_that_is_far_behind_is_not_tried_on_parts(runtime: Runtime, mo
 
 def test_throughput_is_told_as_the_time_of_one_run(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interposer.session.placement.measured.thread_budget", lambda given: 4)
-    monkeypatch.setattr(_Loaded, "run_together", lambda self: [self.run() for _ in range(4)])
+    monkeypatch.setattr(Loaded, "run_together", lambda self: [self.run() for _ in range(4)])
     plan = place(sums_and_products(), runtime, ["Adds"], search=Search(20, "throughput"))
     alone = place(sums_and_products(), runtime, ["Adds"], search=QUICK)
     assert plan.measured["Adds"] == pytest.approx(alone.measured["Adds"], rel=0.05)

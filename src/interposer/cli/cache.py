@@ -19,7 +19,7 @@ from interposer.errors import InvalidArgumentError
 from interposer.session import default_runtime
 from interposer.session.kept import FOLDER, MOST_BYTES, read_entry
 from interposer.session.placement import Plan
-from interposer.session.placement.measured import made_with
+from interposer.session.placement.origin import made_with
 
 __all__ = ["configure", "execute"]
 

@@ -94,7 +94,8 @@ class Choice:
         return optimize(network, self._left(), self.runtime.device_spec, replace(options, hints=hints))
 
     def _measured(self, network: Network, options: OptimizerOptions) -> OptimizedNetwork:
-        from interposer.session.placement.measured import Search, place, planned  # noqa: PLC0415 - seldom needed
+        from interposer.session.placement import Search  # noqa: PLC0415 - seldom needed
+        from interposer.session.placement.measured import place, planned  # noqa: PLC0415 - seldom needed
 
         plan = self.plan
         if self._aside and self.used_plan is not None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from interposer._version import __version__
 from interposer.cache import read_cached, write_cached
 from interposer.config import thread_budget
 from interposer.errors import (
@@ -32,24 +28,22 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.optimizer.offers import Offers
-from interposer.optimizer.options import check_seconds
-from interposer.runtime import MemoryReport, NetworkId, RunControl, Runtime
-from interposer.session.placement.cuts import Block, blocks_of, example, part_network
+from interposer.runtime import MemoryReport, Runtime
+from interposer.session.placement.cuts import Block, blocks_of, part_network
+from interposer.session.placement.loaded import Loaded
+from interposer.session.placement.origin import made_with
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
+from interposer.session.placement.wanted import Search
 from interposer.session.timing import REST, Timing, take_turns, undecided
 
-__all__ = ["Search", "made_with", "place", "planned"]
+__all__ = ["place", "planned"]
 
 _log = logging.getLogger("interposer.session")
-_OBJECTIVES: Final = ("latency", "throughput", "memory")
 Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.5
 """How much of what whole backends left of the budget is spent on parts; the rest is for mixes."""
 _RUNS: Final = 5
-_GLANCE: Final = 0.02
-_MOST_RUNS: Final = 1000
-"""A first look at what is quick takes so many seconds, or runs: what seems far too slow then is not seen again."""
 _PATIENCE: Final = 20.0
 """Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
 _SLOW: Final = 30
@@ -70,47 +64,6 @@ _FAR: Final = 5.0
 _LARGE: Final = 1 << 26
 _LARGE_LOADED: Final = 4
 """Of networks with constants of more than `_LARGE` bytes, so many plans are loaded at the same time."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """What to look for, and for how long.
-
-    Args:
-        budget_seconds: how long to search. One backend is tried in any case, and what has begun is finished (compiling
-            cannot be interrupted); nothing begins that is expected to take longer.
-        objective: "latency" (of one run), "throughput" (of runs at the same time, one for each thread) or "memory"
-            (`MemoryReport.peak`: arenas, constants, and what compiled parts hold).
-        most_bytes: plans that need more memory are left out; so are those with parts that do not tell how much they
-            hold, also where memory is the objective.
-        most_seconds: plans whose runs take longer are left out; for throughput, those whose runs together do.
-        blocks: into how many blocks the network is cut at most.
-        mixes: how many plans of several backends are timed whole.
-    """
-
-    budget_seconds: float = 30.0
-    objective: str = "latency"
-    most_bytes: int | None = None
-    most_seconds: float | None = None
-    blocks: int = 8
-    mixes: int = 3
-
-    def __post_init__(self) -> None:
-        if self.objective not in _OBJECTIVES:
-            raise InvalidArgumentError(
-                f"the objective of a placement is one of {', '.join(_OBJECTIVES)}, not {self.objective!r}"
-            )
-        check_seconds("budget_seconds", self.budget_seconds)
-        if self.most_seconds is not None:
-            check_seconds("most_seconds", self.most_seconds)
-        for name in ("most_bytes", "blocks", "mixes"):
-            given = getattr(self, name)
-            if type(given) is not int and not (given is None and name == "most_bytes"):
-                raise InvalidArgumentError(f"{name} must be a whole number, not {given!r}")
-        if self.most_bytes is not None and self.most_bytes < 1:
-            raise InvalidArgumentError(f"most_bytes must be 1 or more, not {self.most_bytes}")
-        if self.blocks < 1 or self.mixes < 0:
-            raise InvalidArgumentError(f"expected 1 block or more and 0 mixes or more, not {self.blocks}, {self.mixes}")
 
 
 def place(
@@ -183,37 +136,6 @@ def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str,
     return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
 
 
-def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
-    """What a plan depends on beside the network."""
-    records = {one.id: one.version for one in runtime.registry.records()}
-    return {
-        "interposer": __version__,
-        "machine": f"{platform.machine()} {_processor()}".strip(),
-        "threads": thread_budget(runtime.options.num_threads),
-        "versions": {one: records.get(one, "") for one in ids},
-        "builds": {one: build for one in ids if (build := _build(runtime, one))},
-    }
-
-
-def _build(runtime: Runtime, backend: str) -> str:
-    """What tells a backend from another build of the same version, where it has something like that."""
-    registry = runtime.registry
-    if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
-        return ""
-    return str(getattr(registry.get(backend), "identity", ""))
-
-
-@cache
-def _processor() -> str:
-    """The model of the processor, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model", "cpu model")))
-    return next(names, "") or platform.processor()
-
-
 def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
     available = runtime.registry.available()
     given = list(available) if backends is None else [backends] if isinstance(backends, str) else list(backends)
@@ -266,7 +188,7 @@ class _Placer:
         self.quick: dict[str, float] = {}
         self.spent: dict[str, float] = {}
         self.memory: dict[str, MemoryReport] = {}
-        self.loaded: dict[str, _Loaded] = {}
+        self.loaded: dict[str, Loaded] = {}
         self.errors: list[InterposerError] = []
         self.cost: dict[str, float] = {}
 
@@ -360,7 +282,7 @@ class _Placer:
         try:
             network = part_network(self.network.graph, layers, "part")
             optimized = optimize(network, [backend], self.runtime.device_spec, replace(self.options, hints={}))
-            with _Loaded(self.runtime, optimized) as loaded:
+            with Loaded(self.runtime, optimized) as loaded:
                 return loaded.seconds(patience, self._rest())
         except InterposerError as error:
             self._note(backend, error, patience)
@@ -441,13 +363,13 @@ class _Placer:
         said = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
         return f"no plan for {self.network.name!r} could be run to its end ({said})"
 
-    def _tried(self, plan: Plan, patience: float) -> _Loaded:
+    def _tried(self, plan: Plan, patience: float) -> Loaded:
         """The network as the plan says, loaded and timed."""
         optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
         for one in optimized.refusals:
             if one.is_fault:
                 self.failed.setdefault(one.backend, one.reasons[0])
-        made = _Loaded(self.runtime, optimized)
+        made = Loaded(self.runtime, optimized)
         try:
             made.quick = made.seconds(patience, self._rest())
         except BaseException:
@@ -550,7 +472,7 @@ class _Placer:
         if isinstance(error, InterposerError):
             self._blame(culprit(error) or name, error)
 
-    def _call(self, loaded: _Loaded) -> Callable[[], object]:
+    def _call(self, loaded: Loaded) -> Callable[[], object]:
         return loaded.run_together if self.search.objective == "throughput" else loaded.run
 
     def _best(self, names: Sequence[str], seconds: Mapping[str, float], timings: Mapping[str, Timing]) -> str:
@@ -607,63 +529,3 @@ def _copy_seconds(size: int) -> float:
         np.copyto(target, source)
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-class _Loaded:
-    """A network that is loaded for a while, with numbers for its inputs."""
-
-    def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
-        self._runtime = runtime
-        self._network_id: NetworkId = runtime.load_network(optimized)
-        self.quick = math.inf
-        self.used = {one.backend for one in optimized.placements}
-        bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
-        infos = [layer.output.known for layer in optimized.inputs]
-        self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
-
-    def __enter__(self) -> _Loaded:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def run(self) -> None:
-        """Run once."""
-        self._runtime.enqueue_workload(self._network_id, self._inputs)
-
-    def watched(self, control: RunControl | None) -> None:
-        """Run once, watched where there is something that watches."""
-        self._runtime.enqueue_workload(self._network_id, self._inputs, control=control)
-
-    def run_together(self) -> None:
-        """Run once for each thread, at the same time."""
-        count = thread_budget(self._runtime.options.num_threads)
-        pending = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
-        for one in pending:
-            one.result()
-
-    def seconds(self, patience: float, rest: float) -> float:
-        """What three of four runs behind the first one take at least.
-
-        Raises:
-            DeadlineExceededError: the first run took `patience` seconds.
-        """
-        time.sleep(rest)
-        self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
-        times: list[float] = []
-        began = start = time.perf_counter()
-        while start - began < (_TURN if len(times) < _RUNS else _GLANCE) and len(times) < _MOST_RUNS:
-            self.run()
-            end = time.perf_counter()
-            times.append(end - start)
-            start = end
-        return sorted(times)[len(times) // 4]
-
-    @property
-    def memory(self) -> MemoryReport:
-        """The memory that the network needs."""
-        return self._runtime.memory(self._network_id)
-
-    def close(self) -> None:
-        """Unload it."""
-        self._runtime.unload_network(self._network_id)

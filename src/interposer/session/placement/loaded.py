@@ -1,0 +1,81 @@
+"""A network that is loaded to be timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+from interposer.config import thread_budget
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.runtime import MemoryReport, NetworkId, RunControl, Runtime
+from interposer.session.placement.cuts import example
+
+__all__ = ["Loaded"]
+
+_FEW: Final = 5
+_LONG: Final = 0.1
+_GLANCE: Final = 0.02
+_MOST_RUNS: Final = 1000
+"""A first look takes a few runs, or `_LONG` seconds; where that is over at once, `_GLANCE` seconds, or so many runs.
+What seems far too slow then is not seen again."""
+
+
+class Loaded:
+    """A network that is loaded for a while, with numbers for its inputs."""
+
+    def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
+        self._runtime = runtime
+        self._network_id: NetworkId = runtime.load_network(optimized)
+        self.quick = math.inf
+        self.used = {one.backend for one in optimized.placements}
+        bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
+        infos = [layer.output.known for layer in optimized.inputs]
+        self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
+
+    def __enter__(self) -> Loaded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self) -> None:
+        """Run once."""
+        self._runtime.enqueue_workload(self._network_id, self._inputs)
+
+    def watched(self, control: RunControl | None) -> None:
+        """Run once, watched where there is something that watches."""
+        self._runtime.enqueue_workload(self._network_id, self._inputs, control=control)
+
+    def run_together(self) -> None:
+        """Run once for each thread, at the same time."""
+        count = thread_budget(self._runtime.options.num_threads)
+        pending = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
+        for one in pending:
+            one.result()
+
+    def seconds(self, patience: float, rest: float) -> float:
+        """What three of four runs behind the first one take at least.
+
+        Raises:
+            DeadlineExceededError: the first run took `patience` seconds.
+        """
+        time.sleep(rest)
+        self._runtime.enqueue_workload(self._network_id, self._inputs, deadline=patience)
+        times: list[float] = []
+        began = start = time.perf_counter()
+        while start - began < (_LONG if len(times) < _FEW else _GLANCE) and len(times) < _MOST_RUNS:
+            self.run()
+            end = time.perf_counter()
+            times.append(end - start)
+            start = end
+        return sorted(times)[len(times) // 4]
+
+    @property
+    def memory(self) -> MemoryReport:
+        """The memory that the network needs."""
+        return self._runtime.memory(self._network_id)
+
+    def close(self) -> None:
+        """Unload it."""
+        self._runtime.unload_network(self._network_id)

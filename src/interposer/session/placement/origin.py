@@ -1,0 +1,46 @@
+"""What a plan depends on beside the network: the backends that are there, and the machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from interposer._version import __version__
+from interposer.config import thread_budget
+from interposer.runtime import Runtime
+
+__all__ = ["made_with"]
+
+
+def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
+    """What a plan depends on beside the network."""
+    records = {one.id: one.version for one in runtime.registry.records()}
+    return {
+        "interposer": __version__,
+        "machine": f"{platform.machine()} {_processor()}".strip(),
+        "threads": thread_budget(runtime.options.num_threads),
+        "versions": {one: records.get(one, "") for one in ids},
+        "builds": {one: build for one in ids if (build := _build(runtime, one))},
+    }
+
+
+def _build(runtime: Runtime, backend: str) -> str:
+    """What tells a backend from another build of the same version, where it has something like that."""
+    registry = runtime.registry
+    if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
+        return ""
+    return str(getattr(registry.get(backend), "identity", ""))
+
+
+@cache
+def _processor() -> str:
+    """The model of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model", "cpu model")))
+    return next(names, "") or platform.processor()
