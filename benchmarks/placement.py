@@ -5,8 +5,7 @@ cache (the search), and loaded again (which finds the plan). Then "auto", the sa
 engine that takes all layers are timed in turns, all in the same rounds. The noise is how far the two loads of the plan
 of "auto" are apart; "auto" should be slower than the best engine alone by no more than 2%, or than the noise, whichever
 is larger. Where the plan of "auto" is the best engine alone (the same layers on the same backend), the table says "same
-plan": these are three loads of one plan, and how far the third is from the first is noise, too. How many networks are
-near enough by the first two loads alone is told as well.
+plan": what is slower then is another load of one plan.
 
 Results are written after every network; `--resume` leaves out what is in the file already, and `--budget` ends the run
 when so many seconds are over, after the network that it is at.
@@ -171,9 +170,8 @@ def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, s
     best = min(singles, key=lambda one: singles[one].median, default="")
     auto = turns["auto"]
     ratio = 1 / auto.faster_than(singles[best]) if best else math.nan
-    again = abs(1 - auto.faster_than(turns["auto again"]))
+    noise = abs(1 - auto.faster_than(turns["auto again"]))
     same = bool(best) and {backend for backend, count in model.explain().counts().items() if count} == {best}
-    noise = max(again, abs(1 - ratio)) if same else again
     plan = model.plan
     return {
         "network": name,
@@ -183,7 +181,6 @@ def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, s
         "best": best,
         "ratio": ratio if best else None,
         "noise": noise,
-        "noise_again": again,
         "same_plan": same,
         "passes": not best or ratio <= 1 + max(ALLOWED, noise),
         "chosen": plan.chosen if plan else "",
@@ -216,10 +213,10 @@ def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         if not good:
             continue
         near, mixes = sum(row["passes"] for row in good), [row["network"] for row in good if row["mix"]]
-        others = [row for row in good if not row["same_plan"]]
-        strict = sum(not row["best"] or row["ratio"] <= 1 + max(ALLOWED, row["noise_again"]) for row in good)
+        same = sum(row["same_plan"] for row in good if not row["passes"])
         yield f"\n{threads} threads: auto is near enough to the best alone in {near} of {len(good)} networks"
-        yield f"  by the noise of its own two loads alone: {strict}; in {len(good) - len(others)} it is the same plan"
+        if near < len(good):
+            yield f"  in {same} of the other {len(good) - near} it is the very plan of the best engine alone"
         yield f"  mixes: {', '.join(mixes) or 'none was faster than every engine alone'}"
         for engine in dict.fromkeys(name for row in good for name in row["milliseconds"]):
             ratios = [
