@@ -57,7 +57,7 @@ int64_t Rule::combined(int64_t a, int64_t b) const {
 }
 
 bool Rule::compared(int64_t a, int64_t b) const {
-  int64_t first = cpuref::multiply(a << 8, of_a), second = cpuref::multiply(b << 8, of_b);
+  int64_t first = cpuref::multiply(256 * a, of_a), second = cpuref::multiply(256 * b, of_b);
   switch (operation) {
     case Binary::equal: return first == second;
     case Binary::not_equal: return first != second;
