@@ -92,3 +92,9 @@ def test_facts_are_attributes():
     assert VerificationError(["a"], after="b").after == "b"
     assert issubclass(MissingDependencyError, ImportError)
     assert issubclass(errors.InvalidArgumentError, ValueError)
+
+
+def test_the_culprit_is_found_in_a_circle_of_causes_too():
+    first, second = errors.LoadError("first", backend="Custom"), errors.LoadError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert errors.culprit(second) == "Custom"

@@ -25,6 +25,17 @@ def test_tensors_count_while_something_still_reads_them():
     assert largest_moment(SubgraphView(network.graph, running)) == 2 * 10 * 4
 
 
+def test_tensors_that_nobody_reads_count_only_while_they_are_made():
+    network = ip.Network("unread")
+    value = network.add_input_layer(0, ip.TensorInfo((10,)), name="x")
+    unread = network.add_layer(Addition(), value, value, name="unread")
+    first = network.add_layer(Addition(), value, value, name="first")
+    network.add_output_layer(0, network.add_layer(Addition(), first, first, name="second"))
+    running = [layer for layer in network.graph if not isinstance(layer.op, Input | Output | Constant)]
+    assert unread in running
+    assert largest_moment(SubgraphView(network.graph, running)) == 2 * 10 * 4
+
+
 @pytest.mark.parametrize("name", PLACES)
 def test_what_engines_hold_is_estimated_and_said_to_be_so(name, tmp_path, monkeypatch):
     reason = engine_class(name).unavailable()

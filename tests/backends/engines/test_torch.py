@@ -7,7 +7,8 @@ import pytest
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, Quantization, TensorInfo
-from interposer.errors import ExecutionError
+from interposer.backends.engines.torch import table
+from interposer.errors import ExecutionError, culprit
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -17,6 +18,7 @@ from interposer.ops import (
     Gather,
     PreCompiled,
     Reshape,
+    Subtraction,
 )
 from tests.backends.engines.adapters import runtime_with_engines
 
@@ -98,3 +100,35 @@ def test_an_error_of_a_run_names_the_layer(runtime):
     model = ip.load(network, ["Torch"], runtime=runtime)
     with pytest.raises(ExecutionError, match="layer 'pick': .*out of range"):
         model.run([np.zeros((3, 2), np.float32), np.array([0, 9], np.int32)])
+
+
+def test_an_error_that_does_not_come_again_is_told_as_it_is(runtime):
+    model = ip.load(_dense()[0], ["Torch"], runtime=runtime, fallback=False)
+    [part] = [layer.op.object for layer in model.optimized.graph if isinstance(layer.op, PreCompiled)]
+
+    def fail_once(*tensors):
+        part._forward = part.module.forward
+        raise RuntimeError("not enough memory just now")
+
+    part._forward = fail_once
+    x = np.zeros((4, 16), np.float32)
+    with pytest.raises(ExecutionError, match="not enough memory just now") as raised:
+        model.run([x])
+    assert culprit(raised.value) == "Torch"
+    np.testing.assert_array_equal(model.run([x])[0], np.zeros((4, 32)))
+
+
+def test_inputs_whose_names_differ_only_in_marks_are_kept_apart(runtime):
+    network = Network("marks")
+    first, second = (network.add_input_layer(i, TensorInfo((2,)), name=name) for i, name in enumerate(["a.b", "a_b"]))
+    network.add_output_layer(0, network.add_layer(Subtraction(), first, second, name="minus"))
+    model = ip.load(network, ["Torch"], runtime=runtime, fallback=False)
+    found = model.run([np.array([5, 7], np.float32), np.array([1, 2], np.float32)])
+    np.testing.assert_array_equal(found[0], [4, 5])
+
+
+def test_only_the_layer_that_cannot_be_traced_is_refused(runtime, monkeypatch):
+    branching = table._TABLE["Activation"]._replace(make=lambda op, layer: lambda x: x if x.sum() > 0 else -x)
+    monkeypatch.setitem(table._TABLE, "Activation", branching)
+    optimized = ip.optimize(_dense()[0], ["Torch", "CpuRef"], runtime.device_spec, OptimizerOptions(rewrite=False))
+    assert {one.layer: one.backend for one in optimized.placements} == {"fc": "Torch", "relu": "CpuRef"}

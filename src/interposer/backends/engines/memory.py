@@ -41,4 +41,5 @@ def largest_moment(view: SubgraphView) -> int:
         most = max(most, alive)
         made = {value for value in layer.values if value.producer in view and not value.is_constant}
         alive -= sum(bytes_of(value) for value in made if last[value] is layer)
+        alive -= sum(bytes_of(value) for value in layer.outputs if value not in last)  # nobody reads them
     return most

@@ -14,7 +14,7 @@ from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.torch import elements, moves, sums, windows  # noqa: F401 - they fill the table
 from interposer.backends.engines.torch.package import fx, torch
-from interposer.backends.engines.torch.table import ANY, refusals, torch_function
+from interposer.backends.engines.torch.table import ANY, refusals
 from interposer.backends.engines.torch.traced import LAYER, traced
 from interposer.ir.graph import Layer, Value
 from interposer.types import Array, DataType
@@ -42,9 +42,8 @@ class Torch(Engine):
         return _no_device(options["device"]) or refusals(layer)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Look for the functions of all layers."""
-        for layer in view:
-            torch_function(layer)
+        """Trace all layers, as compiling them does."""
+        _module(view)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """A module of the part."""
@@ -103,8 +102,7 @@ class Traced(Executable):
         self.device = torch.device(options["device"])
         self.threads = (options["threads"] or thread_budget()) if self.device.type == "cpu" else 0
         self.constants = [value.constant for value in view.constants if value.constant is not None]
-        with torch.inference_mode():
-            self.module = traced(view, {value: _constant(value) for value in view.constants}).to(self.device)
+        self.module = _module(view).to(self.device)
         self._forward = self.module.forward
 
     def held_weights(self, view: SubgraphView) -> int:
@@ -119,29 +117,42 @@ class Traced(Executable):
             try:
                 found = self._forward(*tensors)
             except Exception as error:
-                raise _named(error, self.module, tensors) from error
+                named = _named(self.module, tensors)
+                if named is None:
+                    raise
+                raise named from error
             for array, tensor in zip(outputs, found, strict=True):
                 _tensor(array).copy_(tensor)
 
 
-def _named(error: Exception, module: Any, tensors: Sequence[Any]) -> Exception:
-    """An error of a run with the name of its layer, which is found by running node by node; or as it is."""
-    at = ""
-    steps = fx.Interpreter(module)
+def _module(view: SubgraphView) -> Any:
+    with torch.inference_mode():
+        return traced(view, {value: _constant(value) for value in view.constants})
+
+
+def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
+    """The error of a run with the name of its layer, found by running node by node; None where no layer fails then."""
+    steps = _followed_type()(module)
     steps.extra_traceback = False
-    run_node = steps.run_node
-
-    def followed(node: Any) -> Any:
-        nonlocal at
-        at = node.meta.get(LAYER, "")
-        return run_node(node)
-
-    steps.run_node = followed
     try:
         steps.run(*tensors)
     except Exception as again:
-        return RuntimeError(f"layer {at!r}: {again}")
-    return error
+        return RuntimeError(f"layer {steps.layer!r}: {again}") if steps.layer else None
+    return None
+
+
+@cache
+def _followed_type() -> type[Any]:
+    """An interpreter that knows which layer it is at; a class that is made late, as its base is torch's."""
+
+    class Followed(fx.Interpreter):  # type: ignore[misc] # of a package that is imported late
+        layer = ""
+
+        def run_node(self, n: Any) -> Any:
+            self.layer = n.meta.get(LAYER, "")
+            return super().run_node(n)
+
+    return Followed
 
 
 def _constant(value: Value) -> Any:

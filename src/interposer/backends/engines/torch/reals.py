@@ -43,7 +43,7 @@ def as_codes(x: Any, info: TensorInfo) -> Any:
 
 
 def rounded(x: Any, info: TensorInfo) -> Any:
-    """What is left of real numbers when they are quantized and read again, at once."""
+    """What is left of real numbers when they are quantized and read again, at once; NaN, which codes lack, stays."""
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)

@@ -31,7 +31,9 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
         RefusedError: a layer has no function, or torch does not take what it is given.
     """
     tracer = _tracer_type()()
-    found = _Tensors({**constants, **{value: tracer.input(value.name) for value in view.inputs}})
+    found = _Tensors(
+        {**constants, **{value: tracer.input(value.name, place) for place, value in enumerate(view.inputs)}}
+    )
     for layer in view:
         tracer.layer = layer.name
         try:
@@ -40,7 +42,10 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
             raise
         except Exception as error:  # whatever torch's functions, and tracing, raise
             raise RefusedError(f"layer {layer.name!r}: {shortened(str(error))}") from error
-    return tracer.module([found.stored[value] for value in view.outputs])
+    try:
+        return tracer.module([found.stored[value] for value in view.outputs])
+    except Exception as error:
+        raise RefusedError(f"torch makes no module of the part: {shortened(str(error))}") from error
 
 
 class _Tensors:
@@ -89,9 +94,10 @@ def _tracer_type() -> type[Any]:
         def __init__(self) -> None:
             super().__init__()
             self.root, self.graph = nn.Module(), fx.Graph(tracer_cls=fx.Tracer)
+            self.buffers: dict[int, str] = {}  # by the id of the tensor, which the root keeps
 
-        def input(self, name: str) -> Any:
-            return self.create_proxy("placeholder", _identifier(name), (), {})
+        def input(self, name: str, place: int) -> Any:
+            return self.create_proxy("placeholder", f"{_identifier(name)}_{place}", (), {})
 
         def create_arg(self, a: Any) -> Any:
             if isinstance(a, torch.Tensor):
@@ -104,10 +110,9 @@ def _tracer_type() -> type[Any]:
             return node
 
         def _buffer(self, tensor: Any) -> Any:
-            held = dict(self.root.named_buffers())
-            name = next((name for name, one in held.items() if one is tensor), "")
+            name = self.buffers.get(id(tensor), "")
             if not name:
-                name = f"{_identifier(self.layer)}_{len(held)}"
+                name = self.buffers[id(tensor)] = f"{_identifier(self.layer)}_{len(self.buffers)}"
                 self.root.register_buffer(name, tensor)
             return self.create_node("get_attr", name, (), {})
 
