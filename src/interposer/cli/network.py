@@ -138,7 +138,7 @@ def runtime_with_threads(count: int | None) -> Iterator[Runtime]:
         with Runtime(CreationOptions(num_threads=count)) as runtime:
             yield runtime
     finally:
-        if before is not None:
-            os.environ[NUM_THREADS] = before
-        elif count is not None:
-            del os.environ[NUM_THREADS]
+        if count is not None:
+            os.environ.pop(NUM_THREADS, None)
+            if before is not None:
+                os.environ[NUM_THREADS] = before
