@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace native {
 namespace {
@@ -16,22 +17,25 @@ uint64_t rounded(uint64_t bytes) { return std::max<uint64_t>(64, (bytes + 63) / 
 
 }  // namespace
 
-Arena::~Arena() {
-  for (const Chunk& chunk : chunks_) munmap(chunk.memory, chunk.size);
+Arena::Chunk::~Chunk() {
+  if (memory != nullptr) munmap(memory, size);
 }
 
 char* Arena::take(uint64_t bytes) {
   const uint64_t size = rounded(bytes);
-  if (chunks_.empty() || chunks_.back().size - chunks_.back().used < size) {
-    uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back().size;  // small networks take small pages
+  if (chunks_.empty() || chunks_.back()->size - chunks_.back()->used < size) {
+    uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back()->size;  // small networks take small pages
     uint64_t wanted = std::max(size, std::min<uint64_t>(least, 8 * kHuge));
     wanted = wanted >= kHuge ? (wanted + kHuge - 1) / kHuge * kHuge : (wanted + 4095) / 4096 * 4096;
+    auto made = std::make_shared<Chunk>();
     void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     if (wanted >= kHuge) madvise(memory, wanted, MADV_HUGEPAGE);
-    chunks_.push_back({static_cast<char*>(memory), wanted, 0});
+    made->memory = static_cast<char*>(memory);
+    made->size = wanted;
+    chunks_.push_back(std::move(made));
   }
-  Chunk& chunk = chunks_.back();
+  Chunk& chunk = *chunks_.back();
   char* given = chunk.memory + chunk.used;
   chunk.used += size;
   total_ += size;
@@ -39,15 +43,14 @@ char* Arena::take(uint64_t bytes) {
 }
 
 void Arena::give_back(char* taken, uint64_t bytes) {
-  Chunk& chunk = chunks_.back();
+  Chunk& chunk = *chunks_.back();
   chunk.used = uint64_t(taken - chunk.memory);
   total_ -= rounded(bytes);
   if (chunk.used > 0) {
     std::memset(taken, 0, bytes);
-    return;
+  } else {
+    chunks_.pop_back();
   }
-  munmap(chunk.memory, chunk.size);
-  chunks_.pop_back();
 }
 
 }  // namespace native

@@ -4,6 +4,7 @@
 #define NATIVE_COMMON_ARENA_HPP
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace native {
@@ -11,7 +12,6 @@ namespace native {
 class Arena {
  public:
   Arena() = default;
-  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -19,14 +19,18 @@ class Arena {
   char* take(uint64_t bytes);
   /// Undoes the last `take`, which has to have been of so many bytes.
   void give_back(char* taken, uint64_t bytes);
+  /// Keeps what was taken last where it is, and what lies in the same 16 MiB at most, also when the arena is gone.
+  std::shared_ptr<const void> hold() const { return chunks_.back(); }
   uint64_t total() const { return total_; }
 
  private:
   struct Chunk {
-    char* memory;
-    uint64_t size, used;
+    char* memory = nullptr;
+    uint64_t size = 0, used = 0;
+
+    ~Chunk();
   };
-  std::vector<Chunk> chunks_;
+  std::vector<std::shared_ptr<Chunk>> chunks_;
   uint64_t total_ = 0;
 };
 

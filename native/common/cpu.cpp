@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
 namespace native {
@@ -22,7 +23,10 @@ Isa of_this_processor() {
                     __builtin_cpu_supports("avx512cd");
   if (!has_avx512) return Isa::avx2;
   if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
-  return __builtin_cpu_supports("avx512bf16") ? Isa::avx512bf16 : Isa::avx512vnni;
+#ifdef NATIVE_BF16
+  if (__builtin_cpu_supports("avx512bf16")) return Isa::avx512bf16;
+#endif
+  return Isa::avx512vnni;
 #else
   return Isa::baseline;
 #endif
@@ -34,7 +38,7 @@ Isa best_isa() {
   Isa found = of_this_processor();
   const char* wanted = std::getenv("INTERPOSER_CPUACC_ISA");
   if (wanted == nullptr) return found;
-  for (int n = 0; n < 5; ++n)
+  for (size_t n = 0; n < std::size(kNames); ++n)
     if (std::string_view(wanted) == kNames[n]) return std::min(found, Isa(n));
   return found;
 }

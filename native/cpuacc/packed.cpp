@@ -1,5 +1,7 @@
 #include "cpuacc/packed.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -10,12 +12,12 @@
 namespace cpuacc {
 namespace {
 
-using Memory = std::shared_ptr<native::Arena>;
+using Memory = std::shared_ptr<const void>;
 
-constexpr uint64_t kCommon = 4096;  // fewer bytes are not worth a look at what others have
+constexpr uint64_t kCommon = 256 * 1024;  // for fewer bytes it is not worth to keep memory of others
 
 struct Known {
-  std::weak_ptr<native::Arena> memory;
+  std::weak_ptr<const void> memory;
   Packed::Piece piece;
 };
 
@@ -25,8 +27,16 @@ struct Library {
   size_t limit = 64;                      // of pieces, above which those of programs that are gone are left out
 };
 
+Library& library();
+
+Library* made_library() {
+  // A child of a fork finds the mutex free, whatever other threads were at.
+  pthread_atfork([] { library().mutex.lock(); }, [] { library().mutex.unlock(); }, [] { library().mutex.unlock(); });
+  return new Library;  // never freed: programs may outlive what is destroyed at the end of the process
+}
+
 Library& library() {
-  static Library* made = new Library;  // never freed: programs may outlive what is destroyed at the end of the process
+  static Library* made = made_library();
   return *made;
 }
 
@@ -61,12 +71,11 @@ const char* Packed::add(char* data, uint64_t bytes) {
   for (auto& [memory, same] : alike(sum, bytes)) {
     if (std::memcmp(data, same, bytes) != 0) continue;
     pieces_.back().data = same;
-    memory_->give_back(data, bytes);
-    if (memory != memory_ && std::find(others_.begin(), others_.end(), memory) == others_.end())
-      others_.push_back(memory);
+    memory_.give_back(data, bytes);
+    if (std::find(shared_.begin(), shared_.end(), memory) == shared_.end()) shared_.push_back(std::move(memory));
     return same;
   }
-  remember(sum, memory_, pieces_.back());
+  remember(sum, memory_.hold(), pieces_.back());
   return data;
 }
 

@@ -20,9 +20,9 @@ class Packed {
   };
 
   /// Zeroed bytes, aligned to 64, for the next piece.
-  char* take(uint64_t bytes) { return memory_->take(bytes); }
-  /// Ends the piece that was taken last. Where another program has the same bytes, they are used in its place; the
-  /// memory of that program's pieces stays for as long as one of the two lives. Thread safe among programs.
+  char* take(uint64_t bytes) { return memory_.take(bytes); }
+  /// Ends the piece that was taken last. Where somebody has the same bytes, they are used in its place, and stay for
+  /// as long as one of the two lives. Thread safe among programs.
   const char* add(char* data, uint64_t bytes);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -30,8 +30,8 @@ class Packed {
   uint64_t total() const { return total_; }
 
  private:
-  std::shared_ptr<native::Arena> memory_ = std::make_shared<native::Arena>();
-  std::vector<std::shared_ptr<native::Arena>> others_;
+  native::Arena memory_;
+  std::vector<std::shared_ptr<const void>> shared_;  // memory of others
   std::vector<Piece> pieces_;
   uint64_t total_ = 0;
 };

@@ -10,6 +10,8 @@
 
 #include "cpuacc/isa.hpp"
 
+// Functions here are static: what is compiled for an instruction set must be nobody else's.
+
 namespace cpuacc {
 
 enum class Function : int32_t {
@@ -47,11 +49,11 @@ struct Product {
 };
 
 /// Pixels whose words are in scratch memory at once, and the words of all of these.
-inline int32_t staged_pixels(int32_t depth) {
+static inline int32_t staged_pixels(int32_t depth) {
   int32_t most = (1 << 20) / (depth + 31);
   return most < 14 ? 14 : most / 14 * 14;
 }
-inline int64_t staged_words(int32_t depth, int64_t pixels) {
+static inline int64_t staged_words(int32_t depth, int64_t pixels) {
   int64_t most = staged_pixels(depth);
   return (depth + 31) / 32 * 16 * (pixels < most ? pixels : most);
 }
@@ -94,11 +96,11 @@ struct Winograd {
   int32_t chunk;  // squares at once
 };
 
-inline int32_t squares_across(const Winograd& w) { return (w.out_width + w.tile - 1) / w.tile; }
-inline int32_t squares_of(const Winograd& w) { return (w.out_height + w.tile - 1) / w.tile * squares_across(w); }
+static inline int32_t squares_across(const Winograd& w) { return (w.out_width + w.tile - 1) / w.tile; }
+static inline int32_t squares_of(const Winograd& w) { return (w.out_height + w.tile - 1) / w.tile * squares_across(w); }
 
 /// Floats of scratch memory: of transformed input and, of one panel, transformed output.
-inline int64_t scratch_of(const Winograd& w) {
+static inline int64_t scratch_of(const Winograd& w) {
   int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
   return elements * w.chunk * 16 * ((w.product.depth + 15) / 16 + 3);
 }
@@ -114,23 +116,23 @@ struct Bottleneck {
 };
 
 /// Columns of an expanded row, with what is before and behind it.
-inline int64_t ring_width(const Depthwise& d) {
+static inline int64_t ring_width(const Depthwise& d) {
   int64_t seen = int64_t{d.out_width - 1} * d.stride_x + int64_t{d.kernel_width - 1} * d.dilation_x + 1;
   int64_t image = int64_t{d.pad_left} + d.width;
   return seen > image ? seen : image;
 }
 
-inline int64_t ring_rows(const Depthwise& d) { return int64_t{d.kernel_height - 1} * d.dilation_y + 1; }
+static inline int64_t ring_rows(const Depthwise& d) { return int64_t{d.kernel_height - 1} * d.dilation_y + 1; }
 
 /// Floats of scratch memory.
-inline int64_t scratch_of(const Bottleneck& b) {
+static inline int64_t scratch_of(const Bottleneck& b) {
   const Depthwise& d = b.depthwise;
   int64_t strip = b.project.weights ? int64_t{b.strip} * d.out_width * d.blocks * 16 : 0;
   return strip + (b.expand.weights ? d.blocks : 1) * ring_rows(d) * ring_width(d) * 16;
 }
 
 /// And those for what kernels for pairs of bfloat16 see of the image at once.
-inline int64_t words_of(const Bottleneck& b) {
+static inline int64_t staged_words(const Bottleneck& b) {
   const Depthwise& d = b.depthwise;
   int64_t strip = b.project.weights ? b.strip : d.out_height, rows = strip * d.stride_y + ring_rows(d);
   return b.expand.weights ? (rows < d.height ? rows : d.height) * d.width * 16 * ((b.expand.depth + 31) / 32) : 0;
@@ -149,14 +151,14 @@ struct MatrixProduct {
 };
 
 /// So many rows of the first operand are packed at once: they stay in the second-level cache while the weights pass by.
-inline int32_t rows_at_once(const MatrixProduct& m) {
+static inline int32_t rows_at_once(const MatrixProduct& m) {
   int32_t most = 128 * 1024 / (m.depth > 0 ? m.depth : 1);
   if (most < 70) most = 70;
   return m.rows < most ? m.rows : most;
 }
 
 /// Floats of scratch memory for one product.
-inline int64_t scratch_of(const MatrixProduct& m) {
+static inline int64_t scratch_of(const MatrixProduct& m) {
   int64_t blocks = (m.columns + 15) / 16;
   return int64_t{rows_at_once(m) | 1} * ((m.depth + 15) / 16 + 6) * 16 + (m.packed ? 0 : blocks * 16 * m.depth);
 }
@@ -184,7 +186,7 @@ struct AttentionRun {
 };
 
 /// Floats of scratch memory.
-inline int64_t scratch_of(const AttentionHead& h) {
+static inline int64_t scratch_of(const AttentionHead& h) {
   int64_t keys = (h.keys + 15) / 16 * 16, values = (h.value_size + 15) / 16 * 16, size = (h.size + 15) / 16 * 16;
   return keys * h.size + values * h.keys + (size + keys + values + 1) * h.rows + keys;
 }
@@ -224,7 +226,7 @@ struct ConvKernels {
 CPUACC_TABLE(ConvKernels, conv_kernels)
 
 #ifndef ISA_NS
-#ifdef CPUACC_BF16
+#ifdef NATIVE_BF16
 namespace avx512bf16 {
 extern const ConvKernels conv_kernels;
 }
@@ -232,7 +234,7 @@ extern const ConvKernels conv_kernels;
 
 /// Those for pairs of bfloat16 where they are asked for and the processor has instructions for them.
 inline const ConvKernels& conv_kernels_for(native::Isa isa, [[maybe_unused]] bool pairs) {
-#ifdef CPUACC_BF16
+#ifdef NATIVE_BF16
   if (pairs && isa == native::Isa::avx512bf16) return avx512bf16::conv_kernels;
 #endif
   return conv_kernels_for(isa);

@@ -50,6 +50,16 @@ CPUACC_INLINE void store_words(float* to, Vec x) {
 #endif
 }
 
+/// A vector of channels of which the first `count` are there, and, where they become pairs, zeros instead of the others:
+/// what fills a block up may be anything, and would be half of a word.
+CPUACC_INLINE Vec only(Vec x, [[maybe_unused]] int count) {
+#if defined(__AVX512BF16__)
+  return _mm512_maskz_mov_ps(static_cast<__mmask16>((1u << count) - 1), x);
+#else
+  return x;
+#endif
+}
+
 /// 16 numbers as words, of which the first `count` are there.
 CPUACC_INLINE void store_row(const float* from, int count, float* to) {
   float own[16] = {};

@@ -62,9 +62,10 @@ CPUACC_INLINE void clear(float* to, int count) {
     memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(count));
 }
 
-/// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it.
+/// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it. So many `channels` are there.
 template <int kStep>
-CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, float* to) {
+CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, int channels,
+                            float* to) {
   Inside inside(phase, c.stride_x, c.pad_left, c.width, columns);
   if (!from || inside.first == inside.last) {
     clear<kStep>(to, columns);
@@ -76,19 +77,19 @@ CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pix
     copy_every(x, c.stride_x * pixel, inside.last - inside.first, to + inside.first);
   } else {
     for (int column = inside.first; column < inside.last; ++column, x += c.stride_x * pixel)
-      for (int v = 0; v < kStep; v += kLanes) store_words(to + column * kStep + v, load(x + v));
+      for (int v = 0; v < kStep; v += kLanes) store_words(to + column * kStep + v, only(load(x + v), channels));
   }
   clear<kStep>(to + inside.last * kStep, columns - inside.last);
 }
 
 template <int kStep>
 CPUACC_INLINE void copy_channel(const Convolution& c, const Strip& strip, const float* image, int64_t row, int64_t pixel,
-                                int first_row, float* to) {
+                                int first_row, int channels, float* to) {
   for (int y_phase = 0; y_phase < strip.row_phases; ++y_phase)
     for (int x_phase = 0; x_phase < strip.column_phases; ++x_phase)
       for (int r = 0; r < strip.rows; ++r, to += strip.columns * kStep) {
         int y = (first_row + r) * c.stride_y + y_phase - c.pad_top;
-        copy_row<kStep>(c, y >= 0 && y < c.height ? image + y * row : nullptr, pixel, x_phase, strip.columns, to);
+        copy_row<kStep>(c, y >= 0 && y < c.height ? image + y * row : nullptr, pixel, x_phase, strip.columns, channels, to);
       }
 }
 
@@ -117,7 +118,7 @@ void convolve_strips(const Convolution& c, const float* in, const Planes& planes
     int rows = part.row_end - row < c.strip ? part.row_end - row : c.strip;
     for (int channel = 0; channel < p.depth; channel += kStep)
       copy_channel<kStep>(c, strip, plane(planes, in, channel), planes.row, planes.pixel, row,
-                          scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
+                          p.depth - channel < 16 ? p.depth - channel : 16, scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
     for (int block = part.block; block < part.block_end;) {
       int blocks = panel_at(block, p.blocks);
       int64_t size = int64_t{blocks} * 16 * t.depth * count;

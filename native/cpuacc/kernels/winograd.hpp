@@ -89,9 +89,11 @@ void winograd_weights(int32_t tile, const float* taps, float* to, int64_t step) 
   tile == 4 ? transform_weights<4>(taps, to, step) : transform_weights<2>(taps, to, step);
 }
 
-/// One square of one vector of channels: what it sees, transformed, `step` floats from element to element.
+/// One square of one vector of channels, of which so many are there: what it sees, transformed, `step` floats from element
+/// to element.
 template <int kTile>
-CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int top, int left, float* to, int64_t step) {
+CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int top, int left, int channels, float* to,
+                                   int64_t step) {
   constexpr int kSide = kTile + 2;
   Vec rows[kSide][kSide];
   const bool inside = top >= 0 && left >= 0 && top + kSide <= w.height && left + kSide <= w.width;
@@ -101,11 +103,12 @@ CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int to
     Vec seen[kSide];
     if (inside) {
 #pragma GCC unroll 6
-      for (int x = 0; x < kSide; ++x) seen[x] = load(from + x * 16);
+      for (int x = 0; x < kSide; ++x) seen[x] = only(load(from + x * 16), channels);
     } else {
       const bool row = top + y >= 0 && top + y < w.height;
 #pragma GCC unroll 6
-      for (int x = 0; x < kSide; ++x) seen[x] = row && left + x >= 0 && left + x < w.width ? load(from + x * 16) : Vec{};
+      for (int x = 0; x < kSide; ++x)
+        seen[x] = row && left + x >= 0 && left + x < w.width ? only(load(from + x * 16), channels) : Vec{};
     }
     Points<kTile>::input(seen, rows[y]);
   }
@@ -161,10 +164,12 @@ __attribute__((noinline)) void transform_inputs(const Winograd& w, const float* 
   in += int64_t{block} * w.height * w.width * 16;
   for (; block < block_end; ++block, in += int64_t{w.height} * w.width * 16) {
     float* of_block = to + place_of_block(block, int64_t{count} * 16);
+    const int channels = w.product.depth - block * 16 < 16 ? w.product.depth - block * 16 : 16;
     for (int n = 0; n < count; ++n, of_block += 16) {
       int y = (first + n) / across, x = (first + n) % across;
       for (int v = 0; v < 16; v += kLanes)
-        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, of_block + v, step);
+        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, channels, of_block + v,
+                               step);
     }
   }
 }

@@ -181,7 +181,7 @@ void lower(const Node& node, Builder& builder) {
   step.operations = operations * double(in.n);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(scratch_of(b) + (state->kernels->pairs ? words_of(b) : 0)) * 4;
+  step.scratch_per_part = uint64_t(scratch_of(b) + (state->kernels->pairs ? staged_words(b) : 0)) * 4;
   step.state = state;
   builder.add(std::move(step));
 }

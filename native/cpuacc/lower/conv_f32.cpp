@@ -168,7 +168,7 @@ int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int t
 }
 
 /// Words of the input, for all places of the window where it is planar.
-int64_t words_of(const Convolution& c, const ConvKernels& kernels) {
+int64_t strip_words(const Convolution& c, const ConvKernels& kernels) {
   return c.planar ? c.product.depth : blocks_of(kernels.pairs ? (c.product.depth + 1) / 2 : c.product.depth) * 16;
 }
 
@@ -196,7 +196,7 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weight
   c.stride_y = int32_t(rows.stride), c.stride_x = int32_t(columns.stride);
   c.dilation_y = int32_t(rows.dilation), c.dilation_x = int32_t(columns.dilation);
   c.pad_top = int32_t(rows.pad), c.pad_left = int32_t(columns.pad);
-  StripSize size(rows, columns, words_of(c, kernels));
+  StripSize size(rows, columns, strip_words(c, kernels));
   c.strip = int32_t(strip_rows(size, rows.places, weights.packed(), builder.settings.threads));
   unit.taps = find_taps(rows, columns, size, c.strip, c.planar ? weights.inputs : 1, step);
   return unit;
@@ -222,7 +222,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
     operations += 2 * int64_t{c.product.depth} * c.product.blocks * 16 * taps * places;
     Axis rows{c.kernel_height, c.stride_y, c.dilation_y, c.pad_top, c.out_height};
     Axis columns{c.kernel_width, c.stride_x, c.dilation_x, c.pad_left, c.out_width};
-    int64_t strip = !unit.pointwise ? StripSize(rows, columns, words_of(c, *state->kernels)).floats(c.strip)
+    int64_t strip = !unit.pointwise ? StripSize(rows, columns, strip_words(c, *state->kernels)).floats(c.strip)
                     : state->kernels->pairs ? staged_words(c.product.depth, places)
                                             : 0;
     state->strip_floats = std::max(state->strip_floats, strip);

@@ -114,6 +114,7 @@ struct Channelwise {
   const RowKernels* kernels;
   const ElementKernels* elements;
   int64_t blocks, pixels, period;  // of the image; blocks of numbers
+  int64_t pieces;                  // of a block, so that there is work for all threads
   bool adds;
   std::vector<Post32> posts;
 
@@ -124,15 +125,18 @@ struct Channelwise {
     float other[16];
     std::fill_n(other, 16, self.adds ? 1.0f : -0.0f);
     const int64_t most = self.posts.empty() ? self.pixels : kChunk / 16;
-    Range range = split(self.blocks, part, parts);
-    for (int64_t block = range.first; block < range.last; ++block)
-      for (int64_t pixel = 0; pixel < self.pixels; pixel += most) {
+    Range range = split(self.blocks * self.pieces, part, parts);
+    for (int64_t piece = range.first; piece < range.last; ++piece) {
+      const int64_t block = piece / self.pieces;
+      const Range inside = split(self.pixels, int(piece % self.pieces), int(self.pieces));
+      for (int64_t pixel = inside.first; pixel < inside.last; pixel += most) {
         const float* with = numbers + block % self.period * 16;
-        int64_t at = (block * self.pixels + pixel) * 16, count = std::min(most, self.pixels - pixel);
+        int64_t at = (block * self.pixels + pixel) * 16, count = std::min(most, inside.last - pixel);
         self.kernels->affine_block(image + at, out + at, count, self.adds ? other : with, self.adds ? with : other,
                                    -INFINITY, INFINITY);
         apply_posts(*self.elements, self.posts, out + at, count * 16);
       }
+    }
   }
 };
 
@@ -155,6 +159,7 @@ void lower_channelwise(const Node& node, Builder& builder, size_t image, const S
   step.name = node.type + " by channels " + node.name;
   step.fn = &Channelwise::run;
   step.max_parts = parts_for(builder.settings, double(state->blocks * state->pixels) * 0.5);
+  state->pieces = std::min<int64_t>((step.max_parts + state->blocks - 1) / state->blocks, state->pixels);
   step.in = {builder.buffer(node.inputs[image]), builder.buffer(node.inputs[1 - image])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
@@ -167,6 +172,7 @@ bool lowered_by_channels(const Node& node, Builder& builder, const Shape& shape,
   const Tensor& out = builder.graph.out(node);
   const bool takes = binary_of(node) == Binary::add || binary_of(node) == Binary::mul;
   if (!takes || !is_f32(out) || !is_blocked(out.layout) || out.elements() == 0) return false;
+  if (a == b) return false;  // of a single pixel
   for (size_t image : {0, 1}) {
     const Shape &large = image == 0 ? a : b, &small = image == 0 ? b : a;
     if (large != shape || !is_channelwise(shape, small)) continue;

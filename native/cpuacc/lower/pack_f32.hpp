@@ -99,11 +99,12 @@ inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int
         transform(tile, taps, at, by);
       };
       for (int64_t i = 0; i < w.inputs; i += each) {
-        float *at = panel_at + (i / each * wide + b) * 16, pair[2][36 * 16] = {};
+        float* at = panel_at + (i / each * wide + b) * 16;
         if (!w.pairs) {
           transformed(i, at, step);
           continue;
         }
+        float pair[2][36 * 16] = {};
         for (int64_t n = i; n < std::min(i + 2, w.inputs); ++n) transformed(n, pair[n - i], 16);
         for (int64_t n = 0; n < elements * 16; ++n) at[n / 16 * step + n % 16] = pair_of(pair[0][n], pair[1][n]);
       }

@@ -227,6 +227,8 @@ struct Vector {
       panels.push_back({panel.first, panel.channels, panel.vectors, panel.lane, panel.offset});
     work.panels = panels.data();
   }
+  Vector(const Vector&) = delete;  // it points to itself
+  Vector& operator=(const Vector&) = delete;
 };
 
 /// Whether that is all there is to do.

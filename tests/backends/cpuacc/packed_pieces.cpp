@@ -34,22 +34,22 @@ void equal_bytes_are_there_once() {
   Packed first, second;
   const char* large = packed(first, 3 << 20, 'a');
   expect(packed(second, 3 << 20, 'a') == large, "a large piece of another program is used");
-  const char* small = packed(first, 10'000, 'b');
-  expect(packed(second, 10'000, 'b') == small, "so is one that lies in a chunk with others");
-  expect(packed(first, 10'000, 'b') == small, "and one of the same program");
-  expect(packed(second, 10'000, 'c') != small, "other bytes are others");
-  expect(packed(second, 9'999, 'b') != small, "and fewer are");
-  expect(packed(second, 64, 'd') != packed(first, 64, 'd'), "a few bytes are not looked for");
-  expect(second.total() == (3 << 20) + 10'000 + 10'000 + 9'999 + 64, "all pieces count");
+  const char* small = packed(first, 300'000, 'b');
+  expect(packed(second, 300'000, 'b') == small, "so is one that lies in a chunk with others");
+  expect(packed(first, 300'000, 'b') == small, "and one of the same program");
+  expect(packed(second, 300'000, 'c') != small, "other bytes are others");
+  expect(packed(second, 299'999, 'b') != small, "and fewer are");
+  expect(packed(second, 10'000, 'd') != packed(first, 10'000, 'd'), "a few bytes are not looked for");
+  expect(second.total() == (3 << 20) + 300'000 + 300'000 + 299'999 + 10'000, "all pieces count");
   expect(second.pieces()[0].data == large && second.pieces().size() == 5, "pieces are kept in their order");
 }
 
 void what_is_given_back_is_zero_again() {
   Packed first, second;
-  packed(first, 8192, 'x');
+  packed(first, 1 << 20, 'x');
   packed(second, 100, 'y');
-  packed(second, 8192, 'x');  // given back
-  expect(all_are(second.take(8192), 8192, 0), "memory that was given back is zero when it is taken again");
+  packed(second, 1 << 20, 'x');  // given back
+  expect(all_are(second.take(1 << 20), 1 << 20, 0), "memory that was given back is zero when it is taken again");
 }
 
 void pieces_outlive_who_made_them() {
@@ -63,10 +63,10 @@ void pieces_outlive_who_made_them() {
 
 void threads_pack_the_same_at_the_same_time() {
   auto work = [] {
-    for (int round = 0; round < 100; ++round) {
+    for (int round = 0; round < 20; ++round) {
       Packed one;
-      for (char value = 0; value < 20; ++value)
-        expect(all_are(packed(one, 5000, value), 5000, value), "every thread sees its bytes");
+      for (char value = 0; value < 5; ++value)
+        expect(all_are(packed(one, 300'000, value), 300'000, value), "every thread sees its bytes");
     }
   };
   std::vector<std::thread> threads;
