@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from interposer.cache import (
     cached_files,
     forget_cached,
     later,
+    own_names,
     read_cached,
     settle,
     trim_cached,
@@ -103,10 +105,33 @@ def test_the_oldest_files_go_first(folder):
     for number, name in enumerate("abc"):
         write_cached(f"some/{name}", bytes(100))
         os.utime(folder / "some" / name, (number, number))
-    trim_cached("some", 250)
-    assert [(file.name, file.size) for file in cached_files("some")] == [("some/b", 100), ("some/c", 100)]
-    trim_cached("some", 0)
-    assert cached_files() == []
+    (folder / "some" / "theirs.onnx").write_bytes(bytes(1000))
+    write_cached("some/below/a", bytes(1000))
+    trim_cached("some", own_names("[a-z]"), 250)
+    assert [(file.name, file.size) for file in cached_files("some")] == [
+        ("some/b", 100), ("some/below/a", 1000), ("some/c", 100), ("some/theirs.onnx", 1000),
+    ]  # fmt: skip
+    (folder / "some" / ".b.0a_begun").write_bytes(bytes(100))
+    trim_cached("some", own_names("[a-z]"), 0)
+    assert [file.name for file in cached_files()] == ["some/below/a", "some/theirs.onnx"]
+
+
+def test_to_make_room_where_there_is_no_folder_is_nothing(folder, monkeypatch):
+    for name in ("some", "\0"):
+        trim_cached(name, own_names("[a-z]"), 0)
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
+    trim_cached("some", own_names("[a-z]"), 0)
+
+
+def test_to_make_room_does_not_wait_for_what_is_written_later(folder):
+    let = threading.Event()
+    later("some/large", lambda: let.wait(10))
+    write_cached("some/a", bytes(100))
+    trim_cached("some", own_names("[a-z]"), 0)
+    gone = not (folder / "some" / "a").exists()
+    let.set()
+    settle()
+    assert gone
 
 
 def test_a_folder_that_goes_while_it_is_listed_is_survived(folder, monkeypatch):
@@ -125,6 +150,7 @@ def test_a_folder_that_goes_while_it_is_listed_is_survived(folder, monkeypatch):
 
 def test_what_is_not_there_cannot_be_deleted(folder, monkeypatch):
     assert not forget_cached("some/name")
+    assert (forget_cached("\0"), cached_files("\0"), cached_files(folder="\0")) == (False, [], [])
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
     assert (forget_cached("some/name"), cached_files()) == (False, [])
 
@@ -146,10 +172,26 @@ def test_what_is_written_later_is_there_for_whoever_reads_it(folder):
 
 def test_a_job_that_fails_is_told_in_the_log_and_disturbs_no_other(folder, caplog):
     later("some/one", lambda: 1 // 0)
-    later("some/two", lambda: trim_cached("some", 0) or write_cached("some/two", b"content"))
+    later("some/two", lambda: trim_cached("some", own_names("[a-z]"), 0) or write_cached("some/two", b"content"))
     settle()
     assert "ZeroDivisionError" in caplog.text
     assert [file.name for file in cached_files()] == ["some/two"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("failure", ["job", "log"])
+def test_no_failure_stops_what_comes_after_it(failure, folder, monkeypatch):
+    def failing(*_):
+        raise SystemExit if failure == "job" else OSError("the log is full")
+
+    monkeypatch.setattr(logging.getLogger("interposer.cache"), "exception", failing)
+    let = threading.Event()
+    later("zero", lambda: let.wait(10))
+    later("one", failing)
+    later("two", lambda: write_cached("two", b"content"))
+    let.set()
+    settle(seconds=10)
+    assert read_cached("two") == b"content"
 
 
 def test_a_process_that_ends_writes_first_what_it_was_to_write_later(folder):

@@ -1,8 +1,9 @@
 """The cache folder: small files that may be forgotten at any time, kept between processes.
 
-``$INTERPOSER_CACHE_DIR``, else ``$XDG_CACHE_HOME/interposer``, else ``~/.cache/interposer``. Nothing here ever fails: a
-folder that cannot be read or written is as good as none. What takes a `folder` works on that one instead; a relative
-path is taken from the working directory, ``~`` is the user's own folder, and an empty one means the folder above.
+``$INTERPOSER_CACHE_DIR``, else ``$XDG_CACHE_HOME/interposer``, else ``~/.cache/interposer``. A folder that cannot be
+read or written is as good as none, and no error. What takes a `folder` works on that one instead; a relative path is
+taken from the working directory, ``~`` is the user's own folder, and an empty one means the folder above. Users may
+have files of their own there: only such as have names of `own_names` are ever deleted to make room.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import json
 import logging
 import mmap
 import os
+import re
 import stat
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -35,6 +37,7 @@ __all__ = [
     "has_cached",
     "later",
     "mapped_cached",
+    "own_names",
     "read_cached",
     "read_record",
     "settle",
@@ -171,19 +174,24 @@ class CachedFile(NamedTuple):
 
 
 def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
-    """The files in the folder, or in one of its folders, by their names."""
+    """The files in the folder, or in one of its folders, by their names; it waits for what is to be written later."""
     where = cache_folder(folder)
     if where is None:
         return []
     settle()
-    found = []
-    for root, _, names in os.walk(where / below):  # which passes over folders that are gone
-        for path in (Path(root, name) for name in names):
-            with suppress(OSError):
-                facts = path.stat(follow_symlinks=False)
-                if stat.S_ISREG(facts.st_mode):
-                    found.append(CachedFile(path.relative_to(where).as_posix(), facts.st_size, facts.st_mtime))
-    return sorted(found)
+    paths: list[Path] = []
+    with suppress(ValueError):  # no folder has such a name
+        for root, _, names in os.walk(where / below):  # which passes over folders that are gone
+            paths += (Path(root, name) for name in names)
+    return sorted(_described(paths, where))
+
+
+def _described(paths: Iterable[Path], where: Path) -> Iterator[CachedFile]:
+    for path in paths:
+        with suppress(OSError):
+            facts = path.stat(follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode):
+                yield CachedFile(path.relative_to(where).as_posix(), facts.st_size, facts.st_mtime)
 
 
 def has_cached(below: str, ending: str, folder: str = "") -> bool:
@@ -204,15 +212,27 @@ def forget_cached(name: str, folder: str = "") -> bool:
         return False
     try:
         (where / name).unlink()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         _log.info("%s cannot be deleted from the cache folder %s: %s", name, where, error)
         return False
     return True
 
 
-def trim_cached(below: str, most: int, folder: str = "") -> None:
-    """Delete the oldest files of a folder until the others have no more than so many bytes together."""
-    files = sorted(cached_files(below, folder), key=lambda file: file.time)
+def own_names(pattern: str) -> re.Pattern[str]:
+    """The names of files that were written here under names of a pattern, or were begun to be."""
+    return re.compile(rf"(?:{pattern})|\.(?:{pattern})\.[a-z0-9_]{{8}}")
+
+
+def trim_cached(below: str, names: re.Pattern[str], most: int, folder: str = "") -> None:
+    """Delete the oldest files with such names in a folder until the others have at most so many bytes together."""
+    where = cache_folder(folder)
+    if where is None:
+        return
+    try:
+        paths = [where / below / name for name in os.listdir(where / below) if names.fullmatch(name)]
+    except (OSError, ValueError):
+        return
+    files = sorted(_described(paths, where), key=lambda file: file.time)
     over = sum(file.size for file in files) - most
     for file in files:
         if over <= 0:
@@ -236,6 +256,9 @@ class _Thread:
             if self._worker is not None:
                 return
             self._worker = 0
+        self._start()
+
+    def _start(self) -> None:
         try:
             threading.Thread(target=self._work, name="interposer cache", daemon=False).start()
         except RuntimeError:  # the interpreter ends, or there are too many threads
@@ -252,12 +275,13 @@ class _Thread:
 
     def _work(self) -> None:
         self._worker = threading.get_ident()
-        while (job := self._next()) is not None:
-            try:
-                job()
-            except Exception:
-                _log.exception("something cannot be kept in the cache folder")
-            del job  # and what it holds, before those who wait go on
+        try:
+            while (job := self._next()) is not None:
+                _attempt(job)
+                del job  # and what it holds, before those who wait go on
+        except BaseException:
+            self._start()  # the other jobs, and those who wait for them, go on
+            raise
 
     def _next(self) -> Callable[[], object] | None:
         with self._changed:
@@ -266,6 +290,14 @@ class _Thread:
                 self._worker = None
             self._changed.notify_all()
             return job
+
+
+def _attempt(job: Callable[[], object]) -> None:
+    with suppress(Exception):  # also those of what writes the log
+        try:
+            job()
+        except Exception:
+            _log.exception("something cannot be kept in the cache folder")
 
 
 _thread = _Thread()
@@ -281,7 +313,10 @@ os.register_at_fork(after_in_child=_forget_thread)
 
 
 def later(name: str, job: Callable[[], object]) -> None:
-    """Let a thread do `job`, which writes the file of this name; who reads that waits for it, and so does the end."""
+    """Let a thread do `job`; the end of the process waits for it.
+
+    Who reads a file of this name waits for it, too. Where the file has another name, readers call `settle`.
+    """
     _thread.add(name, job)
 
 

@@ -28,14 +28,29 @@ def measured(**changed: str) -> bytes:
 
 
 def test_nothing_is_deleted_or_listed_that_others_put_into_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("mine.txt", "documents/thesis.txt", "plan-of-my-house.json"):
+    theirs = [
+        "backends/gpu/notes.txt", "backends/notes.txt", "compiled/main.o", "documents/thesis.txt", "mine.txt",
+        f"networks/{'a' * 32}.onnx", "networks/mine.onnx", "networks/old/mine.onnx", "plan-of-my-house.json",
+        "probed/rocks.json",
+    ]  # fmt: skip
+    for name in theirs:
         write_cached(name, b"precious")
-    write_cached("backends/some.so-1/tuned", b"")
+    write_cached("backends/some.so-12345678/tuned", b"")
     write_cached(PLAN, measured())
     assert main(["cache", "list"]) == 0
     assert "2 files" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
-    assert [file.name for file in cached_files()] == ["documents/thesis.txt", "mine.txt", "plan-of-my-house.json"]
+    assert [file.name for file in cached_files()] == theirs
+
+
+def test_what_a_process_did_not_finish_writing_is_damaged(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    write_cached(f"networks/.{'a' * 32}.0a_begun", b"half")
+    write_cached(f"compiled/.{'a' * 32}.1-2-3-4-5.0a_begun", b"half")
+    write_cached(f"probed/{'a' * 64}-1.0.json", b"{}")
+    assert main(["cache", "list"]) == 0
+    assert "3 files" in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert cached_files() == []
 
 
 def test_measured_placements_are_listed_and_what_is_stale_of_them_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,19 +12,22 @@ from datetime import datetime
 from typing import Final
 
 from interposer.backend.dynamic.kept import FOLDER as PARTS
+from interposer.backend.dynamic.kept import NAMES as NAMES_OF_PARTS
 from interposer.backend.dynamic.kept import TRIAL, Mark, read_mark, read_part
-from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, read_cached
+from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, own_names, read_cached
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.session import default_runtime
-from interposer.session.kept import FOLDER, MOST_BYTES, read_entry
+from interposer.session.kept import FOLDER, MOST_BYTES, NAMES, read_entry
 from interposer.session.placement import Plan
 from interposer.session.placement.origin import made_with
 
 __all__ = ["configure", "execute"]
 
-_PLAN: Final = re.compile(r"\.?plan-[0-9a-f]{32}\.json(\.\w+)?")
-"""A plan in the cache folder, also one that a process did not finish writing."""
+_PLAN: Final = own_names(r"plan-[0-9a-f]{32}\.json")
+_PROBED: Final = own_names(r"[0-9a-f]{64}-[^/]+\.json")
+_OF_BACKENDS: Final = re.compile(r"[^/]+-[0-9a-f]{8}/.+")
+"""What backends write into the folders that they are told of, under names of their own."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,13 @@ def _all_kept(where: str) -> Iterator[_Kept]:
     for file in cached_files("", where):
         folder, _, rest = file.name.partition("/")
         written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
-        if folder == FOLDER:
+        if folder == FOLDER and NAMES.fullmatch(rest):
             yield _network(file, written, where)
-        elif folder == PARTS:
+        elif folder == PARTS and NAMES_OF_PARTS.fullmatch(rest):
             yield _part(file, written, where)
-        elif folder == "probed":
+        elif folder == "probed" and _PROBED.fullmatch(rest):
             yield _Kept("trial of a shared object", _probed(file, where), file.size, written, file.name)
-        elif folder == "backends":
+        elif folder == "backends" and _OF_BACKENDS.fullmatch(rest):
             yield _Kept("file of a backend", rest, file.size, written, file.name)
         elif _PLAN.fullmatch(file.name):
             yield _plan(file, written, where)

@@ -21,7 +21,16 @@ from interposer._version import __version__
 from interposer.backend import DEFAULT_FACTORY
 from interposer.backend.dynamic.recording import Recording, recording
 from interposer.backend.registry import BackendRegistry
-from interposer.cache import Record, cache_folder, later, mapped_cached, read_record, trim_cached, write_cached
+from interposer.cache import (
+    Record,
+    cache_folder,
+    later,
+    mapped_cached,
+    own_names,
+    read_record,
+    trim_cached,
+    write_cached,
+)
 from interposer.errors import InterposerError, LoadError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
@@ -37,10 +46,12 @@ from interposer.types import Quantization, TensorInfo
 if TYPE_CHECKING:
     from interposer.backend.dynamic.images import Image
 
-__all__ = ["FOLDER", "Entry", "Keeper", "read_entry"]
+__all__ = ["FOLDER", "NAMES", "Entry", "Keeper", "read_entry"]
 
 FOLDER: Final = "networks"
 """The folder in the cache folder."""
+NAMES: Final = own_names("[0-9a-f]{32}")
+"""The files in it that are written here."""
 MAGIC: Final = b"interposer network 2\n"
 MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
@@ -222,7 +233,7 @@ class Keeper:
         if not _is_by_itself(source):
             return
         content = entry.content()
-        trim_cached(FOLDER, MOST_KEPT - sum(map(len, content)), self._folder)
+        trim_cached(FOLDER, NAMES, MOST_KEPT - sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
     def _entry(self, optimized: OptimizedNetwork, recorded: Recording) -> Entry | None:

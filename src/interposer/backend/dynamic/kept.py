@@ -37,6 +37,7 @@ from interposer.cache import (
     has_cached,
     later,
     mapped_cached,
+    own_names,
     read_record,
     settle,
     trim_cached,
@@ -47,6 +48,7 @@ from interposer.errors import InterposerError
 __all__ = [
     "CACHE_DIRECTORY",
     "FOLDER",
+    "NAMES",
     "TRIAL",
     "KeptPart",
     "Mark",
@@ -62,6 +64,8 @@ FOLDER: Final = "compiled"
 """The folder in the cache folder."""
 TRIAL: Final = ".trial"
 """What is behind the name of a part while a plug-in saves or restores it, and stays there if that ends the process."""
+NAMES: Final = own_names(r"[0-9a-f]{32}\.\d+(-\d+){4}(\.trial)?")
+"""The files in it that are written here."""
 CACHE_DIRECTORY: Final = "CacheDirectory"
 """The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
 LONGEST_TRIAL: Final = 24 * 3600
@@ -161,6 +165,7 @@ class PartKeeper:
     ) -> None:
         self._blobs, self._options, self._setting, self._folder = blobs, options, setting, folder
         self._image, self._outline = image, f".{outline}"
+        self._job = f"{folder}/{FOLDER}/*{self._outline}"  # the digest of all constants is not asked for to wait
 
     @cached_property
     def _made(self) -> Mapping[str, Any]:
@@ -174,7 +179,7 @@ class PartKeeper:
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
         """The compiled part, for the tables that it was made of; None where it is not kept, or no good any more."""
-        settle(self._outline)
+        settle(self._job)
         if not has_cached(FOLDER, self._outline, self._folder):
             return None  # found without the digest of all constants
         content = mapped_cached(self.name, self._folder)
@@ -191,7 +196,7 @@ class PartKeeper:
     def keep(self, made: Executable, source: str) -> None:
         """Write a compiled part that `restored` did not give: a large one later, if it may be saved while it runs."""
         if made.concurrent and made.memory > LATER:
-            later(self._outline, lambda: self._keep(made, source))
+            later(self._job, lambda: self._keep(made, source))
         else:
             self._keep(made, source)
 
@@ -206,7 +211,7 @@ class PartKeeper:
             return
         part = KeptPart({**self._made, "source": source, "time": time.time()}, blob)
         if len(blob.data) < LARGEST // 2:
-            trim_cached(FOLDER, MOST_KEPT - len(blob.data), self._folder)
+            trim_cached(FOLDER, NAMES, MOST_KEPT - len(blob.data), self._folder)
             write_cached(self.name, part.content(), self._folder)
 
 
