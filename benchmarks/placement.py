@@ -203,7 +203,9 @@ def _line(row: dict[str, Any]) -> str:
     against = f"{row['ratio']:.3f} of {row['best']}" if row["best"] else "no engine takes all of it"
     told = f"noise {row['noise']:.1%}, search {row['search_s']:.1f} s, again {row['again_s'] / row['search_s']:.1%}"
     verdict = "" if row["passes"] else "  TOO SLOW"
-    return f"{head}  {times}  {row['chosen']}{' (same plan)' if row['same_plan'] else ''}  {against}  {told}{verdict}"
+    return (
+        f"{head}  {times}  {row['chosen']}{' (same plan)' if row.get('same_plan') else ''}  {against}  {told}{verdict}"
+    )
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -213,7 +215,7 @@ def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         if not good:
             continue
         near, mixes = sum(row["passes"] for row in good), [row["network"] for row in good if row["mix"]]
-        same = sum(row["same_plan"] for row in good if not row["passes"])
+        same = sum(row.get("same_plan", False) for row in good if not row["passes"])
         yield f"\n{threads} threads: auto is near enough to the best alone in {near} of {len(good)} networks"
         if near < len(good):
             yield f"  in {same} of the other {len(good) - near} it is the very plan of the best engine alone"

@@ -25,7 +25,7 @@ from benchmarks.networks import BATCHED, QUICK
 from . import DEFAULT, engine
 from .cases import known, prepare, tiny
 from .measure import Plan, measure
-from .ours import FAST_MATH
+from .ours import FAST_MATH, FAST_OPTION, Interposer
 from .peak import Peak, measure_peaks
 from .plot import svg
 from .report import text, versus
@@ -39,11 +39,15 @@ BATCH: Final = 8
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure what was asked for."""
-    given = _parser().parse_args(words)
+    parser = _parser()
+    given = parser.parse_args(words)
     if given.quick:
         given.rounds, given.seconds = min(given.rounds, 3), min(given.seconds, 0.1)
     if given.fast_math:
-        given.engines.append(given.engines[0] + FAST_MATH)
+        try:
+            given.engines.append(_fast(given.engines[0]))
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"--fast-math: {error}")
     models = given.models if given.models.is_dir() else None
     wanted = _selected(known(models), given.networks or (QUICK if given.quick else ["*"]))
     if not wanted:
@@ -111,7 +115,16 @@ def _engines(said: str) -> list[str]:
             names.append("")
         else:
             names[-1] += letter
-    return [engine(name.strip()).name for name in names if name.strip()]
+    made = [engine(name.strip()).name for name in names if name.strip()]
+    return [_fast(name.removesuffix(FAST_MATH)) if name.endswith(FAST_MATH) else name for name in made]
+
+
+def _fast(name: str) -> str:
+    """The name of an engine with fast math, where it has that."""
+    made = engine(name)
+    if not isinstance(made, Interposer) or not made.has_fast_math():
+        raise argparse.ArgumentTypeError(f"{name} has no option {FAST_OPTION}")
+    return name + FAST_MATH
 
 
 def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:

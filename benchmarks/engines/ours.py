@@ -13,12 +13,13 @@ from interposer.session import default_runtime
 
 from .engine import Arrays, Call, Engine
 
-__all__ = ["FAST_MATH", "Interposer"]
+__all__ = ["FAST_MATH", "FAST_OPTION", "Interposer"]
 
 AUTO: Final = "auto"
 FAST_MATH: Final = " (fast math)"
 """What the name of an engine ends with that is asked for `FastMathEnabled`."""
-FAST_TOLERANCE: Final = 0.1
+FAST_OPTION: Final = "FastMathEnabled"
+FAST_TOLERANCE: Final = 0.04
 
 
 class Interposer(Engine):
@@ -37,7 +38,7 @@ class Interposer(Engine):
         if fast:
             self.name += FAST_MATH
             self.tolerance = FAST_TOLERANCE
-            self._options = {backends[0]: {"FastMathEnabled": True}}
+            self._options = {backends[0]: {FAST_OPTION: True}}
         self.backends = [*backends, *([] if {"CpuRef", AUTO} & {*backends} else ["CpuRef"])]
         self._model: Any = None
 
@@ -47,6 +48,13 @@ class Interposer(Engine):
         reasons = [f"{name}: {'not known' if one is None else one.reason}"
                    for name, one in lacking.items() if one is None or not one.available]  # fmt: skip
         return "; ".join(reasons)
+
+    def has_fast_math(self) -> bool:
+        """Whether the first backend has the option, as far as that is known: what is not there, `absent` tells."""
+        registry, first = default_runtime().registry, self.backends[0]
+        if first not in registry.available():
+            return first != AUTO
+        return FAST_OPTION in [one.name for one in getattr(registry.get(first), "declared_options", ())]
 
     def environment(self, threads: int, cache: Path) -> Mapping[str, str]:
         return {"INTERPOSER_NUM_THREADS": str(threads), "INTERPOSER_CACHE_DIR": str(cache)}

@@ -120,6 +120,14 @@ def test_engines_are_named_by_peer_by_backend_or_by_several():
     )
 
 
+@pytest.mark.parametrize("words", [["--fast-math", "--engines"], ["--engines"]])
+@pytest.mark.parametrize("name", ["OpenVINO", "auto", "CpuRef", "Interposer[CpuRef,CpuAcc]"])
+def test_fast_math_is_refused_for_engines_that_do_not_have_it(name, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, name if len(words) == 2 else f"{name} (fast math)"])
+    assert f"{name} has no option FastMathEnabled" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("cpuacc")
 def test_fast_math_is_a_column_of_its_own_where_it_is_asked_for(models, tmp_path):
     words = ["--models", models, "--networks", "small", "--engines", "CpuAcc", "--fast-math", "--threads", "1"]

@@ -60,12 +60,12 @@ def test_inputs_come_from_files_and_shapes_from_options(measured, tmp_path):
 
     assert measured(file, "--backends", "CpuRef", "--input", tmp_path / "x.npy", *QUICK)
     assert measured(file, "--backends", "CpuRef", "--shape", "batch=2", "--threads", "1", *QUICK)
-    assert "input 'x' is float32[batch, 4]; give an array for it, or its shape" in measured(file, *QUICK, status=1)
+    assert "input 'x' is float32[batch, 4]; give an array for it, or its shape" in measured(file, *QUICK, status=2)
 
 
 def test_a_plot_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, capsys):
     plot = tmp_path / "nowhere" / "times.svg"
-    assert main(["bench", str(networks.doubler(tmp_path)), "--backends", "CpuRef", "--plot", str(plot)]) == 1
+    assert main(["bench", str(networks.doubler(tmp_path)), "--backends", "CpuRef", "--plot", str(plot)]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == (
         "",

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show, write_json
@@ -22,10 +22,7 @@ from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.outside import check_library
 from interposer.testing.replay import is_library
 
-__all__ = ["TROUBLE", "configure", "execute"]
-
-TROUBLE: Final = 2
-"""The exit status after an error, as 1 says that something failed."""
+__all__ = ["configure", "execute"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

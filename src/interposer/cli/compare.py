@@ -21,10 +21,7 @@ from interposer.session import Limits, read_network
 from interposer.tools.compare import Comparison, Cut, LayerComparison, compare
 from interposer.tools.divergence import Divergence, Tolerance
 
-__all__ = ["TROUBLE", "configure", "execute"]
-
-TROUBLE: Final = 2
-"""The exit status after an error, as 1 says that the backends differ."""
+__all__ = ["configure", "execute"]
 
 _HELP: Final = """\
 The first backend is believed (CpuRef, where only one is named). Each layer is run

@@ -35,11 +35,13 @@ COMMANDS: Final = {
 }
 """The commands, each with a line about it; the module of that name has `configure` and `execute`.
 
-`execute` gives the exit status, where that is not 0 after all has gone well; where 1 means something of its own, the
-module has `TROUBLE`, the status after an error.
+`execute` gives the exit status, where that is not 0 after all has gone well.
 """
 
 FAILED: Final = 1
+TELLING: Final = frozenset({"bench", "compare", "check-backend"})
+"""Commands whose status 1 says what they found, so that it is another one after an error."""
+TROUBLE: Final = 2
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as of a program that the closed pipe ended
 
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` are the words after ``interposer``.
 
     Returns:
-        The exit status: 0; 1 after an error, which a message on standard error tells (2 of compare and
+        The exit status: 0; 1 after an error, which a message on standard error tells (2 of bench, compare and
         check-backend, whose 1 says what they found); 2 for wrong usage; 130 where the user interrupts it; 141 where
         nobody reads the output any more.
     """
@@ -71,9 +73,8 @@ def _run(words: Sequence[str]) -> int:
     with _messages(debug):
         try:
             args = _parsed(words)
-            command = _module(args.command)
-            failed = getattr(command, "TROUBLE", FAILED)
-            status = command.execute(args)
+            failed = TROUBLE if args.command in TELLING else FAILED
+            status = _module(args.command).execute(args)
             sys.stdout.flush()
             return int(status or 0)
         except SystemExit as stop:
