@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="the networks of the benchmark are built with it")
 
-from benchmarks.placement import main  # noqa: E402 - it needs onnx
+from benchmarks.placement import main
 
 
 def test_a_file_of_an_older_version_is_gone_on_with(tmp_path, capsys):
