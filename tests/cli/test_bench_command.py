@@ -54,6 +54,13 @@ def test_an_absent_backend_is_told_with_its_reason(measured, tmp_path, more_back
     assert "Gonne: unknown backend 'Gonne'; did you mean 'Gone'?" in said
 
 
+def test_the_status_is_1_where_no_backend_runs_the_network_and_2_after_an_error(measured, tmp_path):
+    file = networks.doubler(tmp_path)
+
+    assert "Nobody: unknown backend 'Nobody'" in measured(file, "--backends", "Nobody", *QUICK, status=1)
+    assert "nothing.onnx" in measured(tmp_path / "nothing.onnx", *QUICK, status=2)
+
+
 def test_inputs_come_from_files_and_shapes_from_options(measured, tmp_path):
     file = networks.doubler(tmp_path, ("batch", 4))
     np.save(tmp_path / "x.npy", np.ones((3, 4), np.float32))

@@ -47,6 +47,6 @@ def test_what_engines_hold_is_estimated_and_said_to_be_so(name, tmp_path, monkey
             report = model.memory()
         assert (report.unknown, report.estimated) == ((), (name,))
         assert 0 < report.parts[name] <= report.peak
-        assert place(small_network(), runtime, [name], search=Search(2, most_bytes=report.peak)).chosen == name
+        assert place(small_network(), runtime, [name], search=Search(300, most_bytes=report.peak)).chosen == name
         with pytest.raises(LimitExceededError):
-            place(small_network(), runtime, [name], search=Search(2, most_bytes=report.peak - 1))
+            place(small_network(), runtime, [name], search=Search(300, most_bytes=report.peak - 1))
