@@ -102,7 +102,8 @@ class Traced(Executable):
         self.device = torch.device(options["device"])
         self.threads = (options["threads"] or thread_budget()) if self.device.type == "cpu" else 0
         self.constants = [value.constant for value in view.constants if value.constant is not None]
-        self.module = _module(view).to(self.device)
+        with torch.inference_mode():
+            self.module = _module(view).to(self.device)
         self._forward = self.module.forward
 
     def held_weights(self, view: SubgraphView) -> int:
