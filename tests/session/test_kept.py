@@ -6,13 +6,15 @@ import importlib
 import logging
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.cache import cached_files, read_cached, write_cached
+from interposer import writers
+from interposer.cache import cached_files, later, read_cached, settle, write_cached
 from interposer.cli.main import main
 from interposer.errors import LoadError
 from interposer.session.kept import Entry, read_entry
@@ -120,6 +122,35 @@ def test_a_file_that_is_replaced_while_it_is_loaded_is_not_kept(how, load, tmp_p
     monkeypatch.setattr(load_module, "read_source", meddling)
     assert np.isfinite(load(file).run([X])[0]).all()
     assert cached_files("networks") == []
+
+
+def large_network(weight):
+    """A file with 2 MiB of constants; `weight` is a few of them, so that plug-ins hardly see a difference."""
+    network = ip.Network("large")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 512)), name="x")
+    weights = np.ones((512, 1024), np.float32)
+    weights[9, 100:200] = weight
+    product = network.add_batch_mat_mul_layer(x, network.add_constant_layer(weights, name="w"), name="product")
+    network.add_output_layer(0, product)
+    pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
+    pytest.importorskip("tflite", reason="tflite is not installed")
+    return bytes(writers.tflite.write(network))
+
+
+def test_a_file_that_is_written_to_before_it_is_kept_is_not_taken_for_what_it_was(load, tmp_path):
+    file, let = tmp_path / "mine.tflite", threading.Event()
+    file.write_bytes(large_network(1))  # from which the constants are mapped
+    later("block", lambda: let.wait(10))
+    load(file)
+    with open(file, "r+b") as opened:
+        opened.write(large_network(2))
+    let.set()
+    settle()
+    for weight in (2, 1):
+        file = tmp_path / f"{weight}.tflite"
+        file.write_bytes(large_network(weight))
+        result = load(file).run([np.ones((1, 512), np.float32)])[0]
+        assert sorted(set(result[0].tolist())) == sorted({512, 511 + weight})
 
 
 def test_it_is_kept_for_one_file_and_one_setting(load, tmp_path):

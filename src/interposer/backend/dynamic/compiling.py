@@ -9,7 +9,7 @@ from typing import Final
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.flatten import FlatGraph
-from interposer.backend.dynamic.images import Image, ImageGraph, PendingImage, outline
+from interposer.backend.dynamic.images import Image, ImageGraph, outline
 from interposer.backend.dynamic.kept import PartKeeper
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.located import located
@@ -33,7 +33,7 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     into = current_recording()
     if into is None or sum(array.nbytes for array in flat.constants) > MOST_BYTES:
         return _compiled(library, flat, options, owner)
-    image = PendingImage(flat.struct, flat)
+    image = Image.of(flat.struct)  # before the file of the constants may be changed
     made = _restored_or_compiled(library, flat, image, options, owner, into.source)
     into.parts.append((made, image))
     return made
@@ -54,11 +54,12 @@ def compile_image(library: Library, image: Image, options: OptionTable, owner: o
 def _restored_or_compiled(
     library: Library, tables: FlatGraph | ImageGraph, image: Image, options: OptionTable, owner: object, source: str
 ) -> Executable:
-    keeper = PartKeeper.of(library, image, outline(abi.Graph.from_address(tables.address)), options)
+    graph = abi.Graph.from_address(tables.address)
+    keeper = PartKeeper.of(library, image, outline(graph), options)
     made = None if keeper is None else keeper.restored(tables, owner)
     if made is None:
         made = _compiled(library, tables, options, owner)
-        if keeper is not None:
+        if keeper is not None and image.has_constants_of(graph):
             keeper.keep(made, source)
     return made
 

@@ -18,28 +18,21 @@ from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.errors import InvalidArgumentError
 from interposer.types import Array
 
-__all__ = ["Image", "ImageGraph", "PendingImage", "outline"]
+__all__ = ["Image", "ImageGraph", "outline"]
 
 ALIGNMENT: Final = 64
 
 
 class Image:
-    """The tables of a part as bytes: `data`, and `places`, the offsets of pointers in it; `digest` is of both."""
+    """The tables of a part as bytes: `data`, the ``ipr_graph`` first, and `places`, the offsets of pointers in it.
+
+    Each offset is a uint64. `digest` is of both.
+    """
 
     def __init__(self, data: bytes | memoryview, places: bytes | memoryview, digest: str | None = None) -> None:
-        self._data, self._places = data, places
+        self.data, self.places = data, places
         if digest is not None:
             self.digest = digest
-
-    @property
-    def data(self) -> bytes | memoryview:
-        """The tables, the ``ipr_graph`` first."""
-        return self._data
-
-    @property
-    def places(self) -> bytes | memoryview:
-        """The offsets of pointers, each a uint64."""
-        return self._places
 
     @cached_property
     def digest(self) -> str:
@@ -55,31 +48,24 @@ class Image:
         writer.graph(graph)
         return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
 
+    def has_constants_of(self, graph: abi.Graph) -> bool:
+        """Whether the constants of the tables that were copied are what they were; files may be changed in place."""
+        ours = abi.Graph.from_buffer_copy(self.data).constants or 0
+        step = ctypes.sizeof(abi.Constant)
+        return all(
+            _is_same(
+                self.data[abi.Constant.from_buffer_copy(self.data, ours + at).data or 0 :],
+                abi.Constant.from_address(graph.constants + at),
+            )
+            for at in range(0, graph.constant_count * step, step)
+        )
 
-class PendingImage(Image):
-    """An image that is made when somebody asks for it; until then `tables`, an ``ipr_graph``, must stay as it is.
 
-    `owner` is what holds the tables, and all that they point to.
-    """
-
-    def __init__(self, tables: abi.Graph, owner: object) -> None:
-        self._source: tuple[abi.Graph, object] | None = (tables, owner)
-
-    @cached_property
-    def _made(self) -> Image:
-        assert self._source is not None
-        made, self._source = Image.of(self._source[0]), None
-        return made
-
-    @property
-    def data(self) -> bytes | memoryview:
-        """The tables, which are copied when they are asked for first."""
-        return self._made.data
-
-    @property
-    def places(self) -> bytes | memoryview:
-        """The offsets of pointers in them."""
-        return self._made.places
+def _is_same(copied: bytes | memoryview, constant: abi.Constant) -> bool:
+    if not constant.data or not constant.size:
+        return True
+    now = (ctypes.c_char * constant.size).from_address(constant.data)
+    return np.array_equal(np.frombuffer(copied, np.uint8, constant.size), np.frombuffer(now, np.uint8))
 
 
 def outline(tables: abi.Graph) -> str:
@@ -162,6 +148,9 @@ class _Writer:
         self._point(at + abi.TensorInfo.zero_points.offset, one.zero_points, 8 * one.scale_count)
 
     def _constant(self, at: int, one: Any) -> None:
+        copied = abi.Constant.from_buffer_copy(self.data, at)
+        copied.fd, copied.offset = -1, 0  # a copy is in no file
+        self.data[at : at + ctypes.sizeof(copied)] = bytes(copied)
         self._point(at + abi.Constant.data.offset, one.data, one.size)
         self._point(at + abi.Constant.sha256.offset, one.sha256, 32)
 

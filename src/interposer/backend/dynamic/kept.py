@@ -74,6 +74,7 @@ LATER: Final = 1 << 20
 """Larger parts are written while others go on."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
+_FIRST: Final = b"saves it for the first time\n"
 _MAGIC: Final = b"interposer compiled part 2\n"
 _log = logging.getLogger("interposer.cache")
 
@@ -202,7 +203,7 @@ class PartKeeper:
 
     def _keep(self, made: Executable, source: str) -> None:
         try:
-            with trial(self.name, self._folder) as allowed:
+            with trial(self.name, self._folder, saves=True) as allowed:
                 blob = self._blobs.save(made) if allowed else None
         except (InterposerError, MemoryError) as error:
             _log.info("what %s compiled is not kept: %s", self._made["backend"], error)
@@ -219,6 +220,7 @@ class Mark(Enum):
     """What the mark of a trial tells."""
 
     NONE = "there is none, or its process is alive"
+    ONCE = "a process ended while a backend saved this part, which is tried once more"
     FATAL = "a process ended while a backend restored or saved this part"
     PAST = "a process ended while a backend restored or saved this part, more than a day ago or before the last start"
 
@@ -244,8 +246,8 @@ def _locked(path: Path) -> tuple[int, Mark]:
         flock(descriptor, LOCK_EX | LOCK_NB)
         facts, said = os.fstat(descriptor), os.read(descriptor, 256)
         if os.stat(path).st_ino == facts.st_ino and said.startswith(b"begun"):
-            lasts = said == _begun() and abs(time.time() - facts.st_mtime) < LONGEST_TRIAL
-            return descriptor, Mark.FATAL if lasts else Mark.PAST
+            lasts = said.removesuffix(_FIRST) == _begun() and abs(time.time() - facts.st_mtime) < LONGEST_TRIAL
+            return descriptor, (Mark.ONCE if said.endswith(_FIRST) else Mark.FATAL) if lasts else Mark.PAST
     os.close(descriptor)
     return -1, Mark.NONE
 
@@ -261,14 +263,19 @@ def _begun() -> bytes:
 
 
 @contextmanager
-def trial(name: str, folder: str = "") -> Iterator[bool]:
-    """True where a plug-in may be let loose on the part of this name: that has not ended a process lately."""
+def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]:
+    """True where a plug-in may be let loose on the part of this name: that has not ended a process lately.
+
+    A process that ends while a part is saved may be one that somebody has killed, as that takes place when `load` is
+    over: only the second one counts.
+    """
     where = cache_folder(folder)
     if where is None:
         yield False
         return
     path = where / (name + TRIAL)
-    if _is_forbidden(path):
+    found = _taken_away(path)
+    if found is Mark.FATAL:
         yield False
         return
     descriptor = -1
@@ -276,7 +283,7 @@ def trial(name: str, folder: str = "") -> Iterator[bool]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         flock(descriptor, LOCK_EX | LOCK_NB)
-        os.write(descriptor, _begun())
+        os.write(descriptor, _begun() + (_FIRST if saves and found is not Mark.ONCE else b""))
     try:
         yield True
     finally:
@@ -286,12 +293,12 @@ def trial(name: str, folder: str = "") -> Iterator[bool]:
             os.close(descriptor)
 
 
-def _is_forbidden(path: Path) -> bool:
-    """Whether the mark at `path` forbids a trial; one that does not count any more is deleted."""
+def _taken_away(path: Path) -> Mark:
+    """What the mark at `path` tells, which is deleted unless it forbids a trial."""
     descriptor, found = _locked(path)
     if descriptor >= 0:
-        if found is Mark.PAST:
+        if found is not Mark.FATAL:
             with suppress(OSError):
                 os.unlink(path)
         os.close(descriptor)
-    return found is Mark.FATAL
+    return found

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from interposer import Network, OptimizerOptions, TensorInfo, optimize
+from interposer.backend.dynamic import abi, compiling
+from interposer.backend.dynamic import kept as kept_parts
 from interposer.backend.dynamic.backend import DynamicBackend
 from interposer.backend.dynamic.blobs import Blob, Blobs
 from interposer.backend.dynamic.kept import TRIAL, KeptPart, Mark, read_mark, read_part, trial
 from interposer.backend.dynamic.library import open_library
 from interposer.backend.dynamic.recording import recording
-from interposer.cache import cached_files, read_cached, write_cached
+from interposer.cache import cached_files, has_cached, later, read_cached, write_cached
 
 
 @pytest.fixture(autouse=True)
@@ -114,16 +116,76 @@ def test_what_the_plug_in_refuses_is_compiled_anew_and_replaced(plugin, restored
     assert (run(), restored()) == ([4, 6, 8], 1)
 
 
+def end_a_process_at(name, **how):
+    child = os.fork()
+    if child == 0:
+        with trial(name, **how):
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_may_end_once_while_a_part_is_saved(plugin, restored, folder):
+    run = plugin()
+    run()
+    [name] = kept()
+    (folder / name).unlink()
+    end_a_process_at(name, saves=True)
+    assert read_mark(name) is Mark.ONCE
+    end_a_process_at(name, saves=True)
+    assert read_mark(name) is Mark.FATAL
+    (folder / (name + TRIAL)).unlink()
+    end_a_process_at(name, saves=True)
+    assert (run(), run(), restored()) == ([4, 6, 8], [4, 6, 8], 1)
+    assert read_mark(name) is Mark.NONE
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """The tables of all parts that are compiled, with their constants."""
+    found = []
+    plain = compiling._compiled
+
+    def noting(library, tables, *arguments):
+        found.append(tables)
+        return plain(library, tables, *arguments)
+
+    monkeypatch.setattr(compiling, "_compiled", noting)
+    return found
+
+
+def change_constant(tables, value):
+    constant = abi.Constant.from_address(tables.struct.constants)
+    ctypes.memmove(constant.data, np.full(3, value, np.float32).tobytes(), 12)
+
+
+def test_a_part_whose_constants_change_while_it_is_compiled_is_not_kept(plugin, restored, tables, monkeypatch):
+    run, plain = plugin(), compiling._compiled
+    with monkeypatch.context() as patch:
+        patch.setattr(compiling, "_compiled", lambda *given: (plain(*given), change_constant(tables[0], 3.0))[0])
+        run()
+    assert kept() == []
+    assert (run(), run(), restored()) == ([4, 6, 8], [4, 6, 8], 1)
+
+
+def test_a_part_whose_constants_change_before_it_is_written_is_kept_as_it_was(plugin, restored, tables, monkeypatch):
+    run, let = plugin(), threading.Event()
+    monkeypatch.setattr(kept_parts, "LATER", -1)
+    later("block", lambda: let.wait(10))
+    run(concurrent=True)
+    assert not has_cached("compiled", ".2-4-1-1-1")
+    change_constant(tables[0], 3.0)
+    let.set()
+    assert (run(3.0, concurrent=True), restored()) == ([5, 7, 9], 0)
+    assert (run(2.0, concurrent=True), restored()) == ([4, 6, 8], 1)
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_part_that_ended_a_process_is_neither_restored_nor_saved_again(plugin, restored, folder):
     run = plugin()
     run()
     [name] = kept()
-    child = os.fork()
-    if child == 0:
-        with trial(name):
-            os._exit(0)
-    os.waitpid(child, 0)
+    end_a_process_at(name)
     assert read_mark(name) is Mark.FATAL
     assert (run(), run(), restored()) == ([4, 6, 8], [4, 6, 8], 0)
     (folder / (name + TRIAL)).unlink()
