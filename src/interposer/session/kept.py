@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -113,9 +113,8 @@ class Keeper:
         registry: BackendRegistry,
     ) -> Keeper | None:
         """The keeper of a file, or None where nothing is kept of such."""
-        before = _identity(source)
-        content = _content(source)
-        if content is None or registry.isolates_any or (options is not None and options.debug):
+        file = _File.read(source)
+        if file is None or registry.isolates_any or (options is not None and options.debug):
             return None
         ids = registry.by_default() if backends is None else tuple(backends)
         backend: Any = registry.get(ids[0]) if ids and registry.reason_absent(ids[0]) is None else None
@@ -124,31 +123,27 @@ class Keeper:
             return None
         options = options or OptimizerOptions()
         own = options.model_options.get(ids[0], {})
-        folder = str(cache_folder(backend.cache_directory(own)) or "")
         made = {
             "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
-            "sha256": hashlib.sha256(content).hexdigest(), "format": format,
+            "sha256": file.sha256, "format": format,
             "options": repr(_with(options, ids[0], backend.without_directory(own))),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        keeper = cls(made, backend, options, folder, before)
-        keeper._content = content
-        return keeper
+        return cls(made, file, backend, options)
 
-    def __init__(
-        self, made: Mapping[str, Any], backend: Any, options: OptimizerOptions, folder: str, before: object
-    ) -> None:
-        self._before = before
-        self._content: bytes | None = None
-        self._made, self._backend, self._options, self._folder = made, backend, options, folder
+    def __init__(self, made: Mapping[str, Any], file: _File, backend: Any, options: OptimizerOptions) -> None:
+        self._made, self._backend, self._options = made, backend, options
+        self._file: _File | None = file  # until it is no more of use, as it may be large
+        said = backend.cache_directory(options.model_options.get(backend.id, {}))
+        self._folder = str(cache_folder(said) or "")
         self.name_of_source = str(made["source"])
         lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
         """Raise `LoadError` where the file is another one now, whose layers must not be taken for those of this one."""
-        content = _content(source)
-        if content is None or hashlib.sha256(content).hexdigest() != self._made["sha256"]:
+        file = _File.read(source)
+        if file is None or file.sha256 != self._made["sha256"]:
             raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model anew")
 
     def kept(self, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork | None:
@@ -163,11 +158,12 @@ class Keeper:
             entry = read_entry(content)
             if entry.fault(registry) is not None:
                 return None
-            self._content = None
             with recording(self.name_of_source):
-                return self._restored(entry, network, registry)
+                restored = self._restored(entry, network, registry)
         except (ValueError, KeyError, TypeError, IndexError, InterposerError):
             return None
+        self._file = None
+        return restored
 
     def _restored(self, entry: Entry, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork:
         facts = entry.network
@@ -203,35 +199,23 @@ class Keeper:
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
         """The model that `make` makes of a file; what it is divided into is kept, if it is such as is kept.
 
-        It is not where the file was replaced or changed meanwhile, as nobody knows then of which content it is.
+        It is not where the file was replaced or changed meanwhile, as nobody knows then of which content it is. It may
+        be called once, after `kept` gave nothing.
         """
-        content, self._content = self._content or b"", None
+        file, self._file = self._file, None
+        assert file is not None
         with recording(self.name_of_source) as recorded:
             model = make()
         optimized = model.settled
         entry = None if optimized is None else self._entry(optimized, recorded)
-        if entry is not None and self._is_still(source):
-            if len(content) > LATER:
-                later(self.name, lambda: self._write(entry, content))
+        if entry is not None and file.is_by_itself() and file.is_still(source):
+            if len(file.content) > LATER:
+                later(self.name, lambda: self._write(entry))
             else:
-                self._write(entry, content)
+                self._write(entry)
         return model
 
-    def _is_still(self, source: object) -> bool:
-        """Whether the file is the one that was hashed; one of which the time says too little is hashed again."""
-        if not isinstance(source, str | os.PathLike):
-            return True
-        now = _identity(source)
-        if now is None or now != self._before:
-            return False
-        if time.time() - max(now.st_mtime, now.st_ctime) > UNCERTAIN:
-            return True
-        content = _content(source)
-        return content is not None and hashlib.sha256(content).hexdigest() == self._made["sha256"]
-
-    def _write(self, entry: Entry, source: bytes) -> None:
-        if not _is_by_itself(source):
-            return
+    def _write(self, entry: Entry) -> None:
         content = entry.content()
         trim_cached(FOLDER, NAMES, MOST_KEPT - sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
@@ -280,13 +264,47 @@ class Keeper:
 
 
 class _Identity(NamedTuple):
-    """What is another for another file, or for one that was written to."""
+    """What is another for another file, or for one that was written to; times are in nanoseconds."""
 
-    st_dev: int
-    st_ino: int
-    st_size: int
-    st_mtime: float
-    st_ctime: float
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file had in it when it was read, and which file it was, unless it was bytes."""
+
+    content: bytes
+    identity: _Identity | None
+
+    @classmethod
+    def read(cls, source: object) -> _File | None:
+        """The file, or None where it cannot be read, is empty, or has more than `MOST_BYTES`."""
+        identity = _identity(source)  # before it is read, so that what is written meanwhile changes it
+        content = _content(source)
+        return cls(content, identity) if content and len(content) <= MOST_BYTES else None
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def is_by_itself(self) -> bool:
+        """Whether nothing of it is in other files, where an ONNX file may have its weights."""
+        return self.content[4:8] == b"TFL3" or b"location" not in self.content
+
+    def is_still(self, source: object) -> bool:
+        """Whether the source has this content yet; a file of which the time says too little is read again."""
+        if not isinstance(source, str | os.PathLike):
+            return True
+        now = _identity(source)
+        if now is None or now != self.identity:
+            return False
+        if time.time() - max(now.modified, now.changed) / 1e9 > UNCERTAIN:
+            return True
+        return _content(source) == self.content
 
 
 def _identity(source: object) -> _Identity | None:
@@ -297,25 +315,17 @@ def _identity(source: object) -> _Identity | None:
         found = os.stat(source)
     except (OSError, ValueError):
         return None
-    return _Identity(*(getattr(found, name) for name in _Identity._fields))
+    return _Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _content(source: object) -> bytes | None:
     try:
         if isinstance(source, str | os.PathLike):
             with open(source, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                content = file.read() if size <= MOST_BYTES else b""
-        else:
-            content = bytes(source) if isinstance(source, bytes | bytearray) else b""
+                return file.read() if os.fstat(file.fileno()).st_size <= MOST_BYTES else None
     except (OSError, ValueError):
         return None
-    return content if content and len(content) <= MOST_BYTES else None
-
-
-def _is_by_itself(content: bytes) -> bool:
-    """Whether nothing of it is in other files, where an ONNX file may have its weights."""
-    return content[4:8] == b"TFL3" or b"location" not in content
+    return bytes(source) if isinstance(source, bytes | bytearray) else None
 
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
