@@ -169,14 +169,14 @@ def _owner(array: Array) -> Array:
 
 
 def _seen(one: _Known, size: int) -> Array | None:
-    """The bytes again, while they are there."""
+    """The bytes again, while they are there and what they were."""
     owner = one.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
     start = one.address - _address_of(owner)
     view = owner.reshape(-1).view(np.uint8)[start : start + size]
     view.flags.writeable = False
-    return view
+    return view if changed_file([view]) is None else None
 
 
 def _sweep() -> None:
