@@ -133,7 +133,6 @@ def weighted(tmp_path: Path, name: str = "model.onnx", *, external: bool = False
     return path
 
 
-@pytest.mark.needs_cpuref
 def test_what_a_file_holds_since_it_was_written_to_is_not_shared(tmp_path: Path) -> None:
     path, content = tmp_path / "weights", np.zeros(1 << 20, np.uint8)
     path.write_bytes(content.tobytes())
@@ -145,6 +144,7 @@ def test_what_a_file_holds_since_it_was_written_to_is_not_shared(tmp_path: Path)
     assert old[10_000] == 1
 
 
+@pytest.mark.needs_cpuref
 def test_networks_with_equal_weights_have_them_once(tmp_path: Path) -> None:
     path, copy = weighted(tmp_path), weighted(tmp_path, "copy.onnx")
     with ip.Runtime() as runtime:

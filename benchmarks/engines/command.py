@@ -45,7 +45,9 @@ def main(words: Sequence[str] | None = None) -> int:
         given.rounds, given.seconds = min(given.rounds, 3), min(given.seconds, 0.1)
     if given.fast_math:
         try:
-            given.engines.append(_fast(given.engines[0]))
+            given.engines += [
+                fast for fast in [_fast(given.engines[0].removesuffix(FAST_MATH))] if fast not in given.engines
+            ]
         except argparse.ArgumentTypeError as error:
             parser.error(f"--fast-math: {error}")
     models = given.models if given.models.is_dir() else None

@@ -35,14 +35,21 @@ Node cast_node(const Graph& graph, int from, int to) {
 }
 
 /// Whether a small difference of an operand may be a large one of the result.
-bool jumps(const Node& node) {
+bool jumps(const Graph& graph, const Node& node) {
+  if (node.type == "Comparison" || node.type == "ArgMinMax") return true;
+  if (node.type == "Cast") return !is_half(graph.out(node)) && !is_f32(graph.out(node));
+  if (node.type == "Activation") {
+    Function function = function_of(node.text("function"));
+    return function == Function::thresholded_relu || function == Function::shrink;
+  }
   switch (binary_of(node)) {
     case Binary::floor_div: case Binary::mod: case Binary::fmod: return true;
     default: break;
   }
   switch (unary_of(node)) {
-    case Unary::floor: case Unary::ceil: case Unary::round: case Unary::sign: return true;
-    default: return node.type == "Comparison";
+    case Unary::floor: case Unary::ceil: case Unary::round: case Unary::sign: case Unary::is_nan: case Unary::is_inf:
+    case Unary::is_positive_inf: case Unary::is_negative_inf: return true;
+    default: return false;
   }
 }
 
@@ -61,7 +68,7 @@ class Widener {
       if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
     for (Node& node : old) {
       if (rounds(node)) round_result(node);
-      if (jumps(node)) round_operands(node);
+      if (jumps(graph_, node)) round_operands(node);
       for (int& tensor : node.inputs) tensor = wide(tensor);
       for (int& tensor : node.outputs) tensor = wide(tensor);
       graph_.nodes.push_back(std::move(node));

@@ -43,6 +43,16 @@ def test_nothing_is_deleted_or_listed_that_others_put_into_the_folder(capsys: py
     assert [file.name for file in cached_files()] == theirs
 
 
+def test_a_folder_that_is_named_has_only_networks_and_parts_of_this_package(tmp_path: Path) -> None:
+    where = str(tmp_path / "nightly")
+    theirs = ["backends/nightly-20241121/main.c", PLAN, f"probed/{'a' * 64}-1.0.json"]
+    for name in theirs:
+        write_cached(name, b"precious", where)
+    write_cached(f"networks/{'a' * 32}", b"damaged", where)
+    assert main(["cache", "clear", "--dir", where]) == 0
+    assert [file.name for file in cached_files("", where)] == theirs
+
+
 def test_what_a_process_did_not_finish_writing_is_damaged(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     write_cached(f"networks/.{'a' * 32}.0a_begun", b"half")
     write_cached(f"compiled/.{'a' * 32}.1-2-3-4-5.0a_begun", b"half")

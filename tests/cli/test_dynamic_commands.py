@@ -92,7 +92,7 @@ def test_after_ten_crashes_the_rest_is_not_tried(plugin, check):
 def test_a_file_that_cannot_be_loaded_is_one_message(statements, text, plugin, check):
     path = plugin(**statements)
     status, out, err = check(path)
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert err == f"interposer: {path} cannot be used as a backend {text}\n"
 
 

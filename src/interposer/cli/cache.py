@@ -113,7 +113,11 @@ def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
 
 
 def _all_kept(where: str) -> Iterator[_Kept]:
-    """What was kept by this package; other files in the folder are nobody's business here."""
+    """What was kept by this package; other files in the folder are nobody's business here.
+
+    Only the package's own folder has more than networks and parts in it.
+    """
+    own = cache_folder(where) == cache_folder()
     for file in cached_files("", where):
         folder, _, rest = file.name.partition("/")
         written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
@@ -121,6 +125,8 @@ def _all_kept(where: str) -> Iterator[_Kept]:
             yield _network(file, written, where)
         elif folder == PARTS and NAMES_OF_PARTS.fullmatch(rest):
             yield _part(file, written, where)
+        elif not own:
+            continue
         elif folder == "probed" and _PROBED.fullmatch(rest):
             yield _Kept("trial of a shared object", _probed(file, where), file.size, written, file.name)
         elif folder == "backends" and _OF_BACKENDS.fullmatch(rest):

@@ -204,7 +204,7 @@ class Keeper:
         """
         file, self._file = self._file, None
         assert file is not None
-        with recording(self.name_of_source) as recorded:
+        with recording(self.name_of_source, whole=True) as recorded:
             model = make()
         optimized = model.settled
         entry = None if optimized is None else self._entry(optimized, recorded)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.ops import ActivationFunction, BinaryOperation, ComparisonOperation, UnaryOperation
+from interposer.ops import ActivationFunction, ArgMinMaxFunction, BinaryOperation, ComparisonOperation, UnaryOperation
 from interposer.types import Array, DataLayout, DataType, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
@@ -67,6 +67,8 @@ def test_what_jumps_sees_rounded_operands(dtype: DataType) -> None:
     network.add_output_layer(
         2, network.add_comparison_layer(product, y, operation=ComparisonOperation.GREATER_OR_EQUAL)
     )
+    network.add_output_layer(3, network.add_cast_layer(product, dtype=DataType.INT32))
+    network.add_output_layer(4, network.add_arg_min_max_layer(product, function=ArgMinMaxFunction.MAX, axis=0))
     random = np.random.default_rng(6)
     third = (random.integers(1, 9, 64) / 3).astype(dtype.numpy)
     given = [third, (random.integers(1, 9, 64) / third.astype(np.float32)).astype(dtype.numpy)]

@@ -127,6 +127,7 @@ def test_inputs_whose_names_differ_only_in_marks_are_kept_apart(runtime):
     np.testing.assert_array_equal(found[0], [4, 5])
 
 
+@pytest.mark.needs_cpuref
 def test_only_the_layer_that_cannot_be_traced_is_refused(runtime, monkeypatch):
     branching = table._TABLE["Activation"]._replace(make=lambda op, layer: lambda x: x if x.sum() > 0 else -x)
     monkeypatch.setitem(table._TABLE, "Activation", branching)

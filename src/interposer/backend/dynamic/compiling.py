@@ -10,7 +10,7 @@ from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.executable import Executable
 from interposer.backend.dynamic.flatten import FlatGraph
 from interposer.backend.dynamic.images import Image, ImageGraph, outline
-from interposer.backend.dynamic.kept import PartKeeper
+from interposer.backend.dynamic.kept import PartKeeper, keeps_parts
 from interposer.backend.dynamic.library import Library
 from interposer.backend.dynamic.located import located
 from interposer.backend.dynamic.options import OptionTable
@@ -31,11 +31,14 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     if abi.Cap.WANTS_HASHES in library.info.capabilities:
         flat.hash_constants()
     into = current_recording()
-    if into is None or sum(array.nbytes for array in flat.constants) > MOST_BYTES:
+    if into is None or not (into.whole or keeps_parts(library, options)):
+        return _compiled(library, flat, options, owner)
+    if sum(array.nbytes for array in flat.constants) > MOST_BYTES:
         return _compiled(library, flat, options, owner)
     image = Image.of(flat.struct)  # before the file of the constants may be changed
     made = _restored_or_compiled(library, flat, image, options, owner, into.source)
-    into.parts.append((made, image))
+    if into.whole:
+        into.parts.append((made, image))
     return made
 
 

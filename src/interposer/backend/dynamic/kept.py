@@ -136,6 +136,11 @@ def _declared_directory(library: Library) -> DeclaredOption | None:
     return next((one for one in options if one.name == CACHE_DIRECTORY and one.kind is str), None)
 
 
+def keeps_parts(library: Library, options: OptionTable) -> bool:
+    """Whether there is a folder for what a plug-in compiles."""
+    return cache_folder(cache_directory(library, options.options)) is not None
+
+
 class PartKeeper:
     """Keeps what becomes of one part with certain options, and gives it back."""
 

@@ -17,9 +17,13 @@ __all__ = ["Recording", "current_recording", "recording"]
 
 @dataclass(frozen=True)
 class Recording:
-    """What was compiled, in pairs with the tables that it was made of. `source` is the name of the network's file."""
+    """What was compiled, in pairs with copies of the tables that it was made of, where `whole` asks for them.
+
+    `source` is the name of the network's file.
+    """
 
     source: str
+    whole: bool
     parts: list[tuple[Executable, Image]] = field(default_factory=list)
 
 
@@ -27,9 +31,9 @@ _recording: ContextVar[Recording | None] = ContextVar("interposer_recording", de
 
 
 @contextmanager
-def recording(source: str = "") -> Iterator[Recording]:
-    """Record all parts that are compiled in this block; what was compiled before is restored from the cache folder."""
-    found = Recording(source)
+def recording(source: str = "", *, whole: bool = False) -> Iterator[Recording]:
+    """Keep all parts that are compiled in this block; what was compiled before is restored from the cache folder."""
+    found = Recording(source, whole)
     token = _recording.set(found)
     try:
         yield found
