@@ -29,6 +29,7 @@ from interposer.config import CACHE_DIR
 
 __all__ = [
     "LARGEST",
+    "LATER",
     "CachedFile",
     "Record",
     "cache_folder",
@@ -47,6 +48,8 @@ __all__ = [
 
 LARGEST: Final = 1 << 28
 """Files of more bytes are not read."""
+LATER: Final = 1 << 20
+"""What has more bytes is written by `later`, while others go on."""
 _ALIGNMENT: Final = 64
 _LANES: Final = 1024
 

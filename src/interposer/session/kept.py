@@ -22,6 +22,7 @@ from interposer.backend import DEFAULT_FACTORY
 from interposer.backend.dynamic.recording import Recording, recording
 from interposer.backend.registry import BackendRegistry
 from interposer.cache import (
+    LATER,
     Record,
     cache_folder,
     later,
@@ -57,8 +58,6 @@ MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
 UNCERTAIN: Final = 2.0
 """Seconds since a file was written in which its time may be the same after it was written to again."""
-LATER: Final = 1 << 20
-"""Larger networks are written while others go on."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 

@@ -32,6 +32,7 @@ from interposer.backend.dynamic.options import OptionTable
 from interposer.backend.registry import BackendRegistry
 from interposer.cache import (
     LARGEST,
+    LATER,
     Record,
     cache_folder,
     has_cached,
@@ -54,6 +55,7 @@ __all__ = [
     "Mark",
     "PartKeeper",
     "cache_directory",
+    "keeps_parts",
     "read_mark",
     "read_part",
     "trial",
@@ -70,8 +72,6 @@ CACHE_DIRECTORY: Final = "CacheDirectory"
 """The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
 LONGEST_TRIAL: Final = 24 * 3600
 """Seconds after which the mark of a process that ended there does not count any more."""
-LATER: Final = 1 << 20
-"""Larger parts are written while others go on."""
 MOST_KEPT: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 _FIRST: Final = b"saves it for the first time\n"
