@@ -137,7 +137,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 Product pointwise(const Node& node, const Finish& finish, Builder& builder) {
   const Graph& graph = builder.graph;
   const bool last = channels_last(node);
-  const ConvKernels& kernels = conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
+  const ConvKernels& kernels = kernels_for(builder.settings);
   int64_t inputs = Image(*graph.in(node, 0), last).c, outputs = Image(graph.out(node), last).c;
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
   weights.pairs = kernels.pairs;
@@ -154,7 +154,7 @@ void lower(const Node& node, Builder& builder) {
   const Parts& parts = parts_of(node);
   const bool last = channels_last(node);
   auto state = std::make_shared<State>();
-  state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
+  state->kernels = &kernels_for(builder.settings);
   Bottleneck& b = state->bottleneck;
   Finishing finishing = finishing_of(graph, node);
   if (parts.expands) b.expand = pointwise(parts.expand, finishing_of(graph, parts.expand).finish, builder);

@@ -172,8 +172,6 @@ int64_t strip_words(const Convolution& c, const ConvKernels& kernels) {
   return c.planar ? c.product.depth : blocks_of(kernels.pairs ? (c.product.depth + 1) / 2 : c.product.depth) * 16;
 }
 
-const ConvKernels& kernels_for(const Settings& settings) { return conv_kernels_for(settings.isa, settings.fast_math); }
-
 Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weights weights, Builder& builder) {
   const ConvKernels& kernels = kernels_for(builder.settings);
   Unit unit{};

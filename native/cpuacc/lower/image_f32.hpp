@@ -10,6 +10,9 @@ namespace cpuacc {
 
 constexpr double kOperationsPerNanosecond = 150;  // of one thread, about
 
+inline const ConvKernels& kernels_for(const Settings& settings) {
+  return conv_kernels_for(settings.isa, settings.fast_math);
+}
 inline bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
 inline Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
 

@@ -88,7 +88,7 @@ int64_t best_tile(const Sizes& sizes, bool pairs) {
   return best;
 }
 
-bool has_pairs(const Settings& settings) { return conv_kernels_for(settings.isa, settings.fast_math).pairs; }
+bool has_pairs(const Settings& settings) { return kernels_for(settings).pairs; }
 
 /// The tile that was found by timing, or else the one that is estimated to be best.
 int64_t tile_of(const Sizes& sizes, const Node& node, const Settings& settings) {
@@ -140,7 +140,7 @@ void lower(const Node& node, Builder& builder) {
   Sizes sizes(graph, node);
   Finishing finishing = finishing_of(graph, node);
   auto state = std::make_shared<State>();
-  state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math);
+  state->kernels = &kernels_for(builder.settings);
   state->images = sizes.in.n;
   state->in_image = sizes.in.floats();
   state->out_image = sizes.out.floats();
