@@ -118,7 +118,8 @@ void convolve_strips(const Convolution& c, const float* in, const Planes& planes
     int rows = part.row_end - row < c.strip ? part.row_end - row : c.strip;
     for (int channel = 0; channel < p.depth; channel += kStep)
       copy_channel<kStep>(c, strip, plane(planes, in, channel), planes.row, planes.pixel, row,
-                          p.depth - channel < 16 ? p.depth - channel : 16, scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
+                          p.depth - channel < 16 ? p.depth - channel : 16,
+                          scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
     for (int block = part.block; block < part.block_end;) {
       int blocks = panel_at(block, p.blocks);
       int64_t size = int64_t{blocks} * 16 * t.depth * count;
