@@ -41,6 +41,8 @@ __all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "versio
 
 SYMBOLS: Final = ("GetBackendId", "GetVersion", "BackendFactory")
 """The functions that a plug-in exports."""
+HOST_VERSION: Final = "SetHostVersion"
+"""The optional function through which a plug-in learns the host's version of the interface before it gives its own."""
 PATIENCE: Final = 10.0
 """Seconds that `Library.close` waits for calls that are under way."""
 _UNWRITTEN: Final = 0xFFFFFFFF
@@ -61,8 +63,9 @@ class Identity(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-def version_fault(version: tuple[int, int], here: tuple[int, int] = abi.API_VERSION) -> str | None:
+def version_fault(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
     """Why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
+    here = abi.API_VERSION if here is None else here
     if version[0] == here[0] and version[1] <= here[1]:
         return None
     return f"it needs version {version[0]}.{version[1]} of the backend interface; this is {here[0]}.{here[1]}"
@@ -85,6 +88,8 @@ def identify(library: ctypes.CDLL, path: str) -> Identity:
 
 
 def _version(library: ctypes.CDLL, path: str) -> tuple[int, int]:
+    if hasattr(library, HOST_VERSION):
+        _exported(library, HOST_VERSION, None, ctypes.c_uint32, ctypes.c_uint32)(*abi.API_VERSION)
     major, minor = ctypes.c_uint32(_UNWRITTEN), ctypes.c_uint32(_UNWRITTEN)
     ask = _exported(library, "GetVersion", None, ctypes.c_void_p, ctypes.c_void_p)
     ask(ctypes.addressof(major), ctypes.addressof(minor))

@@ -6,6 +6,8 @@
  *     void GetVersion(uint32_t* out_major, uint32_t* out_minor);
  *     void* BackendFactory(void);
  *
+ * and optionally `void SetHostVersion(uint32_t major, uint32_t minor)`, which tells it the host's version first.
+ *
  * The factory gives a `const ipr_backend*`, a table of functions (at the end of this file). Nothing else is needed:
  * this file includes only <stdint.h> and <stddef.h>, is valid C11 and C++, and may be copied into any project.
  *
@@ -727,8 +729,14 @@ typedef struct ipr_allocator_api {
 /* The backend's id: not empty, not "Unknown", without blanks and commas; valid as long as the library is open. */
 IPR_EXPORT const char* GetBackendId(void);
 
-/* Write IPR_API_MAJOR and IPR_API_MINOR. */
+/* Write IPR_API_MAJOR and IPR_API_MINOR; a backend that exports SetHostVersion may write an older minor number. */
 IPR_EXPORT void GetVersion(uint32_t* out_major, uint32_t* out_minor);
+
+/* Optional. The host calls this function, if the backend exports it, with the host's own version of the interface, each
+ * time directly before it calls GetVersion. One binary can so use version 1.2 on a host of 1.2 or later and still load
+ * on a host of 1.0: its GetVersion answers the smaller of the two minor numbers. Hosts of the first release of 1.0 do
+ * not call it; a backend that was never told a version assumes 1.0. */
+IPR_EXPORT void SetHostVersion(uint32_t major, uint32_t minor);
 
 /* A `const ipr_backend*`, valid as long as the library is open; NULL where there can be none. Called once, or again
  * after `shutdown` or an `init` that failed; the table of the call before is not used any more then. */

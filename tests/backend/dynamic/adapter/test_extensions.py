@@ -192,6 +192,33 @@ def test_a_plug_in_built_with_the_header_of_1_0_keeps_working(runtime_with, back
     assert run(runtime, optimize(sums(), ["Adder"], runtime.device_spec)) == [3, 6, 9]
 
 
+LATEST_BOTH_SIDES_KNOW = """
+static uint32_t host_minor;
+IPR_EXPORT void SetHostVersion(uint32_t major, uint32_t minor) {{ host_minor = major == 1 ? minor : 0; }}
+static uint32_t answer(uint32_t newest) {{ return host_minor < newest ? host_minor : newest; }}
+"""
+
+
+def newest_that_the_host_knows(newest):
+    """The text of a plug-in written to version 1.`newest` that answers a lower version on an older host."""
+    text = (SOURCES / "adder.c").read_text(encoding="utf-8")
+    before = "IPR_EXPORT void GetVersion"
+    text = text.replace(before, LATEST_BOTH_SIDES_KNOW.format() + before)
+    return text.replace("*minor = MINOR;", f"*minor = answer({newest});")
+
+
+@pytest.mark.parametrize(("host", "answered"), [((1, 0), "1.0"), ((1, 1), "1.1"), ((1, 5), "1.3")])
+def test_a_plug_in_learns_the_version_of_the_host_before_it_answers_its_own(host, answered, opened, monkeypatch):
+    monkeypatch.setattr(abi, "API_VERSION", host)
+    monkeypatch.setattr(abi, "TABLE_SIZES", {minor: abi.TABLE_SIZES[0] for minor in range(host[1] + 1)})
+    assert opened(newest_that_the_host_knows(3)).identity.version == answered
+
+
+def test_a_plug_in_that_ignores_the_version_of_the_host_is_still_refused_when_it_is_newer(opened, monkeypatch):
+    with pytest.raises(PluginError, match=r"it needs version 1\.1 of the backend interface; this is 1\.0"):
+        opened(newest_that_the_host_knows(3).replace("return host_minor <", "return 1; return host_minor <"))
+
+
 def longer(kind):
     return type(kind.__name__, (ctypes.Structure,), {"_fields_": [*kind._fields_, ("later", ctypes.c_uint64 * 3)]})
 

@@ -111,12 +111,17 @@ def test_the_layout_of_version_1_0_is_asserted_by_the_compiler(header, tmp_path)
     subprocess.run([*words, "-o", str(tmp_path / "layout.o")], check=True)
 
 
-def test_the_frozen_header_is_the_present_one_while_that_is_version_1_0():
-    if abi.API_VERSION != (1, 0):
-        pytest.skip("there is a later version")
-    texts = [folder / "interposer" / "backend.h" for folder in (include.path(), SOURCES / "frozen" / "1.0")]
-    present, frozen = (path.read_text(encoding="utf-8") for path in texts)
-    assert present == frozen, "copy it while version 1.0 is not released; afterwards, raise the version"
+def declarations(header):
+    """The lines of a header without its comments."""
+    code = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [" ".join(line.split()) for line in code.splitlines() if line.strip()]
+
+
+def test_the_present_header_keeps_every_declaration_of_the_frozen_one_in_its_order():
+    frozen = declarations(SOURCES / "frozen/1.0/interposer/backend.h")
+    present = iter(declarations(HEADER))
+    lost = [line for line in frozen if line not in present]  # each search goes on after the match before it
+    assert not lost, "released declarations never change; append instead"
 
 
 def test_the_structs_of_the_rust_binding_have_the_sizes_of_the_header(tmp_path):
