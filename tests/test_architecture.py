@@ -18,7 +18,7 @@ PACKAGE = "interposer"
 
 # --- who may import whom ----------------------------------------------------------------------------------------------
 
-BASE = {"_version", "errors", "shape", "types", "collected", "constants", "dlpack", "config", "cache"}
+BASE = {"_version", "errors", "shape", "types", "collected", "constants", "dlpack", "config", "files", "cache"}
 OPERATORS = BASE | {"codec", "schema", "ops"}
 GRAPH = OPERATORS | {"ir"}
 ENGINE_ROOM = GRAPH | {"kernels", "backend"}
@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dlpack": {"errors", "types"},
     "include": set(),
     "config": {"errors", "types"},
-    "cache": {"_version", "errors", "types", "config"},
+    "files": {"errors"},
+    "cache": {"_version", "errors", "types", "config", "files"},
     "codec": BASE,
     "schema": BASE | {"codec", "ranks"},
     "ops": BASE | {"codec", "schema"},

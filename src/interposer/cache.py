@@ -15,7 +15,6 @@ import mmap
 import os
 import re
 import stat
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from interposer.config import CACHE_DIR
+from interposer.files import replacing, write_reason
 
 __all__ = [
     "LARGEST",
@@ -107,17 +107,20 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
     try:
         _write(where / name, [content] if isinstance(content, bytes) else content)
     except (OSError, ValueError) as error:
-        _complain(name, where, error, logging.INFO if where == cache_folder() else logging.WARNING)
+        _complain(name, where, error)
         return False
     return True
 
 
-def _complain(name: str, where: Path, error: OSError | ValueError, level: int) -> None:
-    """One line in the log for all that cannot be kept in a folder for one reason."""
-    reason = getattr(error, "strerror", None) or str(error)
+def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
+    """Warn once for each folder and reason."""
+    reason = getattr(error, "reason", "") or write_reason(error)
     if (where, reason) not in _told:
         _told.add((where, reason))
-        _log.log(level, "%s cannot be kept in the cache folder %s: %s", name, where, error)
+        _log.warning(
+            "%s cannot be kept in the cache folder %s: %s (an empty %s does without a cache)",
+            name, where, reason, CACHE_DIR,
+        )  # fmt: skip
 
 
 class Record(NamedTuple):
@@ -330,11 +333,5 @@ def settle(name: str | None = None, seconds: float | None = None) -> None:
 
 def _write(path: Path, content: Iterable[bytes | memoryview]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.writelines(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path, durable=False, permissions=0o600) as file:  # what a crash damages is found by its sums
+        file.writelines(content)

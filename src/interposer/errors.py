@@ -4,7 +4,8 @@
 
     InterposerError
     ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
-    │   └── UnknownRankError                   a rank or an extent was asked for, and not even the rank is known
+    │   ├── UnknownRankError                   a rank or an extent was asked for, and not even the rank is known
+    │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
     ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
     ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
@@ -50,6 +51,7 @@ __all__ = [
     "DeadlineExceededError",
     "DuplicateBackendError",
     "ExecutionError",
+    "FileWriteError",
     "IncompatibleMemoryError",
     "InterposerError",
     "InvalidArgumentError",
@@ -113,6 +115,17 @@ class InvalidArgumentError(InterposerError, ValueError):
 
 class UnknownRankError(InvalidArgumentError):
     """The rank or the extents of a tensor were asked for of which nothing is known before running."""
+
+
+class FileWriteError(InvalidArgumentError, OSError):
+    """A file that cannot be written: `path` names it, `reason` is the cause. Its previous content is still there."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: the file cannot be written: {reason}")
+
+    def __reduce__(self) -> tuple[type[FileWriteError], tuple[str, str]]:
+        return type(self), (self.path, self.reason)
 
 
 class ConfigError(InterposerError, ValueError):

@@ -15,6 +15,7 @@ from interposer.backend import Backend
 from interposer.backend.dynamic.libraries import backend_of_file
 from interposer.codec import array_from_plain, array_to_plain
 from interposer.errors import InvalidArgumentError
+from interposer.files import write_file
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph, print_graph
 from interposer.runtime import Runtime
@@ -92,7 +93,7 @@ def write_script(
     content = _SCRIPT.format(backend=backend, fault=fault, network=text, inputs=inputs, how=told)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{backend}-{zlib.crc32(content.encode()):08x}.py"
-    path.write_text(content, encoding="utf-8")
+    write_file(path, content)
     return path
 
 

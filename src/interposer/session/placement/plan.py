@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.errors import InvalidArgumentError
+from interposer.files import write_file, write_reason
 from interposer.ir.graph import Graph, Layer
 
 __all__ = ["TYPE", "Plan"]
@@ -79,8 +81,12 @@ class Plan:
             yield from _changes(self.made_with, made_with)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan as JSON; `OSError` where that cannot be done."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write the plan as JSON.
+
+        Raises:
+            FileWriteError: the file cannot be written. Its previous content is still there.
+        """
+        write_file(path, self.to_json())
 
     def to_json(self) -> str:
         """The plan as a JSON text."""
@@ -102,7 +108,8 @@ class Plan:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidArgumentError(f"the plan {str(path)!r} cannot be read: {error}") from error
+            reason = write_reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
+            raise InvalidArgumentError(f"{os.fspath(path)}: the plan cannot be read: {reason}") from error
         return cls.from_json(text, str(path))
 
     @classmethod

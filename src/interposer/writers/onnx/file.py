@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from interposer.errors import InvalidArgumentError, expect
+from interposer.files import replacing, synchronize, write_file
 from interposer.ir.graph import Graph
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -18,6 +18,7 @@ __all__ = ["save"]
 
 _LARGEST: Final = 2**31 - 2**20
 """A message of the protocol cannot have 2 GiB."""
+_ALIGNMENT: Final = 64
 _SMALL: Final = 1024
 """Constants of fewer bytes stay in the model's own file."""
 
@@ -40,7 +41,8 @@ def save(
         options: those of `write`.
 
     Raises:
-        InvalidArgumentError: the file cannot be written, or is too large for one.
+        FileWriteError: the file cannot be written.
+        InvalidArgumentError: the network is too large for one file.
         UnwritableError: with every layer that ONNX cannot express; and what else `write` raises.
     """
     expect(path, str | os.PathLike, "the file must be named by a path")
@@ -48,27 +50,34 @@ def save(
     needed = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > _LARGEST
     if needed and external_data is False:
         raise InvalidArgumentError("the weights have 2 GiB or more, for which external_data must not be False")
-    try:
-        _put(model, Path(path), external=needed or bool(external_data))
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"{os.fspath(path)}: the file cannot be written: {error.strerror or error}"
-        ) from error
+    if (needed or external_data) and any(map(_is_large, model.graph.initializer)):
+        _put_apart(model, Path(path))
+    else:
+        write_file(path, model.SerializeToString())
     return int(model.opset_import[0].version)
 
 
-def _put(model: Message, path: Path, *, external: bool) -> None:
-    """Everything goes to a folder beside the file first, and then to its place."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".writing-") as folder:
-        target = Path(folder) / path.name
-        if external:
-            data = f"{path.name}.data"
-            onnx().save_model(
-                model, target, save_as_external_data=True, all_tensors_to_one_file=True, location=data,
-                size_threshold=_SMALL,
-            )  # fmt: skip
-            if (Path(folder) / data).exists():
-                (Path(folder) / data).replace(path.with_name(data))
-        else:
-            target.write_bytes(model.SerializeToString())
-        target.replace(path)
+def _put_apart(model: Message, path: Path) -> None:
+    """Write the model and its weights; both are complete before either replaces an old file."""
+    data = path.with_name(f"{path.name}.data")
+    with replacing(path) as file, replacing(data) as weights:
+        for tensor in filter(_is_large, model.graph.initializer):
+            _move_apart(tensor, weights, data.name)
+        file.write(model.SerializeToString())
+        synchronize(file)
+        synchronize(weights)
+
+
+def _is_large(tensor: Message) -> bool:
+    return len(tensor.raw_data) >= _SMALL
+
+
+def _move_apart(tensor: Message, weights: BinaryIO, location: str) -> None:
+    """Move the data of a tensor to the end of the file of weights, at a multiple of 64 bytes."""
+    weights.write(bytes(-weights.tell() % _ALIGNMENT))
+    facts = {"location": location, "offset": weights.tell(), "length": len(tensor.raw_data)}
+    weights.write(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx().TensorProto.EXTERNAL
+    for key, value in facts.items():
+        tensor.external_data.add(key=key, value=str(value))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from interposer.errors import InvalidArgumentError, expect
+from interposer.errors import expect
+from interposer.files import write_file
 from interposer.ir.graph import Graph
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -27,18 +26,10 @@ def save(network: Network | Graph | SubgraphView, path: str | os.PathLike[str], 
         options: those of `write`.
 
     Raises:
-        InvalidArgumentError: the file cannot be written.
+        FileWriteError: the file cannot be written.
         UnwritableError: with every layer that TFLite cannot express; and what else `write` raises.
     """
     expect(path, str | os.PathLike, "the file must be named by a path")
-    content, target = write(network, **options), Path(path)
-    try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as folder:
-            whole = Path(folder) / target.name
-            whole.write_bytes(content)
-            whole.replace(target)
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"{os.fspath(path)}: the file cannot be written: {error.strerror or error}"
-        ) from error
+    content = write(network, **options)
+    write_file(path, content)
     return len(content)
