@@ -21,6 +21,7 @@ from interposer.backend import (
 )
 from interposer.ir.graph import Graph
 from interposer.ops import Activation, Addition, Input, Multiplication, Output
+from interposer.runtime import Runtime
 from interposer.schema import Op, op, operand, result
 from interposer.types import Array, DataType
 from tests.devices import Device
@@ -172,3 +173,14 @@ class Falling(Device):
             ctypes.string_at(0)
         found: Array = np.maximum(x, 0)
         return found
+
+
+class Nesting(Backend):
+    """Tells, as the reason why it is not available, how many backends a runtime of its own isolates."""
+
+    id: ClassVar = "Nesting"
+
+    def unavailable(self) -> str:
+        """The count, in words."""
+        with Runtime() as runtime:
+            return f"a runtime here isolates {'some' if runtime.registry.isolates_any else 'none'}"

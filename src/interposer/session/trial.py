@@ -18,32 +18,35 @@ from interposer.backend.dynamic.calls import watch_calls
 from interposer.backend.dynamic.child import Report
 from interposer.backend.dynamic.libraries import host_settings, step_error
 from interposer.backend.dynamic.library import Library, identify, open_library
+from interposer.backend.dynamic.paths import own_files
 from interposer.backend.dynamic.records import Step, StepError
-from interposer.config import BACKEND_PATH
+from interposer.config import BACKEND_PATH, ISOLATE
 from interposer.errors import InterposerError, UnsupportedLayerError
 from interposer.ir.network import Network
 from interposer.ops import ActivationFunction
 from interposer.optimizer import optimize
-from interposer.runtime import Runtime
+from interposer.runtime import CreationOptions, Runtime
 from interposer.types import DataLayout, TensorInfo
 
 __all__ = ["main"]
 
 
-def main(report: Report, library: str, opened_as: str, options: Mapping[str, Options]) -> None:
-    """Try out a shared object, and report."""
-    os.environ.pop(BACKEND_PATH, None)  # nothing here looks for others
+def main(
+    report: Report, library: str, opened_as: str, options: Mapping[str, Options], *, only_id: bool = False
+) -> None:
+    """Try out a shared object, or only read its id, and report."""
+    os.environ.update({BACKEND_PATH: "", ISOLATE: ""})  # no other file is loaded or tried out from this process
     watch_calls(lambda name: report.send(doing=f"in {name}"))
     process_registry()
     report.send(ready=True, doing="while it is loaded")
     try:
-        _try(report, library, opened_as, options)
+        _try(report, library, opened_as, options, only_id=only_id)
     except StepError as error:
         report.send(failed=error.step.value, reason=error.reason, state=error.state.value)
     report.send(doing="while its process ends")
 
 
-def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Options]) -> None:
+def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Options], *, only_id: bool) -> None:
     try:
         opened = ctypes.CDLL(opened_as, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
@@ -51,6 +54,9 @@ def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Option
     try:
         who = identify(opened, path)
         report.send(id=who.id, version=who.version)
+        if only_id:
+            report.send(done=True)
+            return
         library = open_library(
             opened, path, settings=host_settings(path), options=options.get(who.id, {}), checking=True
         )
@@ -81,13 +87,22 @@ def run_small_networks(library: Library) -> None:
     known = process_registry()
     registry = BackendRegistry(known, disabled=[backend.id] if backend.id in known else [])
     registry.register(backend.id, lambda: backend)
-    with Runtime() as runtime:
+    with _runtime_without_files() as runtime:
         for network in _networks():
             try:
                 optimized = optimize(network, [backend.id], DeviceSpec(registry))
             except UnsupportedLayerError:
                 continue  # which is its right
             _run(runtime, runtime.load_network(optimized))
+
+
+def _runtime_without_files() -> Runtime:
+    """Create a runtime that opens no shared object.
+
+    The file under trial may be one that a runtime finds by itself, such as the package's own. This process has already
+    initialized the file, and a plug-in must not be initialized twice in one process.
+    """
+    return Runtime(CreationOptions(disabled_backends=tuple(own_files()), isolate=()))
 
 
 def _run(runtime: Runtime, network_id: int) -> None:

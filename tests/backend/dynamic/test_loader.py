@@ -16,6 +16,7 @@ import pytest
 from interposer import CreationOptions, Network, Runtime, TensorInfo, optimize
 from interposer.backend import BackendRegistry, DeviceSpec
 from interposer.backend.dynamic.records import State, Step
+from interposer.backend.isolated import Isolation
 from interposer.errors import BackendUnavailableError, ConfigError, InvalidArgumentError, UnknownBackendError
 from tests.backend.dynamic.conftest import add_twice
 from tests.native import mapped_files, open_descriptors
@@ -430,7 +431,7 @@ def test_a_file_is_tried_again_when_a_library_that_it_needs_has_changed(
     install("A_B_backend.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-lneeded", f"-Wl,-rpath,{tmp_path}")
     tried = []
     real = loader.probe
-    monkeypatch.setattr(loader, "probe", lambda *given: tried.append(given) or real(*given))
+    monkeypatch.setattr(loader, "probe", lambda *given, **more: tried.append(given) or real(*given, **more))
     for change, times in ((lambda: None, 1), (lambda: None, 1), (lambda: os.utime(needed), 2)):
         change()
         loader.forget_verdicts()
@@ -690,7 +691,7 @@ def load(tmp_path):
     made = []
 
     def load(override=None, registry=None, **options):
-        registry = registry or BackendRegistry()
+        registry = BackendRegistry() if registry is None else registry
         folders = folders_to_search(override)
         made.append(load_backends(registry, folders, LoadingOptions(**options), own_folder=str(tmp_path / "own")))
         return registry, made[-1].records
@@ -755,6 +756,45 @@ def test_a_backend_that_crashes_when_it_is_tried_is_there_for_who_isolates_it(in
     [record] = runtime.dynamic_backends()
     assert (record.state, record.id) == (State.LOADED, "Adder")
     assert str(path) not in mapped_files()
+
+
+COUNT_LOADS = '{ int f = open(getenv("LOADS"), O_CREAT|O_WRONLY|O_APPEND, 0600); if (write(f, "x", 1)) close(f); }'
+
+
+def test_the_packages_own_file_is_not_tried_where_another_backend_is_isolated(install, load, tmp_path, user_cache):
+    install("A_Own_backend.so", AT_INIT="if (getppid() == PARENT) CRASH", PARENT=os.getpid(), folder=tmp_path / "own")
+    registry, [record] = load(registry=BackendRegistry(isolate={"Other": Isolation()}))
+    assert (record.state, record.sha256, registry.ids) == (State.LOADED, "", ("Adder",))
+    assert not (user_cache / "probed").exists()
+
+
+def test_the_packages_own_file_is_not_opened_where_its_name_is_that_of_an_isolated_backend(install, load, tmp_path):
+    path = install("A_Adder_backend.so", folder=tmp_path / "own")
+    _, [record] = load(registry=BackendRegistry(isolate={"Adder": Isolation()}))
+    assert (record.state, record.id) == (State.LOADED, "Adder")
+    assert str(path) not in mapped_files()
+
+
+def test_a_file_that_is_to_be_loaded_without_a_trial_gets_none_where_another_backend_is_isolated(
+    install, runtime_of, user_cache
+):
+    install(AT_INIT="if (getppid() == PARENT) CRASH", PARENT=os.getpid())
+    runtime = runtime_of(isolate={"Other"}, probe_seconds=0)
+    assert add_twice(runtime, "Adder") == [3.0, 6.0, 9.0]
+    assert not (user_cache / "probed").exists()
+
+
+def test_a_process_that_tries_a_file_tries_no_others_where_the_environment_isolates_a_backend(
+    install, tmp_path, user_cache, monkeypatch
+):
+    monkeypatch.setenv("LOADS", str(tmp_path / "loads"))
+    monkeypatch.setenv("INTERPOSER_ISOLATE", "Other")
+    path = install("A_A_backend.so", "-include", "fcntl.h", AT_LOAD=COUNT_LOADS)
+    install("B_B_backend.so", "-include", "fcntl.h", AT_LOAD=COUNT_LOADS, ID='"Second"')
+    monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(path.parent))
+    with Runtime() as runtime:
+        assert {"Adder", "Second"} <= set(runtime.device_spec.supported_backends)
+    assert (tmp_path / "loads").read_text() == "xx" * 2  # for each file the trial, and this process
 
 
 def test_threads_that_load_at_the_same_time_share_one_backend(install, tmp_path):

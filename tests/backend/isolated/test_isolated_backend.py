@@ -36,7 +36,7 @@ from interposer.types import DataType
 from tests.devices import Device, Sums
 from tests.faulty import Faulty
 from tests.isolating import C, X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
-from tests.sketchy import Flooding, Replacing, Talking, Wavering, Writing
+from tests.sketchy import Flooding, Nesting, Replacing, Talking, Wavering, Writing
 
 pytestmark = needs_linux
 ROOT = Path(__file__).parents[3]
@@ -255,6 +255,13 @@ def test_the_file_says_what_is_isolated_too(tmp_path: Path, monkeypatch: pytest.
     with ip.Runtime() as runtime:
         assert runtime.registry.isolation("Faulty") == ip.Isolation(max_restarts=1)
         assert runtime.registry.isolation("Other") is None
+
+
+def test_a_child_process_isolates_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERPOSER_ISOLATE", "Nesting")
+    with ip.Runtime() as runtime:
+        runtime.registry.register("Nesting", Nesting)
+        assert runtime.registry.reason_absent("Nesting") == "a runtime here isolates none"
 
 
 @pytest.mark.parametrize(

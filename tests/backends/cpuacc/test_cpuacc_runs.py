@@ -25,6 +25,7 @@ from interposer.ops import (
 from interposer.testing.oracle import reference_outputs
 from interposer.types import DataLayout
 from tests.models.test_tflite_models import CASES, FLOATS, MODELS, QUANTIZED
+from tests.native import install_plugin
 
 NHWC = DataLayout.NHWC
 RANDOM = np.random.default_rng(20261121)
@@ -209,6 +210,24 @@ def test_it_runs_in_a_process_of_its_own():
         network = network_of(EMPTY["relu"][0], TensorInfo((2, 3)))
         x = np.float32([[1, -2, 3], [3, 2, -1]])
         assert_near(run(runtime, network, x), reference_outputs(network.graph, {0: x})[0])
+
+
+def test_it_is_available_where_another_backend_is_isolated(monkeypatch, tmp_path):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("INTERPOSER_ISOLATE", "Other")
+    with ip.Runtime() as runtime:
+        assert runtime.registry.reason_absent("CpuAcc") is None
+    assert not (tmp_path / "probed").exists()
+
+
+def test_a_copy_of_its_file_is_tried_without_loading_the_packages_own_file_beside_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
+    own = Path(ip.__file__).parent / "native" / "Interposer_CpuAcc_backend.so"
+    install_plugin(own, tmp_path / "copies", own.name)
+    options = ip.CreationOptions(dynamic_backends_path=tmp_path / "copies", disabled_backends="CpuAcc")
+    with ip.Runtime(options) as runtime:
+        [record] = runtime.dynamic_backends()
+        assert (record.reason, record.state.value, record.id) == ("", "loaded", "CpuAcc")
 
 
 def test_the_file_of_the_package_is_one_of_its_records(runtime):

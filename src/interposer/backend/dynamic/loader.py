@@ -126,7 +126,7 @@ class _Search:
             if name in self.options.disabled:
                 self.vacant.add(name)
             else:
-                self._record(_File(self, path, ours=True).load(), ours=True)
+                self._record(_File(self, path, own_id=name).load(), ours=True)
 
     def folder(self, folder: Folder) -> None:
         """Go through the entries of a folder."""
@@ -138,7 +138,7 @@ class _Search:
             self._record(DynamicBackendRecord(folder.path, error.state, error.step, error.reason))
             return
         for name in names:
-            self._record(_File(self, os.path.join(folder.path, name), ours=False).load())
+            self._record(_File(self, os.path.join(folder.path, name)).load())
 
     def register_absent(self) -> None:
         """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
@@ -166,9 +166,9 @@ def _entries(folder: str) -> list[str]:
 class _File:
     """The loading of one file: every step adds to the record."""
 
-    def __init__(self, search: _Search, path: str, *, ours: bool) -> None:
-        self.search, self.options, self.ours = search, search.options, ours
-        self.record = DynamicBackendRecord(path, State.REFUSED, Step.LINK)
+    def __init__(self, search: _Search, path: str, *, own_id: str = "") -> None:
+        self.search, self.options, self.ours = search, search.options, bool(own_id)
+        self.record = DynamicBackendRecord(path, State.REFUSED, Step.LINK, id=own_id)
 
     def load(self) -> DynamicBackendRecord:
         """Take all steps, or as many as go well."""
@@ -217,8 +217,11 @@ class _File:
         return self.options.allowed is not None and not self.ours
 
     def _check_probe(self, descriptor: int) -> None:
-        wanted = self.options.probe_seconds and not self.ours
-        if not wanted and not self.search.registry.isolates_any:  # by ids, which this process must not ask for
+        """Try the file out in a child process, or only read its id there if isolation depends on that id.
+
+        The package's own files are never tried: their names tell their ids.
+        """
+        if self.ours or not (self.options.probe_seconds or self.search.registry.isolates_any):
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
@@ -226,7 +229,7 @@ class _File:
             raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
 
     def _verdict(self, descriptor: int) -> Verdict:
-        seconds = self.options.probe_seconds or LoadingOptions.probe_seconds
+        seconds = self.options.probe_seconds
         options = self.options.backend_options
         key = FileIdentity.of(descriptor), seconds, repr({name: dict(options[name]) for name in sorted(options)})
         with _probing:
@@ -239,8 +242,17 @@ class _File:
 
     def _probed(self, descriptor: int, digest: str, seconds: float) -> Verdict:
         opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
-        verdict = probe(self.record.library, opened_as, descriptor, seconds, self.options.backend_options)
-        keep_verdict(digest, verdict, self.options.backend_options)
+        options, only_id = self.options.backend_options, not seconds
+        verdict = probe(
+            self.record.library,
+            opened_as,
+            descriptor,
+            seconds or LoadingOptions.probe_seconds,
+            options,
+            only_id=only_id,
+        )
+        if not only_id:
+            keep_verdict(digest, verdict, options)
         return verdict
 
     def _check_id(self) -> None:

@@ -36,7 +36,15 @@ class Verdict:
     """The other libraries that were in the process with it."""
 
 
-def probe(library: str, opened_as: str, descriptor: int, seconds: float, options: Mapping[str, Options]) -> Verdict:
+def probe(
+    library: str,
+    opened_as: str,
+    descriptor: int,
+    seconds: float,
+    options: Mapping[str, Options],
+    *,
+    only_id: bool = False,
+) -> Verdict:
     """Load a shared object in another process, run small networks on it, and shut it down.
 
     Args:
@@ -45,8 +53,14 @@ def probe(library: str, opened_as: str, descriptor: int, seconds: float, options
         descriptor: the file, open; the process has it under the same number.
         seconds: how long all of that may take.
         options: for backends by id, their options.
+        only_id: only read the id and the version of the backend, without initializing it.
     """
-    arguments = {"library": library, "opened_as": opened_as, "options": {key: dict(options[key]) for key in options}}
+    arguments = {
+        "library": library,
+        "opened_as": opened_as,
+        "options": {key: dict(options[key]) for key in options},
+        "only_id": only_id,
+    }
     try:
         with Child(TRIAL, arguments, (descriptor,)) as child:
             return _Watch(child, seconds).verdict()

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from interposer.backend.isolated.channel import ANSWER, ASK, FAULT, RUN, Channel, Message
 from interposer.backend.isolated.served import Served
+from interposer.config import ISOLATE
 from interposer.errors import InterposerError
 
 __all__ = ["serve"]
@@ -33,6 +34,7 @@ def serve(told: Mapping[str, Any]) -> None:
     _die_with_the_host(told["lifeline"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable()
+    os.environ[ISOLATE] = ""  # a runtime that the backend creates in this process isolates nothing again
     _Server(Channel(end), _limit(told["memory_bytes"])).run()
     sys.stdout.flush()
 
