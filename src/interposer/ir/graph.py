@@ -35,10 +35,10 @@ class Value:
 
     `info` is None while it is not known. `declared` is what the maker of the network said of it: inference takes the
     quantization from there and checks the rest. `factory` is the id of the tensor handle factory that makes its memory,
-    once the optimizer has chosen one.
+    once the optimizer has chosen one. `aliases` are the names that a model file gives the tensor, beside `name`.
     """
 
-    __slots__ = ("declared", "factory", "index", "info", "producer", "uses")
+    __slots__ = ("aliases", "declared", "factory", "index", "info", "producer", "uses")
 
     def __init__(self, producer: Layer, index: int, declared: TensorInfo | None = None) -> None:
         self.producer = producer
@@ -46,6 +46,7 @@ class Value:
         self.declared = declared
         self.info: TensorInfo | None = None
         self.factory: str | None = None
+        self.aliases: tuple[str, ...] = ()
         self.uses: list[Use] = []
 
     @property
@@ -177,12 +178,14 @@ class Layer:
 class Graph:
     """Layers with the values between them. Iterating gives the layers in the order in which they were added.
 
-    `owner` is the layer whose region it is; a graph that is no region has none.
+    `owner` is the layer whose region it is; a graph that is no region has none. `folded` describes, by name, small
+    tensors of a model file that the front end computed and that no layer takes any more; each info has its constant.
     """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.owner: Layer | None = None
+        self.folded: Mapping[str, TensorInfo] = {}
         self._layers: dict[int, Layer] = {}
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -381,6 +384,7 @@ class Graph:
         """A copy with layers and values of its own; operators and constant arrays are shared, as they are immutable."""
         copy = Graph(self.name)
         copy.absorb(self.topological(), {})
+        copy.folded = self.folded
         return copy
 
     def __deepcopy__(self, memo: dict[int, object]) -> Graph:
@@ -403,6 +407,7 @@ class Graph:
             copy_attributes(layer, made)
             for old, new in zip(layer.outputs, made.outputs, strict=True):
                 new.info, new.declared, new.factory = old.info, old.declared, old.factory
+                new.aliases = old.aliases
                 known[old] = new
             made.inferred = layer.inferred
         return known

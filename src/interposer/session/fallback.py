@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -70,6 +71,18 @@ class Choice:
         self.aside: frozenset[str] = frozenset()
         self._aside: dict[str, str] = {}
         self._faulty: set[str] = set()
+        self._is_fork = False
+
+    def fork(self) -> Choice:
+        """A choice of its own for another variant of the network; it begins with what this one knows of backends.
+
+        A placement that was measured is followed there, and not measured again.
+        """
+        made = copy(self)
+        made.plan = self.used_plan
+        made.events, made._aside, made._faulty = [], dict(self._aside), set(self._faulty)
+        made._is_fork = True
+        return made
 
     def optimized(self, network: Network) -> OptimizedNetwork:
         """The network, divided among the backends that are left.
@@ -104,7 +117,7 @@ class Choice:
             plan = place(network, self.runtime, self._backends, options, Search(options.budget_seconds))
         self.used_plan = plan
         self._note_failures(plan)
-        return planned(network, plan, self.runtime, options)
+        return planned(network, plan, self.runtime, options, logs=not self._is_fork)
 
     def _note_failures(self, plan: Plan) -> None:
         """Write down which backends failed while the plan was looked for."""

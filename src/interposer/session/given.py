@@ -12,7 +12,7 @@ from interposer.dlpack import as_array
 from interposer.errors import BindingError, did_you_mean
 from interposer.types import Array, TensorInfo, TensorShape
 
-__all__ = ["input_arrays", "inputs_by_name", "outputs_by_number"]
+__all__ = ["input_arrays", "inputs_by_name", "named_inputs", "outputs_by_number"]
 
 
 def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
@@ -42,6 +42,44 @@ def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapp
         names = ", ".join(map(repr, infos))
         raise BindingError(f"{len(inputs)} inputs were given; the model has {len(infos)} ({names})")
     return dict(zip(infos, inputs, strict=True))
+
+
+def named_inputs(
+    infos: Mapping[str, TensorInfo], inputs: Any, named: Mapping[str, Any], arguments: Sequence[str]
+) -> Mapping[str, Any]:
+    """The inputs of a call that gives them as keywords; `arguments` are the names that mean something else there.
+
+    Raises:
+        BindingError: inputs are given in both ways, or a keyword is no input.
+    """
+    if inputs is None:
+        return _known(infos, named, arguments)
+    first = next(iter(named))
+    if first not in infos:
+        raise BindingError(_unknown_keyword(infos, first, arguments))
+    taken = (
+        "inputs" in infos
+        and f"; the input 'inputs' has the name of an argument: give {{'inputs': ..., {first!r}: ...}}"
+    )
+    raise BindingError(f"inputs are given both as an argument and by keyword ({first!r}); use one way{taken or ''}")
+
+
+def _known(infos: Mapping[str, TensorInfo], named: Mapping[str, Any], arguments: Sequence[str]) -> Mapping[str, Any]:
+    for name in named:
+        if name not in infos:
+            raise BindingError(_unknown_keyword(infos, name, arguments))
+    hidden = [name for name in infos if name in arguments and name not in named]
+    if hidden and named:
+        raise BindingError(_hidden(hidden[0]))
+    return named
+
+
+def _hidden(name: str) -> str:
+    return f"the input {name!r} has the name of an argument; give all inputs in a mapping: {{{name!r}: ..., ...}}"
+
+
+def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, arguments: Sequence[str]) -> str:
+    return f"{name!r} is neither an input of the model nor an argument{did_you_mean(name, [*infos, *arguments])}"
 
 
 def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> list[Any]:

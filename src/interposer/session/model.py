@@ -18,6 +18,7 @@ from interposer.collected import as_given
 from interposer.dlpack import shared_array
 from interposer.errors import (
     BackendContractError,
+    BindingError,
     ExecutionError,
     IncompatibleMemoryError,
     InterposerError,
@@ -36,10 +37,11 @@ from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, 
 from interposer.runtime.bindings import Bindings
 from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
-from interposer.session.given import input_arrays, inputs_by_name, outputs_by_number
+from interposer.session.given import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
 from interposer.session.placement.plan import Plan
+from interposer.session.requested import requested_names
 from interposer.session.variants import Blueprint, Key, KnownBlueprint
 from interposer.types import Array, TensorInfo
 
@@ -48,6 +50,8 @@ __all__ = ["Model"]
 KEPT: Final = 8
 """How many variants for different input shapes a model keeps; the one that was not used for longest goes first."""
 
+Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
+Outputs: TypeAlias = "str | Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 _Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
 
 
@@ -76,20 +80,23 @@ class Model:
         fallback: bool | None = None,
         plan: Plan | None = None,
     ) -> None:
-        self.runtime = runtime
-        self._limits = Limits() if limits is None else limits
+        limits = Limits() if limits is None else limits
         expect(network, Network | Template | KnownBlueprint, "a model is made of a Network")
         expect(runtime, Runtime, "the runtime must be a Runtime")
-        expect(self._limits, Limits, "the limits must be Limits(...)")
+        expect(limits, Limits, "the limits must be Limits(...)")
         expect(fallback, bool | None, "fallback must be True, False or None")
         expect(plan, Plan | None, "the plan must be a Plan, such as Plan.load(path)")
-        self._choice = Choice(runtime, backends, options, fallback, plan)
+        self._set_up(network, Choice(runtime, backends, options, fallback, plan), limits)
+
+    def _set_up(self, network: Network | Template | KnownBlueprint, choice: Choice, limits: Limits) -> None:
+        self.runtime, self._choice, self._limits = choice.runtime, choice, limits
         self._variants: _Variants = OrderedDict()
+        self._others: OrderedDict[tuple[str, ...], Model] = OrderedDict()
         self._calls: dict[Key, int] = {}
         self._lock = threading.RLock()
         self._closed = False
         self._only: _Only | None = None
-        weakref.finalize(self, _forget, runtime, self._variants).atexit = False
+        weakref.finalize(self, _forget, self.runtime, self._variants).atexit = False
         self._blueprint = network if isinstance(network, KnownBlueprint) else Blueprint(network)
         self.name = self._blueprint.name
         self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
@@ -115,6 +122,21 @@ class Model:
     def needed_values(self) -> tuple[str, ...]:
         """The inputs whose values decide which layers there are; what is behind those may add to them in a call."""
         return self._blueprint.needed
+
+    @property
+    def values(self) -> dict[str, TensorInfo]:
+        """The values that `run` can be asked for as `outputs`, by name, in running order with the outputs at the end.
+
+        These are the inputs, the constants, the results of all layers and the outputs of the network as it was read,
+        before backends fuse layers. A value has the names that its model file gives the tensor. If there is no file,
+        it has the name of its layer, or ``layer:0``, ``layer:1`` and so on if the layer has several results. Values
+        inside regions (loops, branches) are not among them.
+
+        Raises:
+            InvalidArgumentError: the layers depend on values of inputs, and there was no call yet.
+        """
+        with self._lock:
+            return self._blueprint.values()
 
     def _variant(self, arrays: Mapping[str, Array]) -> Key:
         """Which variant is for these inputs; it is made where it is not there."""
@@ -219,7 +241,8 @@ class Model:
     @property
     def events(self) -> tuple[BackendEvent, ...]:
         """What was placed anew, and why; see `Runtime.events` for what happened to the backends."""
-        return tuple(self._choice.events)
+        others = tuple(self._others.values())
+        return tuple([*self._choice.events, *(event for one in others for event in one.events)])
 
     @property
     def plan(self) -> Plan | None:
@@ -404,10 +427,11 @@ class Model:
 
     def run(
         self,
-        inputs: Sequence[Any] | Mapping[str, Any] | ImportedTensors,
-        outputs: Sequence[Any] | Mapping[str, Any] | ImportedTensors | None = None,
+        inputs: Inputs | None = None,
+        outputs: Outputs | None = None,
         *,
         deadline: float | None = None,
+        **named: Any,
     ) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
 
@@ -415,19 +439,34 @@ class Model:
         A sequence is a list of arrays, in and out; an optional is its element, or None. Arrays are read where they lie,
         and must not be changed while the model runs.
 
+        If `outputs` names values, the arrays of these values come back, in the order of the names. Any value of the
+        network can be named, not only its outputs: see `values`. For each set of names that includes an inner value,
+        the network is optimized once more, with these values as its outputs and without layers that they do not need;
+        the last eight such variants are kept. What other calls run does not change. Quantized values come as integers.
+
         Args:
             inputs: also what `import_inputs` gave.
-            outputs: where the outputs are to be written: arrays, or what has ``__dlpack__`` or the buffer protocol and
-                can be written to, or what `import_outputs` gave. None for fresh arrays.
+            outputs: names of values, as a list or as one text. Or where the outputs are to be written: arrays, or what
+                has ``__dlpack__`` or the buffer protocol and can be written to, or what `import_outputs` gave. None for
+                fresh arrays.
             deadline: seconds after which the run is given up. Where the model has ``fallback=True``, the backend that
                 it was at is put aside, and the run is done without it, with as much time again.
+            named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input that is called like an
+                argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
 
         Raises:
-            BindingError: inputs that do not fit: their number, names, shapes or types.
+            BindingError: inputs that do not fit: their number, names, shapes or types; outputs that the network does
+                not have.
             ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left; tells what each said.
             DeadlineExceededError: it took too long.
             InterposerError: no network can be made for these shapes or values.
         """
+        if named or inputs is None:
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline"))
+        if outputs is not None:
+            names = requested_names(outputs)
+            if names is not None:
+                return self._run_for(names, inputs, deadline)
         aside, before = self._choice.aside, len(self._choice.events)
         only = self._only
         if only is not None and deadline is None:
@@ -445,18 +484,59 @@ class Model:
         """True where the network runs without the backend that failed now, be it by another thread."""
         return self._do_without(error) or len(self._choice.events) > before
 
-    def submit(self, inputs: Sequence[Any] | Mapping[str, Any]) -> PendingRun:
-        """Run once in a thread of the runtime; gives a future of what `run` gives, which can be cancelled."""
-        return self.runtime.workers.submit(lambda control: self._run_watched(inputs, None, lambda: control))
+    def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
+        """Run once for values by name."""
+        if set(names) <= self.outputs.keys():
+            found = dict(zip(self.outputs, self.run(inputs, deadline=deadline), strict=True))
+            return [found[name] for name in names]
+        return self._for(names).run(self._unbound(inputs), deadline=deadline)
 
-    async def run_async(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    def _for(self, names: tuple[str, ...]) -> Model:
+        """The model whose outputs are the values of these names; it is made where it is not there yet."""
+        with self._lock:
+            self._check_open()
+            if names not in self._others:
+                other = Model.__new__(Model)
+                other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits)
+                self._others[names] = other
+                while len(self._others) > KEPT:  # a call that still runs keeps its own alive
+                    self._others.popitem(last=False)
+            self._others.move_to_end(names)
+            return self._others[names]
+
+    def _unbound(self, inputs: Inputs) -> Sequence[Any] | Mapping[str, Any]:
+        """Inputs that another variant can take: arrays, where they were imported for this one."""
+        if not isinstance(inputs, ImportedTensors):
+            return inputs
+        inputs.check(self, "input")
+        return inputs.arrays
+
+    def submit(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> PendingRun:
+        """Run once in a thread of the runtime; gives a future of what `run` gives, which can be cancelled.
+
+        Args:
+            inputs: as of `run`.
+            outputs: as of `run`. If a name needs another variant of the network, the calling thread makes it.
+            named: the inputs by name, as of `run`.
+        """
+        if named or inputs is None:
+            inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs"))
+        names = None if outputs is None else requested_names(outputs)
+        if names is not None and names != tuple(self.outputs):
+            other = self._for(names)
+            given, outputs = self._unbound(inputs), None
+            return self.runtime.workers.submit(lambda control: other._run_watched(given, None, lambda: control))
+        written = None if names else outputs
+        return self.runtime.workers.submit(lambda control: self._run_watched(inputs, written, lambda: control))
+
+    async def run_async(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> list[Any]:
         """Run once in a thread of the runtime, while others may use this one: what `run` gives, to be awaited.
 
         Where the task that awaits it is cancelled, the run stops before its next layer.
         """
         import asyncio  # noqa: PLC0415 - who awaits has it already
 
-        found: list[Any] = await asyncio.wrap_future(self.submit(inputs))
+        found: list[Any] = await asyncio.wrap_future(self.submit(inputs, outputs, **named))
         return found
 
     def _run_watched(
@@ -514,13 +594,32 @@ class Model:
         ids = outputs.ids_in(network_id)
         return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
 
-    def __call__(self, inputs: Any) -> Any:
+    def __call__(self, inputs: Any = ..., outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
         """Run once by name: a mapping of arrays in, a mapping of arrays out.
 
-        A bare array stands for the only input, and the only output comes back as a bare array.
+        A bare array stands for the only input, and the only output comes back as a bare array. Inputs may also be given
+        as ``model(image=x, mask=m)``; those that are called `inputs` or `outputs` must be in a mapping.
+
+        Args:
+            inputs: a mapping, or what stands for the only input.
+            outputs: names of values instead of the outputs, as of `run`. A list gives a mapping by these names, one
+                text gives the bare array.
+            named: the inputs by name.
+
+        Raises:
+            InterposerError: what `run` raises.
         """
-        found = self.run(inputs if isinstance(inputs, Mapping) else [inputs])
-        return found[0] if len(found) == 1 else dict(zip(self.outputs, found, strict=True))
+        if named or inputs is ...:
+            inputs = named_inputs(self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs"))
+        arrays = inputs if isinstance(inputs, Mapping | ImportedTensors) else [inputs]
+        if outputs is None:
+            found = self.run(arrays)
+            return found[0] if len(found) == 1 else dict(zip(self.outputs, found, strict=True))
+        names = requested_names(outputs)
+        if names is None:
+            raise BindingError(f"a call takes names of values as outputs, not {type(outputs).__name__}; see Model.run")
+        found = self.run(arrays, names)
+        return found[0] if isinstance(outputs, str) else dict(zip(names, found, strict=True))
 
     def close(self) -> None:
         """Unload the network; calls after this raise `InvalidArgumentError`.
@@ -531,6 +630,10 @@ class Model:
             self._closed, self._only = True, None
             for key in tuple(self._variants):
                 self._unload(key)
+            others = tuple(self._others.values())
+            self._others.clear()
+        for other in others:
+            other.close()
 
     def _unload(self, key: Key) -> None:
         with suppress(UnknownNetworkError):  # it went with its runtime

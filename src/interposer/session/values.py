@@ -24,7 +24,9 @@ def with_values(network: Network, values: Values) -> Network:
     for name, given in values.items():
         old = inputs[name]
         array = value_of(name, old.output.known, given)
-        graph.replace_uses(old.output, graph.constant(array, like=old.output.known))
+        constant = graph.constant(array, like=old.output.known)
+        constant.aliases = (*old.output.aliases, *(() if name in old.output.aliases else (name,)))
+        graph.replace_uses(old.output, constant)
         graph.erase(old)
     made = Network(graph=graph)
     made.validate()

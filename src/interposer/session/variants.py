@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from interposer.errors import UnboundInputError
+from interposer.errors import InvalidArgumentError, UnboundInputError
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.session.requested import known_values, with_outputs
 from interposer.session.shapes import specialised
-from interposer.types import Array, TensorShape
+from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["Blueprint", "Key", "KnownBlueprint"]
 
@@ -40,6 +42,7 @@ class Blueprint:
         self.network = source if isinstance(source, Network) else None
         self._template = source if isinstance(source, Template) else None
         self.needed: tuple[str, ...] = ()
+        self._last: Network | None = None
         self._shapes: dict[tuple[tuple[int, ...], ...], tuple[TensorShape, ...]] = {}
         if self._template is not None:
             self._try(self._template)
@@ -84,6 +87,35 @@ class Blueprint:
         shapes = any(not info.is_concrete for info in self.inputs.values())
         return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self.needed else ""]))
 
+    def values(self) -> dict[str, TensorInfo]:
+        """What is known of all values by name; see `known_values`.
+
+        Raises:
+            InvalidArgumentError: the network depends on its inputs, and there was no variant yet.
+        """
+        network = self.network or self._last
+        if network is None:
+            raise InvalidArgumentError(f"{self.lacking} are not known yet; run the model once, or load it with values")
+        return known_values(network)
+
+    def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
+        """The same with the values of these names as its outputs.
+
+        Raises:
+            BindingError: the network has no such value; of a template, only a network that it gives tells.
+        """
+        if self.network is not None:
+            return with_outputs(self.network, names)
+        template = self._template
+        assert template is not None
+        if self._last is not None:
+            with_outputs(self._last, names)
+        return replace(
+            template,
+            outputs=dict.fromkeys(names),
+            build=lambda shapes, values: with_outputs(template.network(shapes, values), names),
+        )
+
     def key(self, arrays: Mapping[str, Array]) -> Key:
         """Which variant these inputs need, as far as is known."""
         raw = tuple([arrays[name].shape for name in self.inputs])
@@ -102,7 +134,8 @@ class Blueprint:
         while True:
             values: Values = {name: arrays[name] for name in self.needed}
             try:
-                return self._template.network(shapes, values)
+                self._last = self._template.network(shapes, values)
+                return self._last
             except UnboundInputError as error:
                 if set(error.inputs) <= set(self.needed):
                     raise
@@ -114,6 +147,7 @@ class KnownBlueprint(Blueprint):
 
     def __init__(self, optimized: OptimizedNetwork, read: Callable[[], Network]) -> None:
         self.needed = ()
+        self._last = None
         self._template, self._shapes = None, {}
         self.optimized, self._read = optimized, read
         self.name = optimized.name

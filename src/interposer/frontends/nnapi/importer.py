@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from interposer.constants import share
 from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.frontends.naming import keep_names
 from interposer.frontends.nnapi import families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.nnapi.document import Model, Operation, read_document
 from interposer.frontends.nnapi.node import Node
@@ -109,6 +110,8 @@ class Importer:
         for binding_id, index in enumerate(self.model.outputs):
             name = self.operands[index].name or f"output_{binding_id}"
             self.graph.add(Output(binding_id), [self._values[index]], name=name)
+        operands = self.operands
+        keep_names(self.graph, ((operands[i].name, value) for i, value in self._values.items() if operands[i].name))
 
     def _refuse_unknown(self) -> None:
         operations = (one for model in (self.model, *self._referenced) for one in model.operations)

@@ -10,6 +10,7 @@ import numpy as np
 
 from interposer.constants import share
 from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
+from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.folding import Folder, fold_extents
@@ -252,6 +253,10 @@ class Importer:
         for layer in reversed(list(self.network.graph)[mark:]):
             if not isinstance(layer.op, Constant | Input) and not any(value.uses for value in layer.outputs):
                 self.network.graph.erase(layer)
+
+    def keep_names(self) -> None:
+        """Note the model's names on the values of the network that they stand for."""
+        keep_names(self.network.graph, self._values.items())
 
     # --- layers -------------------------------------------------------------------------------------------------------
 

@@ -148,6 +148,7 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.annotated(output.name), name=output.name)
     network.graph.erase_dead()
+    importer.keep_names()
     return network
 
 

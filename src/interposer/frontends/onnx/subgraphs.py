@@ -118,6 +118,7 @@ def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays:
     for number, (value, output) in enumerate(zip(given, graph.output, strict=True)):
         network.add_output_layer(number, value, name=output.name)
     network.graph.erase_dead()
+    scope.keep_names()
     return Region(network.graph, tuple(scope.captured), tuple(value.known for value in given))
 
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from interposer.constants import LEAST_MAPPED, mapped, share
 from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
@@ -207,6 +208,8 @@ class Importer:
         for binding_id, (index, name) in enumerate(zip(self.subgraph.outputs, self._output_names(), strict=True)):
             self.graph.add(Output(binding_id), [self.value(index, "outputs")], name=name)
         self._drop_unused_constants()
+        tensors = self.subgraph.tensors
+        keep_names(self.graph, ((tensors[i].name, value) for i, value in self._values.items() if tensors[i].name))
 
     def _refuse_unknown(self) -> None:
         """Operators of this subgraph, and of those that its operators call, must be known."""

@@ -111,8 +111,11 @@ def planned(
     runtime: Runtime,
     options: OptimizerOptions | None = None,
     without: Collection[str] = (),
+    logs: bool = True,
 ) -> OptimizedNetwork:
     """A network divided as a plan says; backends that are not there are left out, and differences are logged.
+
+    With `logs` False they are not, for a variant of the network that the plan was made for.
 
     Nothing runs on the backends in `without`, as they have failed: the others of the plan take over, or where none is
     left, those that there are by default.
@@ -122,7 +125,7 @@ def planned(
     ids = [one for one in named if one in available and one not in without]
     chosen = ids or [one for one in runtime.device_spec.default_backends if one not in without]
     simple = simplified(network, chosen, runtime.device_spec, options)
-    if not without:
+    if logs and not without:
         for difference in plan.differences(simple.graph, made_with(runtime, plan.backends), available):
             _log.warning("the plan for %r: %s", plan.network, difference)
     hints = {layer: backend for layer, backend in plan.hints(simple.graph).items() if backend in chosen}

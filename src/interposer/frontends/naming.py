@@ -1,0 +1,28 @@
+"""The names that a model file gives its tensors, kept with the values that the tensors have become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from interposer.ir.graph import Graph, Value
+
+__all__ = ["keep_names"]
+
+KEPT_ELEMENTS: Final = 4096
+"""Up to this size, a tensor that was computed during the import stays known by its name when no layer takes it."""
+
+
+def keep_names(graph: Graph, named: Iterable[tuple[str, Value]]) -> None:
+    """Note on the values of a graph which tensors of the file they are.
+
+    A value that left the graph, because the import has computed all that follows from it, goes to `Graph.folded` if
+    it is a small constant. Values of other graphs are left alone.
+    """
+    folded = dict(graph.folded)
+    for name, value in named:
+        if value.producer in graph:
+            value.aliases = tuple(dict.fromkeys([*value.aliases, name]))
+        elif value.constant is not None and value.constant.size <= KEPT_ELEMENTS:
+            folded[name] = value.known
+    graph.folded = folded

@@ -1,0 +1,137 @@
+"""Networks that give other values than their outputs: any value by name, inputs, constants and inner values alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from interposer.errors import BindingError, did_you_mean
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.network import Network
+from interposer.ir.regions import region_title
+from interposer.ops.control import Output
+from interposer.types import TensorInfo
+
+__all__ = ["known_values", "requested_names", "with_outputs"]
+
+
+def requested_names(outputs: Any) -> tuple[str, ...] | None:
+    """The names in the argument `outputs` of a run, a name or a list of names; None if it gives arrays to write to.
+
+    Raises:
+        BindingError: names and arrays are mixed, or a name is there twice.
+    """
+    if isinstance(outputs, str):
+        return (str(outputs),)
+    if not isinstance(outputs, list | tuple) or not any(isinstance(one, str) for one in outputs):
+        return None
+    other = next((one for one in outputs if not isinstance(one, str)), None)
+    if other is not None:
+        raise BindingError(
+            f"outputs are names of values or arrays to write to, not both: {type(other).__name__} stands among names"
+        )
+    twice = next((name for name in outputs if outputs.count(name) > 1), None)
+    if twice is not None:
+        raise BindingError(f"outputs: {twice!r} is named twice; name each value once")
+    return tuple(map(str, outputs))
+
+
+def known_values(network: Network) -> dict[str, TensorInfo]:
+    """The values that a run can be asked for, in running order, the outputs last; each under its usual names.
+
+    These are the names of the model file, or the layer's name where there is no file or the file has no such tensor.
+    """
+    graph = network.graph
+    found = {name: info for name, info in graph.folded.items()}
+    for layer in graph.topological():
+        for value in layer.outputs:
+            found |= dict.fromkeys(value.aliases or (value.name,), value.known)
+    return found | {layer.name: layer.values[0].known for layer in graph.outputs}
+
+
+def with_outputs(network: Network, names: Sequence[str]) -> Network:
+    """The network with the values of these names as its outputs, in this order; layers that are not needed are gone.
+
+    A name is that of an output, of a tensor in the model file, of a layer with one result, or ``layer:1`` for a layer
+    with several. If several values fit a name, the first kind in this list wins.
+
+    Raises:
+        BindingError: a name that the network does not have, or that of a value inside a region.
+    """
+    graph = network.graph.clone()
+    values = [_value(graph, name) for name in names]
+    for layer in graph.outputs:
+        graph.erase(layer)
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        graph.add(Output(number), [value], name=name)
+    graph.erase_dead()
+    return Network(graph=graph)
+
+
+def _value(graph: Graph, name: str) -> Value:
+    for layer in graph.outputs:
+        if layer.name == name:
+            return layer.values[0]
+    found = _by_alias(graph, name) or _by_layer(graph, name)
+    if found is not None:
+        return found
+    if name in graph.folded:
+        info = graph.folded[name]
+        assert info.constant is not None
+        return graph.constant(info.constant, like=info, name=name)
+    raise BindingError(_unknown(graph, name))
+
+
+def _by_alias(graph: Graph, name: str) -> Value | None:
+    return next((value for value in _values(graph) if name in value.aliases), None)
+
+
+def _by_layer(graph: Graph, name: str) -> Value | None:
+    """The value of a layer: ``layer``, if it has one result, or ``layer:0``."""
+    return next((value for value in _values(graph) if name in _layer_names(value)), None)
+
+
+def _layer_names(value: Value) -> tuple[str, ...]:
+    numbered = f"{value.producer.name}:{value.index}"
+    return (value.name,) if value.name == numbered else (value.name, numbered)
+
+
+def _values(graph: Graph) -> Iterator[Value]:
+    return (value for layer in graph for value in layer.outputs)
+
+
+def _unknown(graph: Graph, name: str) -> str:
+    """Why a name is that of no value which a run can give."""
+    several = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
+    if several is not None:
+        names = ", ".join(repr(value.name) for value in several.outputs)
+        return f"outputs: layer {name!r} has {len(several.outputs)} results; name one of them: {names}"
+    place = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
+    if place is not None:
+        return (
+            f"outputs: the value {name!r} is inside the region {place}, where it may exist many times or not at all "
+            "in a run; only values outside of regions can be asked for"
+        )
+    hint = did_you_mean(name, _all_names(graph))
+    return f"outputs: the model has no value {name!r}{hint}{'' if hint else '; Model.values lists all of them'}"
+
+
+def _names_value(graph: Graph, name: str) -> bool:
+    return any(name in (layer.name, *_names_of(layer)) for layer in graph)
+
+
+def _names_of(layer: Layer) -> Iterator[str]:
+    for value in layer.outputs:
+        yield from (*value.aliases, *_layer_names(value))
+
+
+def _all_names(graph: Graph) -> Iterable[str]:
+    inner = (name for layer in graph for name in _names_of(layer))
+    return [*(layer.name for layer in graph.outputs), *graph.folded, *inner]
+
+
+def _regions(graph: Graph) -> Iterator[tuple[str, Graph]]:
+    for layer in graph:
+        for index, region in enumerate(layer.regions):
+            yield f"{region_title(layer, index)!r} of layer {layer}", region
+            yield from _regions(region)
