@@ -1,0 +1,86 @@
+"""Arrays for the inputs and constants of random networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from interposer.testing.random_networks.drawing import Draw
+from interposer.types import Array, DataType, TensorInfo, integer_range
+
+__all__ = ["drawn", "spoiled", "stored"]
+
+_SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0, 1e-40, -1e-40)
+"""Values that are treated differently from all others; the last two are denormal in float32."""
+
+
+def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
+    """Return an array for a tensor: real numbers of up to that magnitude, or stored integers of the whole range."""
+    if info.dtype is DataType.STRING:
+        return _texts(draw, info)
+    if info.dtype is DataType.BOOL:
+        return np.asarray(draw.integers(info.shape, 0, 1).astype(np.bool_))
+    if info.dtype.is_float:
+        return np.asarray(draw.weighted(_STYLES, (6, 3, 1))(draw, info, reach).astype(info.dtype.numpy))
+    return _integers(draw, info, reach)
+
+
+def _uniform(draw: Draw, info: TensorInfo, reach: float) -> Array:
+    return draw.uniform(info.shape, -reach, reach)
+
+
+def _on_a_grid(draw: Draw, info: TensorInfo, reach: float) -> Array:
+    """Return multiples of an eighth of the reach, so that elements are equal and halves occur."""
+    return draw.integers(info.shape, -8, 8) * (reach / 8)
+
+
+def _sparse(draw: Draw, info: TensorInfo, reach: float) -> Array:
+    return np.where(draw.integers(info.shape, 0, 2) == 0, _uniform(draw, info, reach), 0.0)
+
+
+_STYLES: Final[tuple[Callable[[Draw, TensorInfo, float], Array], ...]] = (_uniform, _on_a_grid, _sparse)
+
+
+def _integers(draw: Draw, info: TensorInfo, reach: float) -> Array:
+    lowest, highest = integer_range(info.dtype)
+    if info.quantization is None or info.dtype.bits > 16:
+        bound = max(1, int(reach))
+        low, high = max(lowest, -bound), min(highest, bound)
+    else:
+        low, high = lowest, highest
+    if info.quantization is not None and draw.chance(1, 16):
+        ends = draw.integers(info.shape, 0, 1)
+        return np.asarray(np.where(ends, high, low).astype(info.dtype.numpy))
+    return np.asarray(draw.integers(info.shape, low, high).astype(info.dtype.numpy))
+
+
+def _texts(draw: Draw, info: TensorInfo) -> Array:
+    numbers = draw.integers(info.shape, 0, 99)
+    return np.array([f"text {number}" for number in numbers.ravel().tolist()], object).reshape(numbers.shape)
+
+
+def stored(real: Array, info: TensorInfo) -> Array:
+    """Return real numbers in the tensor's type, quantized as its info says."""
+    if info.dtype.is_float:
+        return np.asarray(real.astype(info.dtype.numpy))
+    q = info.quantization
+    if q is not None:
+        shape = [1] * info.rank
+        if q.axis is not None:
+            shape[q.axis] = -1
+        real = real / np.reshape(q.scales, shape) + np.reshape(q.zero_points, shape)
+    lowest, highest = integer_range(info.dtype)
+    return np.asarray(np.clip(np.rint(real), lowest, highest).astype(info.dtype.numpy))
+
+
+def spoiled(draw: Draw, array: Array) -> Array:
+    """Return a copy with a few special values: NaN, infinities, signed zeros and denormals."""
+    spoiled_array = array.copy()
+    flat = spoiled_array.reshape(-1)
+    kinds = [draw.one_of(_SPECIAL) for _ in range(draw.integer(1, 2))]
+    for _ in range(draw.integer(1, 4) if flat.size else 0):
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat[draw.below(flat.size)] = draw.one_of(kinds)
+    return spoiled_array

@@ -1,0 +1,224 @@
+"""Growers of convolutions: plain, grouped, depthwise and transposed ones, over sequences, images and volumes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from interposer.ir.graph import Value
+from interposer.ops import (
+    Addition,
+    BatchNormalization,
+    Convolution2d,
+    Convolution3d,
+    DepthwiseConvolution2d,
+    Reshape,
+    TransposeConvolution2d,
+)
+from interposer.ops.window import Window
+from interposer.testing.random_networks.elementwise import activated
+from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.windows import as_rank, image, layout_for, slid, spread
+from interposer.types import DataLayout
+
+__all__ = ["Filter", "convolution_filter", "depthwise_filter", "transpose_filter"]
+
+_FLOAT = ("float",)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A convolution before its weights exist; `terms` is the number of products in one sum."""
+
+    op: Any
+    weights: tuple[int, ...]
+    channels: int
+    terms: int
+
+
+def _attributes(rows: Window, columns: Window) -> dict[str, Any]:
+    return {
+        "pad_top": rows.pad_before, "pad_bottom": rows.pad_after, "stride_y": rows.stride, "dilation_y": rows.dilation,
+        "pad_left": columns.pad_before, "pad_right": columns.pad_after, "stride_x": columns.stride,
+        "dilation_x": columns.dilation,
+    }  # fmt: skip
+
+
+def _shaped(layout: DataLayout, first: int, height: int, width: int, channels: int) -> tuple[int, ...]:
+    last = layout.channels_last
+    return (first, height, width, channels) if last else (first, channels, height, width)
+
+
+def _channels(growth: Growth, places: int, products: int) -> int:
+    """Return a number of output channels for so many places of the window: 1 in a quarter of the cases."""
+    most = min(growth.room // max(1, places), growth.operations_left // max(1, 2 * places * products))
+    most = min(most, growth.room // max(1, products))
+    if most < 1:
+        raise Skipped
+    return 1 if growth.draw.chance(1, 4) else growth.draw.size(min(most, 65))
+
+
+def convolution_filter(growth: Growth, x: Value, rows: Window | None = None) -> Filter:
+    """Draw a convolution of an image, in one group or several."""
+    draw, layout = growth.draw, layout_for(growth)
+    h, w, c = layout.axes()
+    shape = x.known.shape
+    rows, columns = rows or slid(draw, shape[h]), slid(draw, shape[w])
+    places = shape[0] * rows.places(shape[h]) * columns.places(shape[w])
+    groups = _groups(growth, shape[c])
+    inner = shape[c] // groups
+    terms = max(1, inner * rows.size * columns.size)
+    channels = max(1, _channels(growth, places, terms) // groups) * groups
+    op = Convolution2d(**_attributes(rows, columns), data_layout=layout, groups=groups)
+    return Filter(op, _shaped(layout, channels, rows.size, columns.size, inner), channels, terms)
+
+
+def _groups(growth: Growth, channels: int) -> int:
+    if channels < 2 or growth.draw.chance(4, 5):
+        return 1
+    return growth.draw.one_of([count for count in range(2, channels + 1) if channels % count == 0])
+
+
+def depthwise_filter(growth: Growth, x: Value) -> Filter:
+    """Draw a depthwise convolution, with one or several results for each channel."""
+    draw, layout = growth.draw, layout_for(growth)
+    h, w, c = layout.axes()
+    shape = x.known.shape
+    if shape[c] == 0:
+        raise Skipped
+    rows, columns = slid(draw, shape[h]), slid(draw, shape[w])
+    times = draw.weighted((1, 2, 3, 5), (10, 3, 2, 1))
+    op = DepthwiseConvolution2d(**_attributes(rows, columns), data_layout=layout)
+    channels = shape[c] * times
+    return Filter(op, (1, rows.size, columns.size, channels), channels, rows.size * columns.size)
+
+
+def transpose_filter(growth: Growth, x: Value) -> Filter:
+    """Draw a transposed convolution, sometimes with an output of declared size."""
+    draw, layout = growth.draw, layout_for(growth)
+    h, w, c = layout.axes()
+    shape = x.known.shape
+    most = math.isqrt(growth.room // max(1, shape[0])) + 1
+    rows, columns = spread(draw, shape[h], most), spread(draw, shape[w], most)
+    groups = _groups(growth, shape[c])
+    height, width = _natural(rows, shape[h]), _natural(columns, shape[w])
+    cells = shape[0] * shape[h] * shape[w]
+    channels = _channels(growth, shape[0] * height * width, rows.size * columns.size * max(1, shape[c]))
+    channels = max(1, channels // groups)
+    op = TransposeConvolution2d(**_attributes(rows, columns), data_layout=layout, groups=groups)
+    if draw.chance(1, 6) and shape[0] > 0:
+        sizes = (max(1, height - draw.below(rows.stride)), width + draw.below(columns.stride))
+        op = op.replace(output_shape=_shaped(layout, shape[0], *sizes, channels * groups))
+    terms = max(1, shape[c] // groups * rows.size * columns.size * cells // max(1, shape[0] * height * width))
+    return Filter(op, _shaped(layout, channels, rows.size, columns.size, shape[c]), channels * groups, terms)
+
+
+def _natural(window: Window, size: int) -> int:
+    return (size - 1) * window.stride + window.reach - window.pad_before - window.pad_after
+
+
+def _finished(growth: Growth, x: Value, drawn: Filter) -> Value:
+    """Add the convolution of real numbers, with weights, often a bias, and often what commonly follows one."""
+    draw = growth.draw
+    dtype, target = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
+    weights = growth.weights(drawn.weights, target / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)
+    bias = growth.weights((drawn.channels,), 1.0, dtype) if draw.chance(2, 3) else None
+    value = growth.add(drawn.op, x, weights, bias, reach=target)
+    return _followed(growth, value, drawn.op.data_layout)
+
+
+def _followed(growth: Growth, value: Value, layout: DataLayout) -> Value:
+    draw = growth.draw
+    if draw.chance(1, 6):
+        value = _normalized(growth, value, layout)
+    if draw.chance(1, 8):
+        value = _joined(growth, value)
+    if draw.chance(1, 2):
+        value = activated(growth, value)
+    return value
+
+
+def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
+    channels = value.known.shape[-1 if layout.channels_last else 1]
+    draw, dtype = growth.draw, value.known.dtype
+    mean, beta, gamma = (growth.weights((channels,), 1.0, dtype) for _ in range(3))
+    variance = growth.constant((draw.uniform((channels,), 0.25, 2.0)).astype(dtype.numpy))
+    return growth.add(BatchNormalization(eps=1e-3, data_layout=layout), value, mean, variance, beta, gamma, reach=4.0)
+
+
+def _joined(growth: Growth, value: Value) -> Value:
+    """Add another value of the same shape, or a constant that is broadcast: a residual connection or a bias."""
+    same = growth.another(lambda one: one.known == value.known)
+    other = same or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)
+    pair = (value, other) if growth.draw.chance(1, 2) else (other, value)
+    return growth.add(Addition(), *pair, reach=growth.reach(value) + growth.reach(other))
+
+
+@grower(18, Convolution2d, kinds=_FLOAT)
+def _convolution(growth: Growth, value: Value) -> None:
+    x = image(growth, value)
+    _finished(growth, x, convolution_filter(growth, x))
+
+
+@grower(8, DepthwiseConvolution2d, kinds=_FLOAT)
+def _depthwise_convolution(growth: Growth, value: Value) -> None:
+    x = image(growth, value)
+    _finished(growth, x, depthwise_filter(growth, x))
+
+
+@grower(8, TransposeConvolution2d, kinds=_FLOAT)
+def _transpose_convolution(growth: Growth, value: Value) -> None:
+    x = image(growth, value)
+    _finished(growth, x, transpose_filter(growth, x))
+
+
+@grower(4, Convolution2d, Reshape, kinds=_FLOAT)
+def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
+    """A convolution of rank 3: through an image of one row, as importers translate it."""
+    x = growth.real(as_rank(growth, value, 3))
+    batch, first, second = x.known.shape
+    tall = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)
+    x = growth.add(Reshape(tall), x)
+    drawn = convolution_filter(growth, x, Window(1, 1, 1, 0, 0))
+    if drawn.op.data_layout is not growth.layout:
+        raise Skipped
+    result = _finished(growth, x, drawn)
+    sizes = list(result.known.shape)
+    del sizes[1 if growth.layout.channels_last else 2]
+    growth.add(Reshape(tuple(sizes)), result)
+
+
+@grower(4, Convolution3d, kinds=_FLOAT)
+def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
+    drawn, x = volume_filter(growth, image(growth, value, 5))
+    _finished_volume(growth, x, drawn)
+
+
+def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
+    """Draw a convolution of a volume."""
+    draw, layout = growth.draw, growth.draw.one_of((DataLayout.NDHWC, DataLayout.NCDHW))
+    first = 1 if layout.channels_last else 2
+    shape, channels = x.known.shape, x.known.shape[-1 if layout.channels_last else 1]
+    sizes = shape[first : first + 3]
+    depth, rows, columns = windows = [slid(draw, size) for size in sizes]
+    places = shape[0] * math.prod(window.places(size) for window, size in zip(windows, sizes, strict=True))
+    groups = _groups(growth, channels)
+    terms = channels // groups * depth.size * rows.size * columns.size
+    outputs = max(1, _channels(growth, places, max(1, terms)) // groups) * groups
+    deep = {
+        "pad_front": depth.pad_before,
+        "pad_back": depth.pad_after,
+        "stride_z": depth.stride,
+        "dilation_z": depth.dilation,
+    }
+    op = Convolution3d(**_attributes(rows, columns), **deep, data_layout=layout, groups=groups)
+    return Filter(op, (depth.size, rows.size, columns.size, channels // groups, outputs), outputs, max(1, terms)), x
+
+
+def _finished_volume(growth: Growth, x: Value, drawn: Filter) -> None:
+    reach, dtype = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms)), x.known.dtype
+    bias = growth.weights((drawn.channels,), 1.0, dtype) if growth.draw.chance(1, 2) else None
+    value = growth.add(drawn.op, x, growth.weights(drawn.weights, reach, dtype), bias, reach=2.0)
+    if growth.draw.chance(1, 3):
+        activated(growth, value)

@@ -1,0 +1,325 @@
+"""Growers of operators that compute every element by itself: arithmetic, functions, comparison, choice and logic."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer.ir.graph import Value
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    BinaryOperation,
+    Cast,
+    Comparison,
+    ComparisonOperation,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    Floor,
+    LogicalBinary,
+    LogicalBinaryOperation,
+    Maximum,
+    Minimum,
+    Multiplication,
+    Prelu,
+    Reshape,
+    Subtraction,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op
+from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.types import DataType, TensorInfo
+
+__all__ = ["activated", "activation", "broadcastable", "partner"]
+
+_FLOAT = ("float",)
+_F = ActivationFunction
+_U = UnaryOperation
+_B = BinaryOperation
+
+_PARAMETERS: Final[dict[ActivationFunction, tuple[tuple[float, float], ...]]] = {
+    _F.TANH: ((1.0, 1.0), (1.0, 1.0), (1.5, 0.5), (-2.0, 0.75)),
+    _F.LINEAR: ((1.0, 0.5), (-0.5, -1.25), (2.0, 0.0), (0.0, 3.0), (0.25, 1.0)),
+    _F.BOUNDED_RELU: ((6.0, 0.0), (1.0, -1.0), (1.0, 0.0), (2.5, 0.5), (-0.25, -2.0), (3.0, -0.5)),
+    _F.LEAKY_RELU: ((0.1, 0.0), (0.25, 0.0), (-0.5, 0.0), (1.5, 0.0), (0.0, 0.0)),
+    _F.ELU: ((1.0, 0.0), (0.5, 0.0), (-1.0, 0.0)),
+    _F.SELU: ((1.6732632, 1.050701), (0.5, 2.0)),
+    _F.CELU: ((1.0, 0.0), (0.5, 0.0), (-2.0, 0.0)),
+    _F.HARD_SIGMOID: ((0.2, 0.5), (1 / 6, 0.5), (-0.5, 0.25), (0.5, 1.5)),
+    _F.SWISH: ((1.0, 0.0), (1.702, 0.0), (-0.5, 0.0), (0.0, 0.0)),
+    _F.THRESHOLDED_RELU: ((1.0, 0.0), (0.0, 0.0), (-0.5, 0.0)),
+    _F.SHRINK: ((0.5, 0.0), (0.5, 0.25), (1.0, -0.5)),
+}
+"""The parameters a and b that a function is drawn with; those of any other function are 0."""
+_WITHIN_ONE: Final = frozenset({_F.SIGMOID, _F.HARD_SIGMOID, _F.SOFTSIGN})
+_POSITIVE: Final = frozenset(
+    {_F.SIGMOID, _F.RELU, _F.SOFT_RELU, _F.ABS, _F.SQRT, _F.SQUARE, _F.HARD_SIGMOID}
+)  # fmt: skip
+_FUNCTIONS: Final = (*_F, _F.RELU, _F.RELU, _F.BOUNDED_RELU, _F.SIGMOID)
+
+
+def activation(draw: Draw) -> Activation:
+    """Draw an activation function with its parameters."""
+    function = draw.one_of(_FUNCTIONS)
+    a, b = draw.one_of(_PARAMETERS.get(function, ((0.0, 0.0),)))
+    return Activation(function, a, b)
+
+
+def activated(growth: Growth, value: Value, op: Activation | None = None) -> Value:
+    """Add an activation function after a value of real numbers."""
+    op = op or activation(growth.draw)
+    reach = growth.reach(value)
+    if op.function is _F.SQRT and value not in growth.positive:
+        value = growth.add(Activation(_F.ABS), value, positive=True)
+    if op.function is _F.SQUARE:
+        reach = reach * reach
+    elif op.function in _WITHIN_ONE:
+        reach = 1.0
+    elif op.function in (_F.TANH, _F.BOUNDED_RELU):
+        reach = max(abs(op.a), abs(op.b))
+    elif op.function in (_F.LINEAR, _F.SELU):
+        reach = max(reach * max(abs(op.a), abs(op.b), 0.25), abs(op.b))
+    return growth.add(op, value, reach=reach, positive=op.function in _POSITIVE)
+
+
+@grower(14, Activation, kinds=_FLOAT)
+def _activation(growth: Growth, value: Value) -> None:
+    activated(growth, growth.real(value))
+
+
+# --- functions of one operand -----------------------------------------------------------------------------------------
+
+_SMOOTH: Final = (_U.ABS, _U.NEG, _U.SQUARE, _U.SIN, _U.COS, _U.ERF, _U.ATAN, _U.ASINH)
+_STEPS: Final = (_U.CEIL, _U.FLOOR, _U.ROUND, _U.SIGN)
+_PREDICATES: Final = (_U.IS_NAN, _U.IS_INF, _U.IS_POSITIVE_INF, _U.IS_NEGATIVE_INF)
+_OF_POSITIVE: Final = (_U.SQRT, _U.RSQRT, _U.LOG, _U.RECIPROCAL, _U.ACOSH)
+_WITHIN_ONE_ONLY: Final = (_U.ASIN, _U.ACOS, _U.ATANH)
+_SMALL_ONLY: Final = (_U.EXP, _U.SINH, _U.COSH, _U.TAN)
+
+
+@grower(8, ElementwiseUnary, Floor, kinds=_FLOAT)
+def _function(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.real(value)
+    kind = draw.weighted(
+        (_SMOOTH, _STEPS, _PREDICATES, _OF_POSITIVE, _WITHIN_ONE_ONLY, _SMALL_ONLY), (8, 3, 1, 5, 3, 3)
+    )
+    operation = draw.one_of(kind)
+    if kind is _OF_POSITIVE:
+        _of_positive(growth, x, operation)
+    elif kind is _WITHIN_ONE_ONLY or kind is _SMALL_ONLY:
+        bound = 0.96875 if kind is _WITHIN_ONE_ONLY else 1.25
+        within = growth.add(Activation(_F.BOUNDED_RELU, bound, -bound), x, reach=bound)
+        growth.add(ElementwiseUnary(operation), within, reach=3.5)
+    elif operation is _U.FLOOR and draw.chance(1, 2):
+        growth.add(Floor(), x)
+    else:
+        reach = growth.reach(x)
+        growth.add(ElementwiseUnary(operation), x, reach=reach * reach if operation is _U.SQUARE else reach)
+
+
+def _of_positive(growth: Growth, x: Value, operation: UnaryOperation) -> None:
+    """Add a function of positive numbers; what may be negative is made positive, and moved away from zero."""
+    dtype = x.known.dtype
+    if x not in growth.positive:
+        x = growth.add(ElementwiseUnary(_U.ABS), x, positive=True)
+    if operation is not _U.SQRT:
+        least = growth.weights((1,) if x.known.rank else (), 1.0, dtype)
+        least = growth.add(Activation(_F.LINEAR, 0.125, 1.25), least, reach=1.4, positive=True)
+        x = growth.add(Addition(), x, least, reach=growth.reach(x) + 1.4, positive=True)
+    growth.add(ElementwiseUnary(operation), x, reach=2.0, positive=operation in (_U.SQRT, _U.RSQRT, _U.RECIPROCAL))
+
+
+@grower(2, ElementwiseUnary, kinds=())
+def _integer_function(growth: Growth, value: Value) -> None:
+    x = _integers(growth, value)
+    operation = growth.draw.one_of((_U.ABS, _U.NEG, _U.SIGN, _U.SQUARE, _U.BITWISE_NOT))
+    growth.add(ElementwiseUnary(operation), x, reach=growth.reach(x) * 2)
+
+
+def _integers(growth: Growth, value: Value) -> Value:
+    """Return the value, or another one, as plain integers."""
+    if value.known.dtype.is_integer and not value.known.is_quantized:
+        return value
+    found = growth.another(lambda one: one.known.dtype.is_integer and not one.known.is_quantized)
+    if found is not None and growth.draw.chance(1, 2):
+        return found
+    dtype = growth.draw.weighted((DataType.INT32, DataType.INT64, DataType.INT8, DataType.INT16), (6, 3, 1, 1))
+    return growth.add(Cast(dtype), growth.real(value))
+
+
+# --- functions of two operands ----------------------------------------------------------------------------------------
+
+
+def broadcastable(growth: Growth, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Draw a shape that broadcasts with another: equal, scalar, of lower or higher rank, with sizes of 1, or wider."""
+    draw, rank = growth.draw, len(shape)
+    kind = draw.below(8)
+    if kind == 0:
+        return ()
+    if kind == 1:
+        return tuple(shape[rank - draw.integer(0, rank) :]) if rank else ()
+    if kind == 2 and rank < 5:
+        return (*(draw.size(3) for _ in range(draw.integer(1, 2))), *shape)
+    if kind in (3, 4):
+        return tuple(size if draw.chance(1, 2) else 1 for size in shape)
+    if kind == 5:
+        return (1,) * rank
+    if kind == 6:
+        return tuple(draw.size(9) if size == 1 else size for size in shape)
+    return tuple(shape)
+
+
+def partner(growth: Growth, value: Value) -> Value:
+    """Return a value of the same type that broadcasts with `value`: itself, another one, a constant or an input."""
+    draw, info = growth.draw, value.known
+    if draw.chance(1, 3):
+        return growth.another(lambda one: one.known == info) or value
+    if draw.chance(1, 3):
+        found = growth.another(lambda one: one.known.dtype is info.dtype and not one.known.is_quantized
+                               and one is not value and _broadcast(growth, one, value))  # fmt: skip
+        if found is not None:
+            return found
+    shape = broadcastable(growth, tuple(info.shape))
+    reach = draw.one_of((0.5, 1.0, 2.0))
+    if draw.chance(1, 4):
+        return growth.input(TensorInfo(shape, info.dtype), reach)
+    return growth.weights(shape, reach, info.dtype)
+
+
+def _broadcast(growth: Growth, one: Value, other: Value) -> bool:
+    shape = broadcast_shapes(one.known.shape, other.known.shape)
+    return shape is not None and growth.fits(shape)
+
+
+def paired(growth: Growth, value: Value) -> tuple[Value, Value]:
+    """Return the value and a partner, in any order, so that constants come first as often as last."""
+    other = partner(growth, value)
+    return (value, other) if growth.draw.chance(1, 2) else (other, value)
+
+
+_ARITHMETIC: Final = (Addition(), Addition(), Subtraction(), Multiplication(), Multiplication(), Maximum(), Minimum())
+_RARE: Final = (ElementwiseBinary(_B.SQ_DIFF), ElementwiseBinary(_B.ATAN2), Division(), ElementwiseBinary(_B.POWER),
+                ElementwiseBinary(_B.FLOOR_DIV), ElementwiseBinary(_B.MOD), ElementwiseBinary(_B.FMOD))  # fmt: skip
+
+
+@grower(16, Addition, Subtraction, Multiplication, Maximum, Minimum, kinds=_FLOAT)
+def _arithmetic(growth: Growth, value: Value) -> None:
+    op = growth.choice(_ARITHMETIC, type)
+    a, b = paired(growth, growth.real(value))
+    growth.add(op, a, b, reach=_reach_of(growth, op, a, b))
+
+
+def _reach_of(growth: Growth, op: Op, a: Value, b: Value) -> float:
+    first, second = growth.reach(a), growth.reach(b)
+    if isinstance(op, Multiplication):
+        return first * second
+    return first + second if isinstance(op, Addition | Subtraction) else max(first, second)
+
+
+@grower(5, ElementwiseBinary, Division, kinds=_FLOAT)
+def _rare_arithmetic(growth: Growth, value: Value) -> None:
+    """Operations that are not defined everywhere: the second operand, or for POWER the first, is made positive."""
+    op = growth.choice(_RARE, type)
+    x = growth.real(value)
+    other = partner(growth, x)
+    if op == ElementwiseBinary(_B.POWER):
+        base = growth.add(Activation(_F.SOFT_RELU), x, positive=True)
+        exponent = growth.add(Activation(_F.BOUNDED_RELU, 2.0, -2.0), other, reach=2.0)
+        growth.add(op, base, exponent, reach=growth.reach(x) ** 2)
+        return
+    if op not in (ElementwiseBinary(_B.SQ_DIFF), ElementwiseBinary(_B.ATAN2)):
+        other = growth.add(Activation(_F.ABS), other, positive=True)
+        other = growth.add(Activation(_F.LINEAR, 1.0, 0.75), other, reach=growth.reach(other) + 0.75, positive=True)
+    growth.add(op, x, other, reach=growth.reach(x) * 2)
+
+
+_INTEGER: Final = (_B.ADD, _B.SUB, _B.MUL, _B.DIV, _B.FLOOR_DIV, _B.MOD, _B.FMOD, _B.MAXIMUM, _B.MINIMUM, _B.SQ_DIFF,
+                   _B.BITWISE_AND, _B.BITWISE_OR, _B.BITWISE_XOR, _B.SHIFT_LEFT, _B.SHIFT_RIGHT)  # fmt: skip
+
+
+@grower(3, ElementwiseBinary, kinds=_FLOAT)
+def _integer_arithmetic(growth: Growth, value: Value) -> None:
+    x = _integers(growth, value)
+    operation = growth.draw.one_of(_INTEGER)
+    growth.add(ElementwiseBinary(operation), *paired(growth, x), reach=growth.reach(x) * 4)
+
+
+@grower(3, Prelu, kinds=_FLOAT)
+def _prelu(growth: Growth, value: Value) -> None:
+    x = growth.real(value)
+    shape = tuple(x.known.shape)
+    slopes = growth.draw.one_of((shape[-1:], (), shape[1:], (1,) * len(shape)))
+    growth.add(Prelu(), x, growth.weights(slopes, 1.0, x.known.dtype))
+
+
+# --- truth values -----------------------------------------------------------------------------------------------------
+
+
+@grower(4, Comparison, kinds=_FLOAT)
+def _comparison(growth: Growth, value: Value) -> None:
+    _compared(growth, value)
+
+
+def _compared(growth: Growth, value: Value) -> Value:
+    x = value if value.known.dtype.is_integer and not value.known.is_quantized else growth.real(value)
+    return growth.add(Comparison(growth.draw.one_of(tuple(ComparisonOperation))), *paired(growth, x), reach=1.0)
+
+
+def _truth(growth: Growth, value: Value) -> Value:
+    """Return truth values: those that are there, or a new comparison."""
+    if value.known.dtype is DataType.BOOL:
+        return value
+    found = growth.another(lambda one: one.known.dtype is DataType.BOOL)
+    return found if found is not None and growth.draw.chance(2, 3) else _compared(growth, value)
+
+
+@grower(5, Where, Comparison, kinds=_FLOAT)
+def _where(growth: Growth, value: Value) -> None:
+    draw = growth.draw
+    x = growth.real(value)
+    if draw.chance(1, 3):
+        condition: Value = growth.input(TensorInfo(broadcastable(growth, tuple(x.known.shape)), DataType.BOOL))
+    else:
+        condition = _truth(growth, x)
+    if not _broadcast(growth, condition, x):
+        condition = _compared(growth, x)
+    growth.add(Where(), condition, *paired(growth, x))
+
+
+@grower(2, LogicalBinary, ElementwiseUnary, kinds=_FLOAT)
+def _logic(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, _truth(growth, value)
+    if draw.chance(1, 3):
+        growth.add(ElementwiseUnary(_U.LOGICAL_NOT), x)
+        return
+    growth.add(LogicalBinary(draw.one_of(tuple(LogicalBinaryOperation))), *paired(growth, x), reach=1.0)
+
+
+@grower(4, Cast)
+def _cast(growth: Growth, value: Value) -> None:
+    draw, dtype = growth.draw, value.known.dtype
+    if value.known.is_quantized:
+        value = growth.real(value)
+    types = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64, DataType.INT32, DataType.INT64,
+             DataType.INT8, DataType.UINT8, DataType.INT16, DataType.BOOL)  # fmt: skip
+    target = draw.weighted(types, (4, 4, 2, 2, 4, 3, 1, 1, 1, 2))
+    if target is dtype:
+        raise Skipped
+    if target is DataType.UINT8 and value not in growth.positive and value.known.dtype.is_float:
+        value = growth.add(Activation(_F.ABS), value, positive=True)
+    growth.add(Cast(target), value)
+
+
+@grower(2, Reshape, Addition, kinds=_FLOAT)
+def _outer(growth: Growth, value: Value) -> None:
+    """A column and a row that are broadcast against each other."""
+    x = growth.real(value)
+    if x.known.rank != 1:
+        raise Skipped
+    size = x.known.shape[0]
+    column = growth.add(Reshape((size, 1)), x)
+    growth.add(growth.choice(_ARITHMETIC, type), *paired(growth, column), reach=8.0)

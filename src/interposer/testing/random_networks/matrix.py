@@ -1,0 +1,149 @@
+"""Growers of matrix products: fully connected layers, batches of products, and sums of products over named axes."""
+
+from __future__ import annotations
+
+import math
+
+from interposer.ir.graph import Value
+from interposer.ops import Activation, Addition, BatchMatMul, Einsum, FullyConnected, Reshape
+from interposer.testing.random_networks.elementwise import activated
+from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.windows import as_rank
+from interposer.types import TensorInfo
+
+__all__ = ["columns", "matrices"]
+
+_FLOAT = ("float",)
+
+
+def columns(growth: Growth, rows: int, depth: int) -> int:
+    """Return a number of columns for a product of so many rows, with sums of `depth` products: often 1."""
+    most = min(
+        growth.room // max(1, rows), growth.operations_left // max(1, 2 * rows * depth), growth.room // max(1, depth)
+    )
+    if most < 1 or depth == 0:
+        raise Skipped
+    return 1 if growth.draw.chance(1, 8) else growth.draw.size(min(most, 65))
+
+
+@grower(10, FullyConnected, kinds=_FLOAT)
+def _fully_connected(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.real(value)
+    shape = x.known.shape
+    if not shape:
+        raise Skipped
+    keep, transposed = draw.chance(1, 2), draw.chance(1, 2)
+    depth = shape[-1] if keep or draw.chance(1, 2) else math.prod(shape[1:])
+    if depth == 0:
+        raise Skipped
+    units = columns(growth, math.prod(shape) // depth, depth)
+    reach, target = growth.reach(x), draw.one_of((1.0, 2.0, 4.0))
+    weights = growth.weights(
+        (units, depth) if transposed else (depth, units), 1.5 * target / (reach * math.sqrt(depth)), x.known.dtype
+    )
+    bias = growth.weights((units,), 1.0, x.known.dtype) if draw.chance(2, 3) else None
+    result = growth.add(FullyConnected(transposed, keep), x, weights, bias, reach=target)
+    if draw.chance(1, 2):
+        activated(growth, result)
+
+
+def matrices(growth: Growth, value: Value) -> tuple[BatchMatMul, tuple[int, ...], int]:
+    """Draw a product with `value` as its first operand: the operator, the second operand's shape, and the depth."""
+    draw, shape = growth.draw, value.known.shape
+    if not shape:
+        raise Skipped
+    turned, other_turned = draw.chance(1, 4) and len(shape) > 1, draw.chance(1, 3)
+    depth = shape[-2] if turned else shape[-1]
+    rows = math.prod(shape) // max(1, depth)
+    if depth == 0:
+        raise Skipped
+    if draw.chance(1, 10):
+        return BatchMatMul(transpose_x=turned), (depth,), depth
+    units = columns(growth, rows, depth)
+    matrix = (units, depth) if other_turned else (depth, units)
+    batch = tuple(shape[:-2]) if draw.chance(1, 2) else ()
+    batch = tuple(size if draw.chance(2, 3) else 1 for size in batch)
+    return BatchMatMul(transpose_x=turned, transpose_y=other_turned), (*batch, *matrix), depth
+
+
+@grower(12, BatchMatMul, kinds=_FLOAT)
+def _product(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.real(value)
+    if draw.chance(1, 4):
+        _product_of_values(growth, x)
+        return
+    op, shape, depth = matrices(growth, x)
+    target = draw.one_of((1.0, 2.0, 4.0))
+    other = growth.weights(shape, 1.5 * target / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    if draw.chance(1, 6) and not op.transpose_x and not op.transpose_y and len(shape) > 1:
+        result = _product_from_the_left(growth, x, target)
+    else:
+        result = growth.add(op, x, other, reach=target)
+    if draw.chance(1, 4) and result.known.rank:
+        bias = growth.weights(result.known.shape[-1:], 1.0, x.known.dtype)
+        result = growth.add(Addition(), *((result, bias) if draw.chance(1, 2) else (bias, result)), reach=target + 1)
+    if draw.chance(1, 3):
+        activated(growth, result)
+
+
+def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
+    """Multiply with a constant matrix as the first operand."""
+    if x.known.rank < 2:
+        raise Skipped
+    depth = x.known.shape[-2]
+    rows = columns(growth, x.known.num_elements // max(1, depth), depth)
+    left = growth.weights((rows, depth), 1.5 * target / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    return growth.add(BatchMatMul(), left, x, reach=target)
+
+
+def _product_of_values(growth: Growth, x: Value) -> None:
+    """Multiply two values that both depend on inputs: a value with itself, transposed, or with another one."""
+    if x.known.rank < 2 or x.known.num_elements == 0:
+        raise Skipped
+    info = x.known
+    other = growth.another(lambda one: one.known.dtype is info.dtype and one.known.shape[-2:] == info.shape[-2:]
+                           and one.known.rank >= 2)  # fmt: skip
+    op = BatchMatMul(transpose_y=True) if growth.draw.chance(1, 2) else BatchMatMul(transpose_x=True)
+    growth.add(op, x, other or x, reach=growth.reach(x) * growth.reach(other or x) * math.sqrt(info.shape[-1]))
+
+
+_EQUATIONS = {
+    1: ("i,ij->j", "i,j->ij", "i,i->", "i,i->i"),
+    2: ("ij,jk->ik", "ij,kj->ki", "ij,j->i", "ij,ij->", "ij,i->ji", "...i,ij->...j", "ij,jk->k"),
+    3: ("bij,bjk->bik", "bij,jk->bik", "bij,bkj->bki", "bij,bij->b", "...ij,jk->...ik", "bij,j->ib"),
+    4: ("bhqd,bhkd->bhqk", "bhqd,hdk->bqk", "bhwc,c->bhw", "bhwc,cd->bdhw", "...hw,wk->...hk"),
+}
+"""Equations by the rank of the first operand."""
+
+
+@grower(5, Einsum, kinds=_FLOAT)
+def _einsum(growth: Growth, value: Value) -> None:
+    draw = growth.draw
+    x = growth.real(value if 1 <= value.known.rank <= 4 else as_rank(growth, value, draw.integer(2, 3)))
+    equation = draw.one_of(_EQUATIONS[x.known.rank])
+    words, _ = equation.replace("...", "").split("->")
+    first, second = words.split(",")
+    leading = x.known.rank - len(first)
+    sizes = dict(zip(first, x.known.shape[leading:], strict=True))
+    shape = tuple(sizes.setdefault(letter, min(draw.size(33), max(1, growth.room // 512))) for letter in second)
+    depth = math.prod(sizes[letter] for letter in sizes if letter not in equation.split("->")[1])
+    if depth == 0:
+        raise Skipped
+    other = growth.weights(shape, 2.0 / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    growth.add(Einsum(equation), x, other, reach=2.0)
+
+
+@grower(2, FullyConnected, Reshape, kinds=_FLOAT)
+def _head(growth: Growth, value: Value) -> None:
+    """A fully connected layer on whole samples, as at the end of a classifier."""
+    x = growth.real(value)
+    if x.known.rank < 2 or x.known.num_elements == 0:
+        raise Skipped
+    batch = x.known.shape[0]
+    depth = x.known.num_elements // batch
+    units = columns(growth, batch, depth)
+    flat = growth.add(Reshape((batch, depth)), x)
+    weights = growth.weights((depth, units), 3.0 / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    bias = growth.input(TensorInfo((units,), x.known.dtype), 1.0) if growth.draw.chance(1, 6) else None
+    result = growth.add(FullyConnected(), flat, weights, bias, reach=2.0)
+    growth.add(Activation(), result, reach=1.0, positive=True)

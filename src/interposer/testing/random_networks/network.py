@@ -1,0 +1,140 @@
+"""`random_network`: the network with a number, among those of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.ir.graph import Value
+from interposer.ir.network import Network
+from interposer.ops import Constant, Input, Reshape
+from interposer.schema import Op
+from interposer.testing.random_networks import (  # noqa: F401 - the growers register themselves
+    convolution,
+    elementwise,
+    matrix,
+    movement,
+    normalization,
+    pooling,
+    quantized,
+    reduction,
+)
+from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.random_networks.growth import EIGHT_BITS, GROWERS, Grower, Growth, Skipped
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["KINDS", "RandomNetwork", "random_network"]
+
+KINDS: Final = ("float", "quantized")
+"""What a network mostly computes with: floating-point numbers, or quantized integers."""
+_TRIES: Final = 4
+"""How many growers are tried for each layer that a network is to have."""
+
+
+@dataclass(frozen=True, eq=False)
+class RandomNetwork:
+    """A random network with the arrays to run it on, by binding id.
+
+    The network is valid, the shapes of all values are known, and the reference kernels can run it.
+    """
+
+    seed: int
+    number: int
+    kind: str
+    network: Network
+    feeds: Mapping[int, Array]
+
+    @property
+    def id(self) -> str:
+        """The kind, the seed and the number, such as ``"float-7-123"``."""
+        return f"{self.kind}-{self.seed}-{self.number}"
+
+
+def random_network(
+    seed: int, number: int, *, kind: str | None = None, favoured: Collection[type[Op]] = (), max_layers: int = 12
+) -> RandomNetwork:
+    """Return the network with that number among those of a seed: always the same for the same arguments.
+
+    Args:
+        seed: which networks; any integer.
+        number: which of them, from 0.
+        kind: "float" or "quantized"; by default even numbers are float, and odd ones quantized.
+        favoured: operators that come more often than others; their order does not matter.
+        max_layers: how many operators are drawn at most. Layers that convert a value for them, such as a Reshape or a
+            Dequantize, are not counted.
+
+    Raises:
+        InvalidArgumentError: an unknown kind, a negative number, or a `max_layers` below 1.
+    """
+    kind = KINDS[number % 2] if kind is None else kind
+    if kind not in KINDS:
+        raise InvalidArgumentError(f"unknown kind of random networks {kind!r}{did_you_mean(kind, KINDS)}")
+    if number < 0 or max_layers < 1:
+        raise InvalidArgumentError(f"number is {number} and max_layers {max_layers}; expected at least 0 and 1")
+    names = sorted(op.op_name() for op in favoured)
+    draw = Draw(seed, number, kind, *names, max_layers)
+    network = Network(f"{kind}-{seed}-{number}")
+    growth = Growth(draw, kind, network, frozenset(favoured))
+    _grow(growth, max_layers)
+    _add_outputs(growth)
+    network.validate()
+    return RandomNetwork(seed, number, kind, network, growth.feeds)
+
+
+def _grow(growth: Growth, max_layers: int) -> None:
+    draw = growth.draw
+    for _ in range(draw.weighted((1, 2, 3), (6, 3, 1))):
+        _add_input(growth)
+    weights = [one.weight_for(growth.kind, growth.favoured) for one in GROWERS]
+    most = min(draw.integer(1, max_layers), draw.integer(1, max_layers) + 2)
+    added = 0
+    for _ in range(_TRIES * most):
+        added += _tried(growth, draw.weighted(GROWERS, weights))
+        if added == most:
+            return
+    if not added:
+        value = growth.take()
+        growth.add(Reshape(tuple(value.known.shape)), value)
+
+
+def _add_input(growth: Growth) -> Value:
+    draw = growth.draw
+    shape = (
+        growth.image_shape()
+        if draw.chance(1, 2)
+        else growth.shape(draw.weighted((0, 1, 2, 3, 4, 5), (1, 3, 6, 6, 2, 2)))
+    )
+    if growth.kind == "quantized" and draw.chance(9, 10):
+        dtype = growth.stored_type if draw.chance(4, 5) else draw.one_of(EIGHT_BITS)
+        return growth.input(TensorInfo(shape, dtype, growth.quantization(dtype, draw.one_of((1.0, 3.0, 6.0)))))
+    dtype = growth.real_type if draw.chance(9, 10) else draw.one_of((DataType.INT32, DataType.INT64, DataType.BOOL))
+    return growth.input(TensorInfo(shape, dtype))
+
+
+def _tried(growth: Growth, grower: Grower) -> bool:
+    """Let a grower add its layers; return False, with none of them added, where it finds nothing to add."""
+    layers, values, operations = len(growth.network), len(growth.values), growth.operations_left
+    try:
+        grower.function(growth, growth.take())
+    except (Skipped, InvalidArgumentError):
+        growth.undo(layers, values)
+        growth.operations_left = operations
+        return False
+    return True
+
+
+def _add_outputs(growth: Growth) -> None:
+    """Make outputs of the values that no layer takes, but for a few of them, and of some that layers take."""
+    draw = growth.draw
+    leaves = [value for value in growth.values if not value.uses]
+    bound = [value for value in leaves if not draw.chance(1, 12)] or leaves
+    bound += [value for value in growth.values if value.uses and draw.chance(1, 10) and _is_computed(value)]
+    bound = bound or growth.values[-1:]
+    for number, place in enumerate(draw.order(len(bound))):
+        growth.network.add_output_layer(number, bound[place])
+
+
+def _is_computed(value: Value) -> bool:
+    return not isinstance(value.producer.op, Input | Constant)

@@ -1,0 +1,438 @@
+"""Growers of quantized layers: 8- and 16-bit integers with odd scales and extreme zero points, layer after layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from interposer.ir.graph import Value
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    BatchMatMul,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    Convolution2d,
+    Convolution3d,
+    DepthwiseConvolution2d,
+    Dequantize,
+    Division,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    FakeQuantization,
+    FullyConnected,
+    L2Normalization,
+    LayerNormalization,
+    LogSoftmax,
+    Maximum,
+    Mean,
+    Minimum,
+    Multiplication,
+    Pooling2d,
+    Prelu,
+    Quantize,
+    Reduce,
+    ReduceOperation,
+    Resize,
+    RoundingMethod,
+    Softmax,
+    Subtraction,
+    TransposeConvolution2d,
+    UnaryOperation,
+    Where,
+)
+from interposer.ops.axes import broadcast_shapes
+from interposer.schema import Op
+from interposer.testing.random_networks.convolution import (
+    Filter,
+    convolution_filter,
+    depthwise_filter,
+    transpose_filter,
+    volume_filter,
+)
+from interposer.testing.random_networks.elementwise import activation, broadcastable
+from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped, grower
+from interposer.testing.random_networks.matrix import columns, matrices
+from interposer.testing.random_networks.pooling import pooling_op, resize_op
+from interposer.testing.random_networks.reduction import axes
+from interposer.testing.random_networks.windows import image
+from interposer.types import DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+_QUANTIZED: Final = ("quantized",)
+_F = ActivationFunction
+_B = BinaryOperation
+_U = UnaryOperation
+_LARGEST_BIAS: Final = 1 << 20
+
+
+def _result(growth: Growth, op: Op, *values: Value | None, reach: float, positive: bool = False) -> Value:
+    """Add a layer whose only result has the first operand's type, and a quantization for numbers up to `reach`."""
+    infos = [None if value is None else value.known for value in values]
+    if op.violations(*infos):
+        raise Skipped
+    [info] = op.infer_infos(*infos)
+    first = infos[0]
+    assert info is not None
+    assert first is not None
+    q = growth.quantization(first.dtype, max(reach, 1e-3), positive)
+    outputs = TensorInfo(info.shape, first.dtype, q)
+    return growth.add(op, *values, outputs=outputs, reach=reach, positive=positive)
+
+
+def _constant(growth: Growth, shape: tuple[int, ...], dtype: DataType, reach: float) -> Value:
+    """Return stored numbers up to `reach`: a constant, or now and then an input."""
+    if math.prod(shape) > growth.room:
+        raise Skipped
+    info = TensorInfo(shape, dtype, growth.quantization(dtype, reach))
+    if growth.draw.chance(1, 8):
+        return growth.input(info, reach)
+    low, high = (-128, 127) if dtype is DataType.INT8 else (0, 255) if dtype is DataType.UINT8 else (-32768, 32767)
+    value = growth.constant(growth.draw.integers(shape, low, high).astype(dtype.numpy), info.quantization)
+    growth.note(value, reach)
+    return value
+
+
+# --- layers with weights ----------------------------------------------------------------------------------------------
+
+
+def _weights(growth: Growth, shape: tuple[int, ...], reach: float, unsigned: bool, axis: int | None) -> Value:
+    """Return 8-bit weights with one scale, or with one for each index along `axis`."""
+    if math.prod(shape) > growth.room:
+        raise Skipped
+    draw = growth.draw
+    if axis is not None and shape[axis] and draw.chance(1, 2):
+        scales = [_odd(growth, reach / 127) for _ in range(shape[axis])]
+        q, dtype = Quantization(scales, axis=axis), DataType.INT8
+    else:
+        dtype = DataType.UINT8 if unsigned else DataType.INT8
+        middle = 128 if unsigned else 0
+        points = (middle, middle + draw.integer(-7, 7), 0 if unsigned else -128, 255 if unsigned else 127)
+        q = Quantization(_odd(growth, reach / 127), draw.weighted(points, (8, 3 if unsigned else 1, 1, 1)))
+    low = 0 if dtype is DataType.UINT8 else -128 if draw.chance(1, 2) else -127
+    array = draw.integers(shape, low, low + 255 if low != -127 else 127).astype(dtype.numpy)
+    return growth.constant(array, q)
+
+
+def _odd(growth: Growth, scale: float) -> float:
+    """Return a scale of half to twice that size, as float32 holds it."""
+    return float(np.float32(scale * growth.draw.integer(65, 255) / 128))
+
+
+def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float) -> Value | None:
+    """Return a bias with the product of both scales, or None."""
+    draw = growth.draw
+    if draw.chance(1, 3):
+        return None
+    dtype = DataType.INT32
+    if x.known.dtype is DataType.INT16 and draw.chance(1, 2):
+        dtype = DataType.INT64
+    first, second = x.known.quantization, weights.known.quantization
+    assert first is not None
+    assert second is not None
+    scales = [float(np.float32(first.scale * scale)) for scale in second.scales]
+    bound = max(1, min(_LARGEST_BIAS, int(target / min(scales))))
+    array = draw.integers((channels,), -bound, bound).astype(dtype.numpy)
+    return growth.constant(array, Quantization(scales, axis=0 if second.per_axis else None))
+
+
+def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Value:
+    """Add a quantized layer with weights, and often what commonly follows it."""
+    draw = growth.draw
+    target = draw.one_of((1.0, 2.0, 5.0))
+    reach = 1.5 * target / (growth.reach(x) * math.sqrt(drawn.terms))
+    weights = _weights(growth, drawn.weights, reach, x.known.dtype is DataType.UINT8, axis)
+    bias = _bias(growth, x, weights, drawn.channels, target / 2)
+    value = _result(growth, drawn.op, x, weights, bias, reach=target)
+    return _activated(growth, value) if draw.chance(1, 4) else value
+
+
+@grower(18, Convolution2d, kinds=_QUANTIZED)
+def _convolution(growth: Growth, value: Value) -> None:
+    x = image(growth, value, stored=True)
+    _weighted(growth, x, convolution_filter(growth, x), 0)
+
+
+@grower(8, DepthwiseConvolution2d, kinds=_QUANTIZED)
+def _depthwise_convolution(growth: Growth, value: Value) -> None:
+    x = image(growth, value, stored=True)
+    _weighted(growth, x, depthwise_filter(growth, x), 3)
+
+
+@grower(6, TransposeConvolution2d, kinds=_QUANTIZED)
+def _transpose_convolution(growth: Growth, value: Value) -> None:
+    x = image(growth, value, stored=True)
+    drawn = transpose_filter(growth, x)
+    _weighted(growth, x, drawn, 0 if drawn.op.groups == 1 else None)
+
+
+@grower(2, Convolution3d, kinds=_QUANTIZED)
+def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
+    drawn, x = volume_filter(growth, image(growth, value, 5, stored=True))
+    _weighted(growth, x, drawn, 4)
+
+
+@grower(12, FullyConnected, kinds=_QUANTIZED)
+def _fully_connected(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.stored(value)
+    shape = x.known.shape
+    if not shape or 0 in shape:
+        raise Skipped
+    keep, transposed = draw.chance(1, 2), draw.chance(2, 3)
+    depth = shape[-1] if keep or draw.chance(1, 2) else math.prod(shape[1:])
+    units = columns(growth, math.prod(shape) // depth, depth)
+    op = FullyConnected(transposed, keep)
+    _weighted(growth, x, Filter(op, (units, depth) if transposed else (depth, units), units, depth), op.output_axis)
+
+
+@grower(6, BatchMatMul, kinds=_QUANTIZED)
+def _product(growth: Growth, value: Value) -> None:
+    x = growth.stored(value)
+    op, shape, depth = matrices(growth, x)
+    target = growth.draw.one_of((1.0, 3.0))
+    other = _constant(growth, shape, x.known.dtype, 1.5 * target / (growth.reach(x) * math.sqrt(depth)))
+    _result(growth, op, x, other, reach=target)
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def _partner(growth: Growth, value: Value) -> Value:
+    """Return stored numbers of the same type that broadcast with `value`, mostly with another quantization."""
+    draw, info = growth.draw, value.known
+    if draw.chance(3, 5):
+        found = growth.another(lambda one: one is not value and _alike(growth, one.known, info))
+        if found is not None:
+            return found
+    if draw.chance(1, 8):
+        return value
+    return _constant(growth, broadcastable(growth, tuple(info.shape)), info.dtype, draw.one_of((0.5, 1.0, 4.0)))
+
+
+def _alike(growth: Growth, one: TensorInfo, info: TensorInfo) -> bool:
+    if one.dtype is not info.dtype or not one.is_quantized or one.quantization and one.quantization.per_axis:
+        return False
+    shape = broadcast_shapes(one.shape, info.shape)
+    return shape is not None and growth.fits(shape)
+
+
+def _paired(growth: Growth, value: Value) -> tuple[Value, Value]:
+    other = _partner(growth, value)
+    return (value, other) if growth.draw.chance(1, 2) else (other, value)
+
+
+_ARITHMETIC: Final = (
+    Addition(),
+    Addition(),
+    Addition(),
+    Multiplication(),
+    Multiplication(),
+    Subtraction(),
+    Maximum(),
+    Minimum(),
+)
+_RARE: Final = (ElementwiseBinary(_B.SQ_DIFF), Division())
+
+
+@grower(16, Addition, Multiplication, Subtraction, Maximum, Minimum, kinds=_QUANTIZED)
+def _arithmetic(growth: Growth, value: Value) -> None:
+    op = growth.choice(_ARITHMETIC, type)
+    a, b = _paired(growth, growth.stored(value))
+    first, second = growth.reach(a), growth.reach(b)
+    reach = first * second if isinstance(op, Multiplication) else max(first, second)
+    same = a.known.quantization == b.known.quantization
+    if isinstance(op, Maximum | Minimum) and same and growth.draw.chance(3, 4):
+        growth.add(op, a, b)
+        return
+    _result(growth, op, a, b, reach=reach * (1.5 if isinstance(op, Addition | Subtraction) else 1))
+
+
+@grower(2, ElementwiseBinary, Division, kinds=_QUANTIZED)
+def _rare_arithmetic(growth: Growth, value: Value) -> None:
+    op = growth.choice(_RARE, type)
+    a, b = _paired(growth, growth.stored(value))
+    _result(growth, op, a, b, reach=max(growth.reach(a), growth.reach(b)) * 2)
+
+
+@grower(2, Comparison, Where, kinds=_QUANTIZED)
+def _choice(growth: Growth, value: Value) -> None:
+    a, b = _paired(growth, growth.stored(value))
+    condition = growth.add(Comparison(growth.draw.one_of(tuple(ComparisonOperation))), a, b, reach=1.0)
+    if a.known.quantization == b.known.quantization:
+        growth.add(Where(), condition, a, b)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _activated(growth: Growth, value: Value) -> Value:
+    op = activation(growth.draw)
+    if op.function in (_F.SIGMOID, _F.TANH) and op.a in (0.0, 1.0) and growth.draw.chance(2, 3):
+        return growth.add(op, value, reach=1.0)
+    if op.function in (_F.RELU, _F.BOUNDED_RELU) and growth.draw.chance(1, 3):
+        return growth.add(op, value)
+    reach = _reach_after(op, growth.reach(value))
+    positive = op.function in (_F.RELU, _F.SIGMOID, _F.ABS, _F.SQUARE, _F.SQRT, _F.SOFT_RELU, _F.HARD_SIGMOID)
+    return _result(growth, op, value, reach=reach, positive=positive)
+
+
+def _reach_after(op: Activation, reach: float) -> float:
+    if op.function in (_F.SIGMOID, _F.SOFTSIGN, _F.HARD_SIGMOID):
+        return 1.0
+    if op.function in (_F.TANH, _F.BOUNDED_RELU):
+        return max(abs(op.a), abs(op.b), 0.25)
+    if op.function is _F.SQUARE:
+        return reach * reach
+    if op.function is _F.SQRT:
+        return math.sqrt(reach)
+    return max(reach * max(abs(op.a), 0.5), abs(op.b)) if op.function in (_F.LINEAR, _F.SELU) else reach
+
+
+@grower(12, Activation, kinds=_QUANTIZED)
+def _activation(growth: Growth, value: Value) -> None:
+    _activated(growth, growth.stored(value))
+
+
+@grower(4, Softmax, LogSoftmax, kinds=_QUANTIZED)
+def _softmax(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.stored(value)
+    if x.known.rank == 0:
+        raise Skipped
+    axis = -1 if draw.chance(2, 3) else draw.integer(-x.known.rank, x.known.rank - 1)
+    kind = growth.choice((Softmax, Softmax, LogSoftmax), lambda op: op)
+    growth.add(kind(draw.one_of((1.0, 1.0, 0.5, 2.0)), axis), x, reach=1.0 if kind is Softmax else 16.0)
+
+
+@grower(3, ElementwiseUnary, Prelu, kinds=_QUANTIZED)
+def _function(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.stored(value)
+    if growth.choice((ElementwiseUnary, ElementwiseUnary, Prelu), lambda op: op) is Prelu:
+        slopes = draw.one_of((tuple(x.known.shape[-1:]), (), tuple(x.known.shape[1:])))
+        _result(growth, Prelu(), x, _constant(growth, slopes, x.known.dtype, 1.0), reach=growth.reach(x))
+        return
+    operation = draw.one_of((_U.ABS, _U.NEG, _U.SQUARE, _U.SIN, _U.EXP, _U.SIGN, _U.FLOOR, _U.ERF, _U.SQRT, _U.RSQRT))
+    if operation in (_U.SQRT, _U.RSQRT):
+        x = _result(growth, ElementwiseUnary(_U.ABS), x, reach=growth.reach(x), positive=True)
+    reach = {_U.SQUARE: growth.reach(x) ** 2, _U.SIN: 1.0, _U.ERF: 1.0, _U.SIGN: 1.0, _U.EXP: 8.0}
+    _result(growth, ElementwiseUnary(operation), x, reach=reach.get(operation, growth.reach(x)))
+
+
+@grower(2, L2Normalization, LayerNormalization, kinds=_QUANTIZED)
+def _normalization(growth: Growth, value: Value) -> None:
+    x = growth.stored(value)
+    if x.known.rank == 0:
+        raise Skipped
+    if growth.choice((L2Normalization, LayerNormalization), lambda op: op) is L2Normalization:
+        _result(growth, L2Normalization(1e-6, axis=-1), x, reach=1.0)
+        return
+    _result(growth, LayerNormalization(-1, 1e-3), x, reach=3.0)
+
+
+# --- changes of shape and scale ---------------------------------------------------------------------------------------
+
+
+@grower(7, Pooling2d, kinds=_QUANTIZED)
+def _pooling(growth: Growth, value: Value) -> None:
+    x = image(growth, value, stored=True)
+    _perhaps_rescaled(growth, pooling_op(growth, x), x)
+
+
+@grower(5, Resize, kinds=_QUANTIZED)
+def _resize(growth: Growth, value: Value) -> None:
+    x = image(growth, value, stored=True)
+    _perhaps_rescaled(growth, resize_op(growth, x), x)
+
+
+@grower(6, Mean, Reduce, kinds=_QUANTIZED)
+def _reduction(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.stored(value)
+    over, keep = axes(growth, x.known.rank), draw.chance(1, 2)
+    operation = draw.one_of((ReduceOperation.SUM, ReduceOperation.MAX, ReduceOperation.MIN, ReduceOperation.MEAN))
+    op = growth.choice((Mean(over, keep), Mean(over, keep), Reduce(over, keep, operation)), type)
+    if isinstance(op, Reduce) and operation is ReduceOperation.SUM:
+        _result(growth, op, x, reach=growth.reach(x) * 3)
+        return
+    _perhaps_rescaled(growth, op, x)
+
+
+def _perhaps_rescaled(growth: Growth, op: Op, x: Value) -> Value:
+    """Add a layer whose result has the operand's quantization, or now and then another one."""
+    if growth.draw.chance(2, 3):
+        return growth.add(op, x)
+    return _result(growth, op, x, reach=growth.reach(x) * growth.draw.one_of((0.5, 1.0)))
+
+
+@grower(6, Quantize)
+def _requantize(growth: Growth, value: Value) -> None:
+    """Quantize real numbers, or quantized ones anew."""
+    draw = growth.draw
+    x = value if value.known.is_quantized else growth.real(value)
+    dtype = draw.weighted((*EIGHT_BITS, DataType.INT16), (4, 4, 1))
+    q = growth.quantization(dtype, growth.reach(x) * draw.one_of((0.5, 1.0)), x in growth.positive)
+    op = Quantize(dtype, draw.one_of(tuple(RoundingMethod)))
+    growth.add(op, x, outputs=TensorInfo(x.known.shape, dtype, q))
+
+
+@grower(5, Dequantize)
+def _dequantize(growth: Growth, value: Value) -> None:
+    x = value if value.known.is_quantized else growth.stored(value)
+    growth.add(Dequantize(growth.real_type), x)
+
+
+@grower(2, FakeQuantization)
+def _fake_quantization(growth: Growth, value: Value) -> None:
+    draw, x = growth.draw, growth.real(value)
+    low, high = draw.one_of(((-6.0, 6.0), (0.0, 2.5), (-1.0, 0.0), (-3.0, 5.25)))
+    growth.add(FakeQuantization(low, high, draw.weighted((8, 4, 2, 16), (6, 2, 1, 1)), draw.chance(1, 3)), x, reach=6.0)
+
+
+# --- layers between Dequantize and Quantize ---------------------------------------------------------------------------
+
+
+@grower(6, Dequantize, Quantize, Convolution2d, FullyConnected, Activation, kinds=_QUANTIZED)
+def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
+    """A layer of real numbers whose operands are dequantized and whose result is quantized, as ONNX files have it."""
+    draw = growth.draw
+    stored = image(growth, value, stored=True)
+    x = growth.add(Dequantize(), stored)
+    inner = draw.one_of((_dequantized_convolution, _dequantized_activation, _dequantized_sum))
+    y, reach = inner(growth, x)
+    dtype = stored.known.dtype
+    q = growth.quantization(dtype, reach, y in growth.positive)
+    growth.add(
+        Quantize(dtype, RoundingMethod.HALF_TO_EVEN), y, outputs=TensorInfo(y.known.shape, dtype, q), reach=reach
+    )
+
+
+def _dequantized_convolution(growth: Growth, x: Value) -> tuple[Value, float]:
+    draw = growth.draw
+    drawn = convolution_filter(growth, x) if draw.chance(2, 3) else depthwise_filter(growth, x)
+    axis = 3 if isinstance(drawn.op, DepthwiseConvolution2d) else 0
+    reach = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms))
+    weights = growth.add(Dequantize(), _weights(growth, drawn.weights, reach, False, axis))
+    bias = growth.constant(draw.uniform((drawn.channels,), -1.0, 1.0).astype(np.float32)) if draw.chance(1, 2) else None
+    y = growth.add(drawn.op, x, weights, bias, reach=2.0)
+    if draw.chance(1, 2):
+        y = growth.add(Activation(_F.RELU), y, reach=2.0, positive=True)
+    return y, 2.0
+
+
+def _dequantized_activation(growth: Growth, x: Value) -> tuple[Value, float]:
+    op = activation(growth.draw)
+    reach = _reach_after(op, growth.reach(x))
+    return growth.add(op, x, reach=reach), reach
+
+
+def _dequantized_sum(growth: Growth, x: Value) -> tuple[Value, float]:
+    other = growth.another(lambda one: _alike(growth, one.known, TensorInfo(x.known.shape, growth.stored_type)))
+    if other is None:
+        raise Skipped
+    y = growth.add(Dequantize(), other)
+    op: Op = growth.draw.one_of((Addition(), Multiplication(), Subtraction()))
+    reach = growth.reach(x) * growth.reach(y) if isinstance(op, Multiplication) else growth.reach(x) + growth.reach(y)
+    return growth.add(op, x, y, reach=reach), reach
