@@ -126,6 +126,16 @@ class TensorHandle(ABC):
         """
         return None
 
+    def destroy(self) -> None:
+        """Free everything that the handle holds on a device. The default does nothing.
+
+        The runtime calls this exactly once for every handle that a backend gave it, constants included, when it needs
+        the handle no more: the network is unloaded, loading it failed, the working memory is closed, the import that
+        the handle was created for is cleared, or the interpreter exits. A sub-tensor is destroyed before its parent,
+        and a constant after all other tensors. At unloading, the memory managers have released their memory before. No
+        other method is called afterwards. No run uses the handle meanwhile. What this raises is logged.
+        """
+
     def copy_in(self, array: Array) -> None:
         """Fill the tensor from an array of its shape and type."""
         with self.mapped() as own:

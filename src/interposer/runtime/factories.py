@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -38,6 +39,7 @@ from interposer.ir.graph import Layer, Value
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant, Debug, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
+from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
 from interposer.types import Array, TensorInfo
 
@@ -76,6 +78,10 @@ class Factories:
         self._factories: dict[str, WorkloadFactory] = {}
         self._constants: dict[tuple[int, TensorInfo, str], tuple[Array, TensorHandle]] = {}
         self._acquired: set[str] = set()
+        self.handles = OwnedHandles()
+        self.constant_handles: OwnedHandles = OwnedHandles() if first is None else first.constant_handles
+        if first is None:
+            weakref.finalize(self, self.constant_handles.destroy)
         for backend in optimized.backends.values():
             self._register(backend)
         for backend_id in dict.fromkeys(layer.backend for layer in layers if layer.backend is not None):
@@ -147,10 +153,12 @@ class Factories:
         return bool(self._handle_factory(layer, value.factory).supports_sub_tensors)
 
     def sub_tensor(
-        self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo
+        self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo, owned: OwnedHandles
     ) -> TensorHandle | None:
-        """The handle of a piece of a tensor."""
-        return self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
+        """The handle of a piece of a tensor, which is added to `owned`."""
+        made = self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
+        owned.add(made)
+        return made
 
     def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
         """The workload of a layer that copies, imports or shows; None for all others."""
@@ -180,10 +188,11 @@ class Factories:
         made = self.of(layer).create_workload(layer, info)
         return checked(made, Workload, "create_workload", str(layer.backend))
 
-    def handle(self, layer: Layer, value: Value) -> TensorHandle:
+    def handle(self, layer: Layer, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
         """A handle for what a layer gives; `LoadError` where its shape is not known.
 
-        What is no tensor lies in ordinary memory, whichever backend has the layer.
+        What is no tensor lies in ordinary memory, whichever backend has the layer. The handle is added to `owned`, by
+        default to the handles that `destroy` destroys.
         """
         info = value.known
         if not info.is_concrete:
@@ -192,9 +201,14 @@ class Factories:
             )
         plain = info.with_constant(None)
         make = self._handle_factory(layer, value.factory).create if info.is_tensor else ArrayHandle
-        return guarded(
-            layer, "got no tensor handle", lambda: _checked(make(plain), plain, "create_tensor_handle", layer)
-        )
+        keeper = self.handles if owned is None else owned
+
+        def create() -> TensorHandle:
+            made = make(plain)
+            keeper.add(made)
+            return _checked(made, plain, "create_tensor_handle", layer)
+
+        return guarded(layer, "got no tensor handle", create)
 
     def constant(self, layer: Layer, value: Value) -> TensorHandle:
         """The handle of a constant that a layer takes; one for all layers of a backend that take the same array.
@@ -205,10 +219,13 @@ class Factories:
         key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
         if key not in known:
             make = self._first._constant_maker(layer)
-            made = guarded(
-                layer, "got no constant", lambda: _checked(make(info, array), info, "create_constant_handle", layer)
-            )
-            known[key] = array, made
+
+            def create() -> TensorHandle:
+                made = make(info, array)
+                self.constant_handles.add(made)
+                return _checked(made, info, "create_constant_handle", layer)
+
+            known[key] = array, guarded(layer, "got no constant", create)
         return known[key][1]
 
     def _constant_maker(self, layer: Layer) -> Callable[[TensorInfo, Array], TensorHandle]:
@@ -260,6 +277,11 @@ class Factories:
                 self.managers[backend].release()
             except Exception as error:
                 _log.warning("backend %s could not release its memory: %s", backend, said(error))
+
+    def destroy(self) -> None:
+        """Give the memory back, and destroy all handles but those of constants; failures are only logged."""
+        self.release()
+        self.handles.destroy()
 
 
 def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManager:

@@ -54,16 +54,21 @@ class LoadedNetwork:
         self._together = flow_of([one for one in optimized.graph.topological() if runs(one)]) is None
         self._factories = Factories(optimized, self._layers, self._together, allocators=allocators)
         self._counts = TransferCounts()
-        self._program = Program(optimized.graph, self._factories, self._counts)
-        self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
-        self._memories = weakref.WeakSet(self._idle)
-        self.imports = Imports(self.bindings, optimized.name, self._import_fault)
         self._runs: dict[int, RunControl | None] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._released = False
-        self._program.configure()
-        self._constants = self._used_constants()
+        self.imports = Imports(self.bindings, optimized.name, self._import_fault)
+        try:
+            self._program = Program(optimized.graph, self._factories, self._counts)
+            self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
+            self._memories = weakref.WeakSet(self._idle)
+            self._program.configure()
+            self._constants = self._used_constants()
+        except BaseException:
+            self._factories.destroy()
+            self._factories.constant_handles.destroy()
+            raise
 
     def _used_constants(self) -> Users:
         """The data that the workloads read, as far as that is not in copies of the backends' own."""
@@ -126,7 +131,11 @@ class LoadedNetwork:
             LoadError: a backend could not make them.
         """
         factories = Factories(self.optimized, self._layers, self._together, self._factories)
-        made = WorkingMemHandle(self._program, factories, self._workers)
+        try:
+            made = WorkingMemHandle(self._program, factories, self._workers)
+        except BaseException:
+            factories.destroy()
+            raise
         with self._lock:
             self._memories.add(made)
         return made
@@ -135,8 +144,7 @@ class LoadedNetwork:
         """Why the network's backends cannot use an array of the caller where it lies."""
         with self._lock:
             some = next(iter(self._memories), None)
-        found = (some or self.new_working_memory()).moved(kind, binding, array)
-        return found if isinstance(found, str) else None
+        return (some or self.new_working_memory()).import_fault(kind, binding, array)
 
     def clear_imported(self, kind: str, numbers: Iterable[int]) -> None:
         """Let go of what was imported; runs that use it go on to their end.
@@ -273,9 +281,14 @@ class LoadedNetwork:
 
     def _free(self) -> None:
         while self._idle:
-            self._idle.pop().free()
-        if not self._runs:
-            self._forget(self.imports.clear_all())
+            self._idle.pop().close()
+        if self._runs:
+            return
+        for memory in list(self._memories):
+            if not memory.in_use:
+                memory.close()
+        self._forget(self.imports.clear_all())
+        self._factories.constant_handles.destroy()
 
 
 def look_at(imported: ImportedRun, control: RunControl | None) -> None:

@@ -17,6 +17,7 @@ from interposer.ops.control import Constant
 from interposer.runtime.control import ControlWorkload, control_workload
 from interposer.runtime.factories import Factories, constant_of, guarded, said
 from interposer.runtime.late import LateHandles, LateStep
+from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.step import Step
@@ -84,13 +85,14 @@ class Steps:
         plain = value not in self.program.layout.wholes
         return plain and all(self.program.only_reads(layer) for layer in value.consumers)
 
-    def _make_piece(self, value: Value) -> TensorHandle:
+    def _make_piece(self, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
         """The handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
         if value in self.handles:
             return self.handles[value]
         piece = self.program.layout.pieces[value]
-        whole = self._make_piece(piece.whole)
-        made = self._factories.sub_tensor(piece.whole, whole, piece.origin, value.known.with_constant(None))
+        whole = self._make_piece(piece.whole, owned)
+        info = value.known.with_constant(None)
+        made = self._factories.sub_tensor(piece.whole, whole, piece.origin, info, owned or self._factories.handles)
         if made is None:
             raise LoadError(f"backend {value.producer.backend} makes no sub-tensor of {whole.info} for {value.name!r}")
         self.handles[value] = made
@@ -108,8 +110,10 @@ class Steps:
         inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
-    def bound(self, moved: Mapping[Value, TensorHandle]) -> Callable[[], None] | None:
+    def bound(self, moved: Mapping[Value, TensorHandle], owned: OwnedHandles) -> Callable[[], None] | None:
         """What runs all layers once with these handles in place of some, and with new ones for their pieces.
+
+        The new handles are added to `owned`.
 
         It is ready to be called again and again while all memory stays where it is, and raises `ExecutionError` where a
         layer fails. None where that cannot be: a shape depends on data, a layer has regions, or tensors move to where
@@ -124,7 +128,7 @@ class Steps:
         try:
             for value, home in homes.items():
                 if home in moved:
-                    self._make_piece(value)
+                    self._make_piece(value, owned)
             calls = [self._bound(layer) for layer in program.running]
         finally:
             self.handles = own

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from types import TracebackType
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +19,7 @@ from interposer.ops.control import Input
 from interposer.runtime.factories import Factories, constant_of
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.late import LateHandles
+from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.steps import Steps, failure, guarded_view
@@ -23,6 +27,7 @@ from interposer.types import Array, TensorShape
 
 __all__ = ["WorkingMemHandle", "check_shape"]
 
+_CLOSED: Final = "this working memory is closed; make another one"
 _IN_USE: Final = "this working memory is used by another run; make one for each thread"
 
 
@@ -30,7 +35,8 @@ class WorkingMemHandle:
     """Handles for the tensors of one run, and the memory behind them.
 
     Several of them let as many threads run one network at a time. One of them serves one run at a time, of any
-    thread. Its memory is acquired in its first run and given back when its network is unloaded, or by `free`.
+    thread. Its memory is acquired in its first run and given back when its network is unloaded, or by `free`. `close`,
+    or leaving its ``with`` block, destroys its tensor handles too; so does unloading its network.
 
     Raises:
         LoadError: a backend could not make a handle or its memory plan.
@@ -40,13 +46,16 @@ class WorkingMemHandle:
         self.program = program
         self._factories = factories
         self._busy = threading.Lock()
+        self._closed = False
+        self._prepared: dict[ImportedRun, _Prepared] = {}
+        self._cleared: deque[OwnedHandles] = deque()
+        weakref.finalize(self, _destroy_unused, self._busy, factories.handles, self._prepared, self._cleared)
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
         self._outputs = [(binding_id(layer), layer) for layer in self._steps.outputs]
         self._directly = self._direct_outputs()
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
-        self._prepared: dict[ImportedRun, Callable[[], None] | None] = {}
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """The outputs, by binding id, that can be written where the caller wants them."""
@@ -64,14 +73,25 @@ class WorkingMemHandle:
             BindingError: an output has another shape than the array that was given for it.
             ExecutionError: it is in use, a backend got no memory, a workload failed, or `control` stopped the run.
         """
-        if not self._busy.acquire(False):
-            raise ExecutionError(_IN_USE)
+        self._begin()
         try:
             self._factories.acquire()
             self._run(inputs, outputs, control)
         finally:
             self._steps.forget()
+            self._end()
+
+    def _begin(self) -> None:
+        if not self._busy.acquire(False):
+            raise ExecutionError(_IN_USE)
+        if self._closed:
             self._busy.release()
+            raise ExecutionError(_CLOSED)
+
+    def _end(self) -> None:
+        self._busy.release()
+        if self._cleared:
+            self._destroy_cleared()
 
     def run_imported(self, imported: ImportedRun) -> bool:
         """Run once on memory that was imported for all inputs and outputs.
@@ -81,39 +101,67 @@ class WorkingMemHandle:
         Raises:
             ExecutionError: it is in use, a backend got no memory, or a workload failed.
         """
-        if not self._busy.acquire(False):
-            raise ExecutionError(_IN_USE)
+        self._begin()
         try:
-            call = self._prepared.get(imported, _not_yet)
-            if call is _not_yet:
-                call = self._prepare(imported)
+            prepared = self._prepared.get(imported)
+            call = self._prepare(imported) if prepared is None else prepared.call
             if call is None:
                 return False
             call()
             return True
         finally:
-            self._busy.release()
+            self._end()
 
     def _prepare(self, imported: ImportedRun) -> Callable[[], None] | None:
         """What runs the layers on what was imported; kept until the memory is freed, or `forget`."""
         self._factories.acquire()
-        moved: dict[Value, TensorHandle] = {}
-        for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
-            for binding, array in arrays.items():
-                found = self.moved(kind, binding, array)
-                if not isinstance(found, str):
-                    moved[found[0]] = found[1]
-        call = None if len(moved) < len(self._steps.inputs) + len(self._steps.outputs) else self._steps.bound(moved)
-        self._prepared[imported] = call
+        owned = OwnedHandles()
+        try:
+            call = self._bound(imported, owned)
+        except BaseException:
+            owned.destroy()
+            raise
+        self._prepared[imported] = _Prepared(call, owned)
         if imported.gone:
             self.forget(imported)
         return call
 
-    def forget(self, imported: ImportedRun) -> None:
-        """Keep nothing of what was made ready for an import."""
-        self._prepared.pop(imported, None)
+    def _bound(self, imported: ImportedRun, owned: OwnedHandles) -> Callable[[], None] | None:
+        moved: dict[Value, TensorHandle] = {}
+        for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
+            for binding, array in arrays.items():
+                found = self._moved(kind, binding, array, owned)
+                if not isinstance(found, str):
+                    moved[found[0]] = found[1]
+        if len(moved) < len(self._steps.inputs) + len(self._steps.outputs):
+            return None
+        return self._steps.bound(moved, owned)
 
-    def moved(self, kind: str, binding: int, array: Array) -> tuple[Value, TensorHandle] | str:
+    def forget(self, imported: ImportedRun) -> None:
+        """Keep nothing of what was made ready for an import; its handles are destroyed when no run uses them."""
+        prepared = self._prepared.pop(imported, None)
+        if prepared is not None:
+            self._cleared.append(prepared.handles)
+            self._destroy_cleared()
+
+    def _destroy_cleared(self) -> None:
+        """Destroy the handles of imports that were cleared, unless a run is under way, which will do it at its end."""
+        while self._cleared and self._busy.acquire(False):
+            try:
+                _destroy_all(self._cleared)
+            finally:
+                self._busy.release()
+
+    def import_fault(self, kind: str, binding: int, array: Array) -> str | None:
+        """The reason why an input or output cannot lie in an array, or None where it can."""
+        owned = OwnedHandles()
+        try:
+            found = self._moved(kind, binding, array, owned)
+        finally:
+            owned.destroy()
+        return found if isinstance(found, str) else None
+
+    def _moved(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
         """An input or output with a handle that lies in an array, or the reason why there is none."""
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
@@ -122,7 +170,7 @@ class WorkingMemHandle:
             fault = f"backend {value.producer.backend} keeps it in memory of its own"
         if fault is not None:
             return fault
-        handle = self._factories.handle(value.producer, value)
+        handle = self._factories.handle(value.producer, value, owned)
         if not handle.import_memory(guarded_view(array) if kind == "input" else array):
             wanted = getattr(handle, "alignment", 1)
             need = f"; it wants it at a multiple of {wanted} bytes" if wanted > 1 else ""
@@ -189,14 +237,76 @@ class WorkingMemHandle:
         if not self._busy.acquire(False):
             raise ExecutionError("this working memory is used by a run; it can be freed afterwards")
         try:
-            self._prepared.clear()
+            self._drop_prepared()
             self._factories.release()
         finally:
-            self._busy.release()
+            self._end()
+
+    def _drop_prepared(self) -> None:
+        while self._prepared:
+            self._cleared.append(self._prepared.popitem()[1].handles)
+
+    def close(self) -> None:
+        """Give the memory back and destroy the tensor handles; no run can use it any more. May be called again.
+
+        A failure is only logged.
+
+        Raises:
+            ExecutionError: it is in use.
+        """
+        if not self._busy.acquire(False):
+            raise ExecutionError("this working memory is used by a run; it can be closed afterwards")
+        try:
+            self._closed = True
+            self._drop_prepared()
+            self._factories.release()
+            _destroy_all(self._cleared)
+            self._factories.handles.destroy()
+        finally:
+            self._end()
+
+    @property
+    def in_use(self) -> bool:
+        """True while a run uses it."""
+        return self._busy.locked()
+
+    def __enter__(self) -> WorkingMemHandle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
-def _not_yet() -> None:
-    """In place of what is not made ready yet."""
+class _Prepared(NamedTuple):
+    """What runs the layers on imports, None where `run` has to do it, and the handles that were created for it."""
+
+    call: Callable[[], None] | None
+    handles: OwnedHandles
+
+
+def _destroy_all(groups: deque[OwnedHandles]) -> None:
+    while groups:
+        groups.popleft().destroy()
+
+
+def _destroy_unused(
+    busy: threading.Lock,
+    handles: OwnedHandles,
+    prepared: dict[ImportedRun, _Prepared],
+    cleared: deque[OwnedHandles],
+) -> None:
+    """Destroy what a working memory has that was never closed, unless a run still uses it while the program ends."""
+    if not busy.acquire(False):
+        return
+    try:
+        while prepared:
+            cleared.append(prepared.popitem()[1].handles)
+        _destroy_all(cleared)
+        handles.destroy()
+    finally:
+        busy.release()
 
 
 def check_shape(binding: int, name: str, found: TensorShape, target: Array) -> None:

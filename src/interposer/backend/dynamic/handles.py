@@ -186,7 +186,8 @@ class NativeHandle(TensorHandle):
         self._kept: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
-        weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole))).atexit = False
+        self._destroy = weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole)))
+        self._destroy.atexit = False  # the library releases at exit whatever is left
 
     @property
     def library(self) -> Library:
@@ -252,6 +253,10 @@ class NativeHandle(TensorHandle):
                 return None
             raise
         return NativeHandle(info, self.pool, out.value, kind=self.kind, whole=self)
+
+    def destroy(self) -> None:
+        """Let the plug-in destroy the tensor: now, or after the call that is under way."""
+        self._destroy()
 
     def copy_in(self, array: Array) -> None:
         """Let the device fetch an array."""

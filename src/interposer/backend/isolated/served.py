@@ -232,7 +232,9 @@ class Served:
             "constant": self.constants,
         }
         for kind, number in told["gone"]:
-            kept[kind].pop(number, None)
+            gone = kept[kind].pop(number, None)
+            if isinstance(gone, ServedNetwork | TensorHandle):
+                gone.destroy()
         return {}
 
 
@@ -335,6 +337,13 @@ class ServedNetwork:
         if self._acquired and self.manager is not None:
             self.manager.release()
         self._acquired = False
+
+    def destroy(self) -> None:
+        """Destroy the handles of all tensors, the newest first."""
+        for handle in reversed(self._handles.values()):
+            if handle is not None:
+                handle.destroy()
+        self._handles.clear()
 
     def run(self, plan: int, brought: Sequence[int], fetched: Sequence[int]) -> None:
         """Run a plan between copying tensors in and out."""

@@ -1,0 +1,40 @@
+"""`OwnedHandles`: the tensor handles that the runtime got from backends and has to destroy."""
+
+from __future__ import annotations
+
+import logging
+
+from interposer.backend import ArrayHandle, TensorHandle
+from interposer.errors import InterposerError
+
+__all__ = ["OwnedHandles"]
+
+_log = logging.getLogger("interposer.runtime")
+
+
+class OwnedHandles:
+    """Tensor handles that belong together, such as those of one working memory. Each is destroyed exactly once.
+
+    Thread safe: two threads that destroy at the same time never destroy the same handle.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[int, TensorHandle] = {}
+
+    def add(self, handle: object) -> None:
+        """Remember a handle. Ignore plain arrays, which have nothing to destroy, and whatever is no handle."""
+        if isinstance(handle, TensorHandle) and type(handle) is not ArrayHandle:
+            self._handles.setdefault(id(handle), handle)
+
+    def destroy(self) -> None:
+        """Destroy all handles, newest first, so that sub-tensors go before their parents. Errors are only logged."""
+        while self._handles:
+            try:
+                _, handle = self._handles.popitem()
+            except KeyError:  # another thread took the last handle
+                return
+            try:
+                handle.destroy()
+            except Exception as error:
+                text = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
+                _log.warning("the tensor handle of %s could not be destroyed: %s", handle.info, text)
