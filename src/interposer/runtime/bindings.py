@@ -14,7 +14,7 @@ from interposer.errors import BindingError
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
-from interposer.types import MAX_RANK, Array, TensorInfo, TensorShape
+from interposer.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 
 __all__ = ["Binding", "Bindings", "array_faults"]
 
@@ -116,6 +116,8 @@ def _fits(known: Mapping[int, Binding], given: dict[Any, Any]) -> bool:
         one = known.get(key)
         if one is None or type(array) is not np.ndarray or array.shape != one.shape or array.dtype != one.dtype:
             return False
+        if array.dtype.hasobject:  # every element must be a text
+            return False
     return True
 
 
@@ -142,7 +144,8 @@ def _stored(binding: Binding, given: object, faults: list[str]) -> Array:
 
     def to_tensor(title: str, info: TensorInfo, given: object) -> Array:
         array = as_array(given, title)
-        faults.extend(array_faults(title, info, array))
+        found = list(array_faults(title, info, array))
+        faults.extend(found or _text_faults(title, info, array))
         return array
 
     return as_stored(f"input {binding.id} ({binding.name})", binding.info, given, to_tensor)
@@ -154,6 +157,15 @@ def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
     if array.dtype != info.dtype.numpy:
         yield f"{title} is {_type_name(array.dtype)}; expected {info.dtype}"
+
+
+def _text_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+    """Elements of a tensor of texts that are no texts."""
+    if info.dtype is not DataType.STRING:
+        return
+    bad = next((one for one in array.flat if not isinstance(one, str)), None)
+    if bad is not None:
+        yield f"{title} holds {bad!r}; expected {DataType.STRING}, texts"
 
 
 def _type_name(dtype: np.dtype[Any]) -> str:
