@@ -14,6 +14,7 @@ from interposer.errors import BindingError
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
+from interposer.runtime.overlaps import Constants, refuse_overlaps
 from interposer.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 
 __all__ = ["Binding", "Bindings", "array_faults"]
@@ -41,6 +42,8 @@ class Bindings:
     def __init__(self, optimized: OptimizedNetwork) -> None:
         self.inputs = {one.id: one for one in map(_binding, optimized.inputs)}
         self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
+        self._titles = {key: f"output {key} ({one.name})" for key, one in self.outputs.items()}
+        self.constants = Constants(())
         self._only_tensors = all(one.info.is_tensor for one in self.outputs.values())
 
     def fitting(self, numbers: Sequence[int], given: Sequence[Any]) -> Fitting | None:
@@ -69,17 +72,22 @@ class Bindings:
         A sequence or an optional must be absent.
 
         Raises:
-            BindingError: with everything that does not fit.
+            BindingError: with everything that does not fit; or an array shares memory with another one, or with a
+                constant of the network.
         """
         if (
             type(given) is dict
             and _fits(self.outputs, given)
             and all(array.flags.writeable for array in given.values())
         ):
-            return dict(given)
-        faults = _id_faults("output", self.outputs, given)
-        arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
-        _raise(faults)
+            arrays = dict(given)
+        else:
+            faults = _id_faults("output", self.outputs, given)
+            arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
+            _raise(faults)
+        named = [(title, arrays[key]) for key, title in self._titles.items() if key in arrays]
+        refuse_overlaps(named)
+        self.constants.refuse(named)
         return arrays
 
     def new_outputs(self) -> dict[int, Array]:
