@@ -459,9 +459,9 @@ class Model:
                 argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
 
         Raises:
-            BindingError: inputs that do not fit: their number, names, shapes, types or values (for a value that the type
-                of an input cannot hold, the message has its position and the range); outputs that the network does not
-                have.
+            BindingError: inputs that do not fit: their number, names, shapes, types or values; outputs that the network
+                does not have. For a value that the type of an input cannot hold, the message has its position and the
+                range.
             ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left; tells what each said.
             DeadlineExceededError: it took too long.
             InterposerError: no network can be made for these shapes or values.
