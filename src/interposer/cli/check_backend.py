@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from interposer.cli import random_networks
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.errors import InvalidArgumentError
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report to a file as JUnit's XML")
+    random_networks.add_arguments(parser)
     parser.set_defaults(wrong_usage=parser.error)
 
 
@@ -55,6 +57,8 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     if args.backend is None:
         args.wrong_usage("name a backend; 'interposer backends' lists those that are installed")
+    if args.random is not None:
+        return random_networks.execute(args)
     if args.junit is not None:
         check_writable("--junit", args.junit)
     with nullcontext() if args.debug else _quiet():

@@ -82,7 +82,7 @@ def layer_alone(layer: Layer, known: Mapping[Value, Array]) -> tuple[Network, di
             inside[value] = network.add_input_layer(number, info)
             feeds[number] = known[value]
     values = [None if value is None else inside[value] for value in layer.inputs]
-    made = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer))
+    made = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer), regions=layer.regions)
     for value in made.outputs:
         network.add_output_layer(value.index, value)
     return network, feeds

@@ -1,0 +1,99 @@
+"""``interposer check-backend ID --random N``: random networks, judged beside the reference."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from typing import Any, Final
+
+from interposer.cli.tables import Table, say, show, write_json
+from interposer.config import NUM_THREADS
+from interposer.errors import InvalidArgumentError
+from interposer.testing.judge import Campaign, campaign
+from interposer.testing.judge.tasks import Judged
+
+__all__ = ["add_arguments", "execute"]
+
+_ID: Final = re.compile(r"(float|quantized)-(\d+)-(\d+)\Z")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of random networks."""
+    group = parser.add_argument_group("random networks")
+    group.add_argument(
+        "--random", metavar="N", help="judge only this many random networks, or one by its id, such as float-7-123"
+    )
+    group.add_argument("--seed", type=int, default=0, metavar="S", help="which sequence of random networks")
+    group.add_argument("--start", type=int, default=0, metavar="N", help="the number of the first random network")
+    group.add_argument("--kind", choices=("float", "quantized"), help="only networks of this kind")
+    group.add_argument("--jobs", type=int, metavar="N", help="processes at the same time; one for each processor")
+    group.add_argument("--threads", type=int, metavar="N", help="threads for each process; the processors are shared")
+    group.add_argument("--seconds", type=float, default=30.0, metavar="S", help="how long one random network may take")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Judge random networks; 1 if there is a finding."""
+    progress = _Progress()
+    try:
+        report = campaign(args.backend.split(","), progress=progress.step, **_arguments(args, progress))
+    finally:
+        progress.clear()
+    if args.json:
+        write_json(report.to_dict())
+    else:
+        _print(report)
+    return 0 if report.ok else 1
+
+
+def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
+    for name in ("jobs", "threads"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise InvalidArgumentError(f"--{name} must be at least 1, not {getattr(args, name)}")
+    environment = {NUM_THREADS: str(args.threads)} if args.threads else {}
+    common = {"jobs": args.jobs, "seconds": args.seconds, "environment": environment}
+    named = _ID.match(args.random)
+    if named:
+        kind, seed, number = named.groups()
+        return {"count": 1, "kind": kind, "seed": int(seed), "start": int(number), **common}
+    if not args.random.isdecimal() or not int(args.random):
+        raise InvalidArgumentError(
+            f"--random takes a number of networks, or an id such as float-7-123, not {args.random!r}"
+        )
+    progress.total = int(args.random)
+    return {"count": progress.total, "kind": args.kind, "seed": args.seed, "start": args.start, **common}
+
+
+class _Progress:
+    """How many networks are judged, on a terminal."""
+
+    def __init__(self) -> None:
+        self.total, self.done, self.failed = 1, 0, 0
+        self.since = time.monotonic()
+        self.shown = sys.stderr.isatty()
+
+    def step(self, judged: Judged) -> None:
+        """Another network is judged."""
+        self.done += 1
+        self.failed += any(verdict.is_finding for verdict in judged.verdicts)
+        if self.shown and self.done % 20 == 0:
+            rate = self.done / (time.monotonic() - self.since)
+            text = f"{self.done:,} of {self.total:,} networks, {self.failed:,} findings, {rate:.0f} a second"
+            print(f"\r{text}\033[K", end="", file=sys.stderr)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.shown:
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def _print(report: Campaign) -> None:
+    titles, *rows = report.table()
+    show(Table(titles, rows, right=titles[2:]))
+    for finding in report.findings:
+        print()
+        for line in str(finding).splitlines():
+            say(line)
+    print()
+    say(report.summary())

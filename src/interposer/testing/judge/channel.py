@@ -1,0 +1,88 @@
+"""Messages between a process and its workers: pickled objects over a socket."""
+
+from __future__ import annotations
+
+import pickle
+import select
+import socket
+import struct
+import time
+from typing import Any, Final
+
+__all__ = ["Channel", "Nothing"]
+
+_HEAD: Final = struct.Struct("<Q")
+
+
+class Nothing(Exception):  # noqa: N818 - a state of the channel, not a failure
+    """No whole message has come yet."""
+
+
+class Channel:
+    """One end of a connection between two processes that trust each other. Not thread safe."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._waiting = bytearray()
+        self.ended = False
+
+    def fileno(self) -> int:
+        """The descriptor, for `select.poll`."""
+        return self._socket.fileno()
+
+    def send(self, message: Any) -> None:
+        """Send a message; `OSError` if the other end is gone."""
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        self._socket.sendall(_HEAD.pack(len(content)) + content)
+
+    def take_in(self) -> None:
+        """Read what has come; waits if nothing has."""
+        try:
+            content = self._socket.recv(1 << 20)
+        except ConnectionError:
+            content = b""
+        self.ended = self.ended or not content
+        self._waiting += content
+
+    def pop(self) -> Any:
+        """The next message that has come whole.
+
+        Raises:
+            Nothing: there is none yet.
+        """
+        if len(self._waiting) < _HEAD.size:
+            raise Nothing
+        (size,) = _HEAD.unpack_from(self._waiting)
+        if len(self._waiting) < _HEAD.size + size:
+            raise Nothing
+        content = bytes(self._waiting[_HEAD.size : _HEAD.size + size])
+        del self._waiting[: _HEAD.size + size]
+        return pickle.loads(content)
+
+    def receive(self, deadline: float | None = None) -> Any:
+        """Wait for the next message.
+
+        Args:
+            deadline: a moment of `time.monotonic`; None waits for ever.
+
+        Raises:
+            EOFError: the other end is gone.
+            TimeoutError: nothing came before the deadline.
+        """
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while True:
+            try:
+                return self.pop()
+            except Nothing:
+                if self.ended:
+                    raise EOFError from None
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError
+            if poll.poll(None if left is None else 1000 * left):
+                self.take_in()
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()

@@ -1,0 +1,104 @@
+"""A crew of workers that judge random networks at the same time; who dies is replaced."""
+
+from __future__ import annotations
+
+import select
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from interposer.testing.judge.serving import DONE
+from interposer.testing.judge.subject import Conditions, Outcome, Verdict
+from interposer.testing.judge.tasks import Judged, Numbers, Plan
+from interposer.testing.judge.workers import TICK, Lost, Nursery, Worker
+
+__all__ = ["Crew"]
+
+CHUNK = 50
+"""How many networks a worker is given at once."""
+
+
+class Crew:
+    """Workers that judge the networks of a plan.
+
+    Args:
+        nursery: where workers are forked.
+        plan: which networks are judged.
+        jobs: how many workers there are.
+        seconds: how long one network may take.
+    """
+
+    def __init__(self, nursery: Nursery, plan: Plan, jobs: int, seconds: float) -> None:
+        self.nursery, self.plan, self.jobs, self.seconds = nursery, plan, jobs, seconds
+        self._left: deque[range] = deque()
+        self._busy: dict[int, _Busy] = {}
+
+    def judge(self, numbers: range) -> Iterator[Judged]:
+        """Judge these networks; gives what came of each as soon as it is known, in no certain order."""
+        size = max(1, min(CHUNK, len(numbers) // (2 * self.jobs)))
+        self._left = deque(numbers[at : at + size] for at in range(0, len(numbers), size))
+        with ExitStack() as stack:
+            stack.callback(self._dismiss)
+            for _ in range(min(self.jobs, len(self._left))):
+                self._begin(self._hired(), self._left.popleft())
+            while self._busy:
+                yield from self._listen()
+
+    def _hired(self) -> Worker:
+        return Worker(self.nursery, self.seconds)
+
+    def _dismiss(self) -> None:
+        for busy in self._busy.values():
+            busy.worker.close()
+        self._busy.clear()
+
+    def _begin(self, worker: Worker, numbers: range) -> None:
+        self._busy[worker.channel.fileno()] = _Busy(worker, numbers)
+        worker.give(Numbers(self.plan, numbers.start, numbers.stop))
+
+    def _listen(self) -> Iterator[Judged]:
+        watched = select.poll()
+        for descriptor in self._busy:
+            watched.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in watched.poll(1000 * TICK)}
+        for descriptor in list(self._busy):
+            yield from self._attend(descriptor, descriptor in ready)
+
+    def _attend(self, descriptor: int, is_ready: bool) -> Iterator[Judged]:
+        busy = self._busy[descriptor]
+        try:
+            busy.worker.check()
+            results = busy.worker.poll() if is_ready else []
+        except Lost as lost:
+            yield self._replaced(descriptor, lost)
+            return
+        yield from (result for result in results if result != DONE)
+        busy.done += sum(result != DONE for result in results)
+        if DONE in results:
+            self._next(descriptor)
+
+    def _next(self, descriptor: int) -> None:
+        worker = self._busy.pop(descriptor).worker
+        if self._left:
+            self._begin(worker, self._left.popleft())
+        else:
+            worker.close()
+
+    def _replaced(self, descriptor: int, lost: Lost) -> Judged:
+        """What came of the network at which a worker was lost; another worker goes on with those after it."""
+        busy = self._busy.pop(descriptor)
+        busy.worker.close()
+        number, rest = busy.numbers[busy.done], busy.numbers[busy.done + 1 :]
+        if rest:
+            self._left.appendleft(rest)
+        if self._left:
+            self._begin(self._hired(), self._left.popleft())
+        verdict = Verdict(Outcome.FINDING, Conditions(), lost.sort, lost.text)
+        return Judged(number, self.plan.kind or "", (verdict,))
+
+
+class _Busy:
+    """A worker, the numbers that it was given, and how many of them are done."""
+
+    def __init__(self, worker: Worker, numbers: range) -> None:
+        self.worker, self.numbers, self.done = worker, numbers, 0

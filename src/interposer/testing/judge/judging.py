@@ -1,0 +1,251 @@
+"""Judging one network: the backends' results beside those of the reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InterposerError
+from interposer.ir.graph import Graph, Value, binding_id
+from interposer.ir.network import Network
+from interposer.testing.compare import layer_alone
+from interposer.testing.judge.reference import Known, all_values, computing_layers
+from interposer.testing.judge.routes import Route, bound_again, through
+from interposer.testing.judge.seat import Ran, Seat
+from interposer.testing.judge.spread import Spread, spreads
+from interposer.testing.judge.subject import AS_BUILT, Conditions, Outcome, Sort, Subject, Verdict
+from interposer.testing.tolerances import Tolerances
+from interposer.types import Array
+
+__all__ = ["INTERPOSER", "Comparison", "judge"]
+
+INTERPOSER: Final = "Interposer"
+"""The culprit of a failure that shows without any of the backends under test."""
+
+Feeds = Mapping[int, Array]
+
+
+def judge(seat: Seat, subject: Subject, ids: Sequence[str] | None = None) -> Verdict:
+    """Judge a network under the subject's conditions.
+
+    A failure is looked at again without the backends under test, to tell whose fault it is.
+
+    Args:
+        seat: the backends.
+        subject: the network, its inputs and conditions.
+        ids: the backends to use; None means all of the seat.
+    """
+    verdict = _judged(seat, subject, seat.ids if ids is None else ids)
+    if not verdict.is_finding or verdict.culprit or ids is not None:
+        return verdict
+    return verdict.blaming(_culprit(seat, subject, verdict))
+
+
+def _culprit(seat: Seat, subject: Subject, verdict: Verdict) -> str:
+    """The backend that shows a failure by itself; Interposer if it shows without any."""
+    for ids in [(), *((one,) for one in seat.ids)] if len(seat.ids) > 1 else [()]:
+        if _judged(seat, subject, ids).alike(verdict):
+            return ids[0] if ids else INTERPOSER
+    return " and ".join(seat.ids)
+
+
+def _judged(seat: Seat, subject: Subject, ids: Sequence[str]) -> Verdict:
+    conditions = subject.conditions
+    if conditions.route == AS_BUILT:
+        return _as_built(seat, subject.network, subject.feeds, conditions, ids)
+    route = Route(conditions.route)
+    try:
+        imported = through(route, subject.network)
+    except InterposerError as error:
+        text = f"what was written as {route.value} cannot be read: {error}"
+        return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, text, INTERPOSER)
+    if isinstance(imported, str):
+        return Verdict(Outcome.UNWRITABLE, conditions, text=imported)
+    feeds = bound_again(subject.network, imported, subject.feeds)
+    if isinstance(feeds, str):
+        return Verdict(Outcome.UNWRITABLE, conditions, text=feeds)
+    fault = _translation_fault(seat, subject, imported, feeds) if route.is_exact else ""
+    if fault:
+        return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, fault, INTERPOSER)
+    return _as_built(seat, imported, feeds, conditions, ids)
+
+
+def _translation_fault(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
+    """In what the reference's results of the imported network differ from those of the original one."""
+    try:
+        known = all_values(subject.network.graph, subject.feeds)
+    except InterposerError:
+        return ""
+    try:
+        found = all_values(imported.graph, feeds)
+    except InterposerError as error:
+        return f"the reference cannot run what was read back: {error}"
+    comparison = Comparison(subject.network.graph, subject.feeds, known, seat.tolerances)
+    outputs = [binding_id(layer) for layer in subject.network.graph.outputs]
+    arrays = [found[layer.values[0]] for layer in imported.graph.outputs]
+    return comparison.faults(dict(zip(outputs, arrays, strict=True)))
+
+
+def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> Verdict:
+    try:
+        known = None if _is_random(network.graph) else all_values(network.graph, feeds)
+    except InterposerError:
+        known = None
+    try:
+        ran = seat.run(network, feeds, conditions, ids, always=not ids)
+    except MemoryError as error:
+        return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, f"out of memory: {error}")
+    except Exception as error:
+        return _failed(conditions, error, known)
+    if not ran.taken and ids:
+        return Verdict(Outcome.LEFT, conditions)
+    if not ran.untouched:
+        return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, "it writes to the arrays of its inputs")
+    if known is None:
+        return Verdict(Outcome.UNJUDGED, conditions)
+    return _compared(seat, network, feeds, conditions, ids, known, ran)
+
+
+def _failed(conditions: Conditions, error: Exception, known: Known | None) -> Verdict:
+    text = f"{type(error).__name__}: {error}"
+    if _is_out_of_memory(error):
+        return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, text)
+    if known is None and isinstance(error, InterposerError):
+        return Verdict(Outcome.UNJUDGED, conditions, text=text)
+    return Verdict(Outcome.FINDING, conditions, Sort.ERROR, text)
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError) or "MemoryError" in str(error) or "bad_alloc" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _is_random(graph: Graph) -> bool:
+    return any(not layer.op.pure for layer in computing_layers(graph))
+
+
+def _compared(
+    seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str], known: Known, ran: Ran
+) -> Verdict:
+    graph = network.graph
+    if conditions.integers and conditions.rewrite:
+        graph = seat.simplified(network, conditions, ids).graph
+        known = all_values(graph, feeds)
+    comparison = Comparison(graph, feeds, known, seat.tolerances)
+    if comparison.is_near(ran.outputs):
+        outcome = Outcome.PASS
+    elif faults := comparison.faults(ran.outputs):
+        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, faults)
+    else:
+        outcome = Outcome.EXPLAINED
+    if not ran.stable:
+        text = "a second run on the same inputs gives something else, though the backend calls itself deterministic"
+        return Verdict(Outcome.FINDING, conditions, Sort.UNSTABLE, text)
+    if outcome is Outcome.EXPLAINED and (fault := _layer_fault(seat, network, feeds, conditions, ids)):
+        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, fault)
+    return Verdict(outcome, conditions)
+
+
+# --- comparison -------------------------------------------------------------------------------------------------------
+
+
+class Comparison:
+    """Results of a network beside the reference's, with what these may differ by."""
+
+    def __init__(
+        self, graph: Graph, feeds: Feeds, known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
+    ) -> None:
+        self.graph, self.feeds, self.known, self.tolerances = graph, feeds, known, tolerances
+        self.rounded_feeds = rounded_feeds
+        self._spreads: dict[Value, Spread] | None = None
+
+    def is_near(self, found: Feeds) -> bool:
+        """True if all results are within the tolerances of a single layer, which needs no further evaluation."""
+        pairs = ((found[binding_id(layer)], layer.values[0]) for layer in self.graph.outputs)
+        return all(self.tolerances.difference(array, self.known[value], value.known) is None for array, value in pairs)
+
+    def spread(self, value: Value) -> Spread:
+        """What a value may hold."""
+        if self._spreads is None:
+            self._spreads = spreads(
+                self.graph, self.feeds, self.known, self.tolerances, rounded_feeds=self.rounded_feeds
+            )
+        return self._spreads[value]
+
+    def faults(self, found: Feeds) -> str:
+        """Which outputs are outside of their spread, a line each; empty if there is none."""
+        if self.is_near(found):
+            return ""
+        return "\n".join(self._faults(found))
+
+    def _faults(self, found: Feeds) -> Iterator[str]:
+        for layer in self.graph.outputs:
+            number = binding_id(layer)
+            fault = described(found[number], self.spread(layer.values[0]))
+            yield from [f"output {number}: {fault}"] if fault else []
+
+
+def described(found: Array, spread: Spread) -> str:
+    """What is wrong with an array, in words; empty if it lies within its spread."""
+    wrong = spread.wrong(found)
+    if isinstance(wrong, str):
+        return wrong
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return ""
+    place = tuple(int(index) for index in np.argwhere(wrong)[0])
+    wanted = spread.reference[place] if spread.reference.shape == found.shape else "something else"
+    return f"{count} of {found.size} elements differ, the first at {list(place)}: {found[place]} instead of {wanted}"
+
+
+# --- the second look --------------------------------------------------------------------------------------------------
+
+
+def _layer_fault(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> str:
+    """Which layer's results are wrong for the operands that the backend itself gave it; empty if none is.
+
+    Every value of the network is made an output, and each layer is evaluated by the reference on what came out.
+    """
+    opened, numbers = with_all_outputs(network)
+    try:
+        ran = seat.run(opened, feeds, replace(conditions, integers=False), ids)
+    except InterposerError:
+        return ""
+    for layer in computing_layers(opened.graph):
+        fault = _own_fault(seat, opened.graph, layer.name, ran.outputs, numbers)
+        if fault:
+            return f"layer {layer}, on the operands that it was given: {fault}"
+    return ""
+
+
+def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], int]]:
+    """A copy of a network with every value as an output, and the binding id of each by layer's name and number."""
+    opened = Network(network.name, network.graph.clone())
+    bound = ((layer.values[0], binding_id(layer)) for layer in opened.graph.outputs)
+    known = {(value.producer.name, value.index): number for value, number in bound}
+    free = max((binding_id(layer) for layer in opened.graph.outputs), default=-1) + 1
+    for layer in opened.graph.topological():
+        for value in layer.outputs:
+            if (layer.name, value.index) not in known:
+                opened.add_output_layer(free, value)
+                known[layer.name, value.index] = free
+                free += 1
+    return opened, known
+
+
+def _own_fault(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Mapping[tuple[str, int], int]) -> str:
+    layer = graph.layer(name)
+    given = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
+    alone, feeds = layer_alone(layer, given)
+    try:
+        known = all_values(alone.graph, feeds)
+    except InterposerError:
+        return ""
+    found = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
+    return Comparison(alone.graph, feeds, known, seat.tolerances, rounded_feeds=True).faults(found)

@@ -1,0 +1,108 @@
+"""Evaluation of a network with the reference kernels, layer by layer, in the declared types or in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from interposer.backend import BackendRegistry, DeviceSpec
+from interposer.errors import InterposerError
+from interposer.ir.graph import Graph, Layer, Value, binding_id
+from interposer.kernels.reference import evaluate
+from interposer.ops.control import Constant, Input, Output
+from interposer.optimizer import OptimizerOptions, optimize
+from interposer.runtime import Runtime
+from interposer.testing.compare import layer_alone
+from interposer.testing.oracle import Oracle, layer_values
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["Known", "all_values", "computing_layers", "evaluate_layer", "evaluate_widely"]
+
+Known = dict[Value, Array]
+
+
+def computing_layers(graph: Graph) -> list[Layer]:
+    """The layers that compute something, in an order in which they can run."""
+    return [layer for layer in graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
+
+
+def all_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
+    """Return every value of a graph as the reference kernels compute it.
+
+    Args:
+        graph: a graph whose tensor infos are inferred.
+        feeds: the arrays of the inputs by binding id.
+
+    Raises:
+        InterposerError: the reference cannot compute a layer on these arrays.
+    """
+    known = border_values(graph, feeds)
+    for layer in computing_layers(graph):
+        known.update(zip(layer.outputs, evaluate_layer(layer, known), strict=True))
+    return known
+
+
+def border_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
+    """The values of inputs and constants."""
+    known = {layer.output: feeds[binding_id(layer)] for layer in graph.inputs}
+    known.update({layer.output: layer.op.value for layer in graph if isinstance(layer.op, Constant)})
+    return known
+
+
+def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
+    """The results of one layer on known arrays; a layer of control flow is run by a runtime of its own."""
+    if not layer.regions:
+        return layer_values(layer, known)
+    network, feeds = layer_alone(layer, known)
+    registry = BackendRegistry()
+    registry.register(Oracle.id, Oracle)
+    with Runtime() as runtime:
+        optimized = optimize(network, [Oracle.id], DeviceSpec(registry), OptimizerOptions(rewrite=False))
+        results = runtime.enqueue_workload(runtime.load_network(optimized), feeds)
+    return [results[value.index] for value in layer.outputs]
+
+
+def evaluate_widely(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
+    """The results of one layer with float64 in place of every narrower float, where a reference kernel can do that.
+
+    Otherwise the layer is computed in its declared types, from arrays that are rounded to these.
+    """
+    try:
+        return _in_float64(layer, known)
+    except (InterposerError, ArithmeticError, ValueError, TypeError):
+        return evaluate_layer(layer, {value: narrowed(known[value], value.known) for value in layer.values})
+
+
+def _in_float64(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
+    arrays = [None if value is None else widened(known[value], value.known) for value in layer.inputs]
+    pairs = zip(layer.inputs, arrays, strict=True)
+    infos = [None if value is None or array is None else _wide_info(value, array) for value, array in pairs]
+    outputs = []
+    for value, info in zip(layer.outputs, layer.op.infer_infos(*infos), strict=True):
+        assert info is not None
+        declared = value.known
+        if info.dtype is not declared.dtype and not (declared.dtype.is_float and info.dtype is DataType.FLOAT64):
+            raise TypeError(info.dtype)
+        outputs.append(TensorInfo(info.shape, info.dtype, declared.quantization, None, info.element))
+    return evaluate(layer.op, arrays, infos, outputs)
+
+
+def _wide_info(value: Value, array: Array) -> TensorInfo:
+    info = value.known
+    dtype = DataType.of(array.dtype) if info.element is None else info.dtype
+    constant = array if info.constant is not None else None
+    return TensorInfo(array.shape, dtype, info.quantization, constant, info.element)
+
+
+def widened(array: Array, info: TensorInfo) -> Array:
+    """Floats as float64, and everything else as it is."""
+    return array.astype(np.float64) if info.element is None and info.dtype.is_float else array
+
+
+def narrowed(array: Array, info: TensorInfo) -> Array:
+    """An array in the type that its tensor is declared with."""
+    if info.element is not None or array.dtype == info.dtype.numpy:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(info.dtype.numpy)

@@ -1,0 +1,66 @@
+"""Routes: a network as the model of a format, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from interposer.errors import MissingDependencyError, UnwritableError
+from interposer.frontends import onnx as onnx_frontend
+from interposer.frontends import tflite as tflite_frontend
+from interposer.ir.network import Network
+from interposer.types import Array
+from interposer.writers import onnx as onnx_writer
+from interposer.writers import tflite as tflite_writer
+
+__all__ = ["Route", "bound_again", "through"]
+
+
+class Route(Enum):
+    """A model format, and how exactly quantized layers are written."""
+
+    ONNX = "onnx"
+    ONNX_INEXACT = "onnx-inexact"
+    TFLITE = "tflite"
+
+    @property
+    def is_exact(self) -> bool:
+        """True if what is written means exactly what the network means."""
+        return self is not Route.ONNX_INEXACT
+
+
+def through(route: Route, network: Network) -> Network | str:
+    """The network, written as a model and read back; or why that cannot be done.
+
+    Raises:
+        InterposerError: the front end refuses what the writer wrote.
+    """
+    try:
+        model = _written(route, network)
+    except (UnwritableError, MissingDependencyError) as error:
+        return str(error)
+    imported = tflite_frontend.load(model) if route is Route.TFLITE else onnx_frontend.load(model)
+    if len(imported.graph.outputs) != len(network.graph.outputs):
+        return "outputs are lost"
+    return imported
+
+
+def _written(route: Route, network: Network) -> bytes:
+    if route is Route.TFLITE:
+        return tflite_writer.write(network)
+    model = onnx_writer.write(network, exact=route.is_exact)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array]) -> dict[int, Array] | str:
+    """The inputs of a network by the binding ids of the imported one; or why they cannot be given to that."""
+    pairs = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
+    if len(pairs) != len(network.graph.inputs) or len(pairs) != len(imported.graph.inputs):
+        return "inputs are lost"
+    found = {}
+    for old, new in pairs:
+        if old.output.known.dtype is not new.output.known.dtype:
+            return f"an input of type {old.output.known.dtype} becomes {new.output.known.dtype}"
+        found[new.op.binding_id] = feeds[old.op.binding_id]  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,145 @@
+"""The seat: backends under test in one process, where one network after the other is divided, loaded and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from interposer.backend import Backend, BackendRegistry, DeviceSpec, Options
+from interposer.errors import InterposerError
+from interposer.ir.network import Network
+from interposer.ir.optimized import OptimizedNetwork
+from interposer.optimizer import OptimizerOptions, optimize, simplified
+from interposer.runtime import Runtime
+from interposer.testing.bench import Loaded
+from interposer.testing.judge.subject import Conditions
+from interposer.testing.oracle import Oracle
+from interposer.testing.recording import Census, Watched
+from interposer.testing.tolerances import Tolerances, same
+from interposer.types import Array
+
+__all__ = ["Ran", "Seat"]
+
+Outputs = Mapping[int, Array]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of running a network.
+
+    `taken` counts the layers that backends under test took; `stable` is False if a second run on the same inputs gave
+    something else, and `untouched` is False if arrays of inputs were written to. Without a layer taken nothing is run.
+    """
+
+    outputs: Outputs
+    taken: int
+    stable: bool = True
+    untouched: bool = True
+
+
+class Seat:
+    """Backends under test beside the reference kernels.
+
+    Args:
+        backends: in order of preference; the reference kernels come after them.
+        options: model options by backend id.
+        tolerances: how near results of one layer must be to the reference's.
+    """
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        options: Mapping[str, Options] | None = None,
+        tolerances: Tolerances | None = None,
+    ) -> None:
+        self.backends = tuple(backends)
+        self.options = dict(options or {})
+        self.tolerances = tolerances or Tolerances(steps=0)
+        self.runtime = Runtime()
+        self._reference = Oracle()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the backends under test, in order of preference."""
+        return tuple(one.id for one in self.backends)
+
+    @cached_property
+    def is_deterministic(self) -> bool:
+        """False if a backend says that its results may differ from run to run."""
+        return all(one.capabilities.get("Deterministic") is not False for one in self.backends)
+
+    @cached_property
+    def _whole(self) -> DeviceSpec:
+        return self._device(())
+
+    def _device(self, held_back: Collection[str]) -> DeviceSpec:
+        registry = BackendRegistry()
+        for backend in self.backends:
+            placed = Watched(backend, Census(), held_back) if held_back else backend
+            registry.register(backend.id, _always(placed))
+        if self._reference.id not in registry:
+            registry.register(self._reference.id, _always(self._reference))
+        return DeviceSpec(registry)
+
+    def _optimizer_options(self, conditions: Conditions, ids: Sequence[str]) -> OptimizerOptions:
+        chosen = {name: self.options[name] for name in ids if name in self.options}
+        return OptimizerOptions(
+            rewrite=conditions.rewrite, compute_in_integers=conditions.integers, model_options=chosen
+        )
+
+    def _arguments(self, network: Network, conditions: Conditions, ids: Sequence[str]) -> tuple[Any, ...]:
+        device = self._device(conditions.held_back) if conditions.held_back else self._whole
+        return network, [*ids, self._reference.id], device, self._optimizer_options(conditions, ids)
+
+    def simplified(self, network: Network, conditions: Conditions, ids: Sequence[str]) -> Network:
+        """The network after the optimizer's own rewrites."""
+        return simplified(*self._arguments(network, conditions, ids))
+
+    def run(
+        self, network: Network, feeds: Outputs, conditions: Conditions, ids: Sequence[str], *, always: bool = False
+    ) -> Ran:
+        """Divide a network among backends and the reference kernels, and run it on its inputs twice.
+
+        Before that it is run on other inputs, so that nothing can rely on memory being fresh.
+
+        Args:
+            network: the network as it is to be divided.
+            feeds: the arrays of its inputs by binding id.
+            conditions: what to ask of the optimizer.
+            ids: the backends to use, which may be fewer than those under test.
+            always: run it even if none of these takes a layer.
+
+        Raises:
+            InterposerError: whatever the optimizer, the runtime and the backends raise.
+        """
+        optimized: OptimizedNetwork = optimize(*self._arguments(network, conditions, ids))
+        taken = sum(placement.backend in ids for placement in optimized.placements)
+        if not (taken or always):
+            return Ran({}, 0)
+        loaded = Loaded(self.runtime, optimized)
+        try:
+            return self._run(loaded, feeds, taken)
+        finally:
+            loaded.unload()
+
+    def _run(self, loaded: Loaded, feeds: Outputs, taken: int) -> Ran:
+        before = {key: array.copy() for key, array in feeds.items()}
+        self._run_on_others(loaded, feeds)
+        first, again = loaded.run(feeds), loaded.run(feeds)
+        stable = not self.is_deterministic or all(same(again[key], array) for key, array in first.items())
+        return Ran(first, taken, stable, all(same(feeds[key], array) for key, array in before.items()))
+
+    def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
+        """A run on the same elements in another order, which may be such that there is nothing to compute."""
+        try:
+            loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
+        except InterposerError:
+            return
+
+
+def _always(backend: Backend) -> Callable[[], Backend]:
+    return lambda: backend

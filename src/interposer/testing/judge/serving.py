@@ -1,0 +1,108 @@
+"""The worker's side: a process that carries out tasks, one after the other, until it is told to stop or dies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from interposer.backend import Options
+from interposer.errors import InterposerError
+from interposer.testing.judge.channel import Channel
+from interposer.testing.judge.seat import Seat
+from interposer.testing.replay import Factory, backend_of
+from interposer.testing.tolerances import Tolerances
+
+__all__ = ["DONE", "Broken", "Setup", "Task", "Workplace", "restrict", "serve"]
+
+DONE: Final = "done"
+"""What a worker sends after the last result of a task."""
+_DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
+_ROOM: Final = 4
+"""A worker may reserve this many times as much memory as it may use."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker needs to make the backends under test.
+
+    Args:
+        backends: in order of preference: ids, ``module:Class``, paths of shared objects, or functions that make one.
+        options: model options by backend id.
+        tolerances: how near the results of one layer must be.
+        memory: how many bytes a worker may use more than at its start.
+    """
+
+    backends: tuple[str | Factory, ...]
+    options: Mapping[str, Options] = field(default_factory=dict)
+    tolerances: Tolerances = field(default_factory=lambda: Tolerances(steps=0))
+    memory: int = 2 << 30
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a worker sends if the backends under test cannot be made."""
+
+    error: InterposerError
+
+
+class Workplace:
+    """What tasks work with: the setup, and the seat, which is made when the first task needs it."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    @cached_property
+    def seat(self) -> Seat:
+        """The backends under test; raises what `backend_of` raises."""
+        backends = [backend_of(one) for one in self.setup.backends]
+        return Seat(backends, self.setup.options, self.setup.tolerances)
+
+
+class Task(Protocol):
+    """Something that a worker is told to do."""
+
+    def results(self, workplace: Workplace) -> Iterator[Any]:
+        """Do it, and give what came of each step."""
+
+
+def serve(channel: Channel, setup: Setup) -> None:
+    """Carry out the tasks that come until None comes or the other end is gone."""
+    workplace = Workplace(setup)
+    with suppress(EOFError, OSError):
+        while (task := channel.receive()) is not None:
+            _carry_out(task, channel, workplace)
+
+
+def _carry_out(task: Task, channel: Channel, workplace: Workplace) -> None:
+    try:
+        workplace.seat  # noqa: B018 - makes it
+    except InterposerError as error:
+        channel.send(Broken(error))
+        return
+    for result in task.results(workplace):
+        channel.send(result)
+    channel.send(DONE)
+
+
+def restrict(memory: int) -> None:
+    """Let this process end with its parent, leave no core file, and not reserve more memory than it may."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # which reserves terabytes of addresses
+            limit = _reserved() + _ROOM * memory
+            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+
+
+def _reserved() -> int:
+    """Bytes of addresses that this process has."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()

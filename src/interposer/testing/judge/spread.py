@@ -1,0 +1,317 @@
+"""How far the results of a network may differ: perturbed evaluations of the reference, and what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import InterposerError
+from interposer.ir.graph import Graph, Layer, Value, binding_id
+from interposer.ops import Comparison
+from interposer.testing.judge.moves import only_moves
+from interposer.testing.judge.reference import (
+    Known,
+    border_values,
+    computing_layers,
+    evaluate_layer,
+    evaluate_widely,
+    narrowed,
+    widened,
+)
+from interposer.testing.tolerances import Tolerances
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["Spread", "spreads"]
+
+Noise = Callable[[Array, Array, "Stream"], Array]
+"""Perturbs values by at most what is allowed for each element."""
+
+ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, DataType.FLOAT64: 2.0**-53}
+"""The relative error of storing a number once; 2**-24 for the types that are not listed."""
+
+
+class Stream:
+    """A fixed stream of random bits and numbers, the same in every process and with every version of NumPy."""
+
+    def __init__(self, seed: int) -> None:
+        self._source = np.random.Philox(key=seed)
+
+    def bits(self, shape: tuple[int, ...]) -> Array:
+        """Random truth values."""
+        return np.asarray(self._words(shape) >> np.uint64(63) == 1)
+
+    def fractions(self, shape: tuple[int, ...]) -> Array:
+        """Random numbers from -1 to 1."""
+        return (self._words(shape) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+
+    def _words(self, shape: tuple[int, ...]) -> Array:
+        return np.asarray(self._source.random_raw(int(np.prod(shape)))).reshape(shape)
+
+
+# --- how an element is perturbed --------------------------------------------------------------------------------------
+
+
+def _up(values: Array, allowed: Array, stream: Stream) -> Array:
+    return values + allowed
+
+
+def _down(values: Array, allowed: Array, stream: Stream) -> Array:
+    return values - allowed
+
+
+def _outward(values: Array, allowed: Array, stream: Stream) -> Array:
+    return np.asarray(values + np.where(values < 0, -allowed, allowed))
+
+
+def _inward(values: Array, allowed: Array, stream: Stream) -> Array:
+    return values - np.where(values < 0, -allowed, allowed)
+
+
+def _signs(values: Array, allowed: Array, stream: Stream) -> Array:
+    return np.asarray(values + np.where(stream.bits(values.shape), allowed, -allowed))
+
+
+def _fractions(values: Array, allowed: Array, stream: Stream) -> Array:
+    return np.asarray(values + stream.fractions(values.shape) * allowed)
+
+
+def _snapped(zero: float) -> Noise:
+    """Move values to zero, or else to the nearest multiple of 1/2, wherever that is within what is allowed.
+
+    Functions jump or have poles there, which no other perturbation hits exactly.
+    """
+
+    def snap(values: Array, allowed: Array, stream: Stream) -> Array:
+        nearest = np.round(2 * values) / 2
+        snapped = np.where(np.abs(nearest - values) <= allowed, nearest, values)
+        return np.where(np.abs(values) <= allowed, zero, snapped)
+
+    return snap
+
+
+def _unchanged(values: Array, allowed: Array, stream: Stream) -> Array:
+    return values
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """One perturbed evaluation: its noise, and how often a float is kept in float64 from layer to layer.
+
+    `equal` is what a comparison says where its operands may be equal; None draws it for every element.
+    """
+
+    noise: Noise
+    wide: str = ""
+    equal: bool | None = None
+
+
+_MODES: Final = (
+    _Mode(_up),
+    _Mode(_down),
+    _Mode(_outward, equal=False),
+    _Mode(_inward, equal=True),
+    _Mode(_snapped(0.0), equal=True),
+    _Mode(_snapped(-0.0)),
+    *(_Mode(_signs) for _ in range(6)),
+    *(_Mode(_fractions) for _ in range(2)),
+    _Mode(_unchanged, wide="always"),
+    _Mode(_signs, wide="sometimes"),
+)
+
+
+# --- what the evaluations show ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What one tensor may hold: the reference's array, and those of the perturbed evaluations."""
+
+    info: TensorInfo
+    reference: Array
+    others: tuple[Array, ...]
+    tolerances: Tolerances
+
+    @property
+    def is_exact(self) -> bool:
+        """True if no perturbation reaches the tensor."""
+        return not self.others
+
+    def wrong(self, found: Array) -> Array | str:
+        """Which elements of `found` are outside of the spread, or in words why the array as a whole is wrong."""
+        if found.dtype != self.info.dtype.numpy:
+            return f"its type is {found.dtype} instead of {self.info.dtype.numpy}"
+        alike = [one for one in (self.reference, *self.others) if one.shape == found.shape]
+        if not alike:
+            return f"its shape is {list(found.shape)} instead of {list(self.reference.shape)}"
+        if found.dtype == object:
+            return self._wrong_items(found, alike)
+        with np.errstate(all="ignore"):
+            compare = self._wrong_floats if self.info.dtype.is_float else self._wrong_integers
+            return compare(found, alike)
+
+    def _wrong_items(self, found: Array, alike: Sequence[Array]) -> Array | str:
+        """Texts must be one of those that were seen; elements of a sequence are compared one by one."""
+        if self.info.element is None:
+            return np.asarray(~np.logical_or.reduce([found == one for one in alike]))
+        for index, item in enumerate(found):
+            items = [one[index] for one in alike]
+            wrong = Spread(self.info.element, items[0], tuple(items[1:]), self.tolerances).wrong(item)
+            if isinstance(wrong, str):
+                return f"element {index}: {wrong}"
+            if wrong.any():
+                return f"element {index}: {np.count_nonzero(wrong)} of {wrong.size} numbers differ"
+        return np.zeros(found.shape, bool)
+
+    def _wrong_integers(self, found: Array, alike: Sequence[Array]) -> Array:
+        steps = self.tolerances.steps if self.info.is_quantized else 0
+        low, high = (reduce.reduce(alike) for reduce in (np.minimum, np.maximum))
+        if steps:
+            found, low, high = (one.astype(np.int64) for one in (found, low, high))
+        return np.asarray((found < low - steps) | (found > high + steps) if steps else (found < low) | (found > high))
+
+    def _wrong_floats(self, found: Array, alike: Sequence[Array]) -> Array:
+        numbers = [one.astype(np.float64) for one in alike]
+        numbers += [narrowed(one, self.info).astype(np.float64) for one in alike if one.dtype != found.dtype]
+        low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
+        room = np.fmax(*(_allowed(one, self.info.dtype, self.tolerances) for one in (low, high)))
+        given = found.astype(np.float64)
+        inside = (given >= low - room) & (given <= high + room)
+        return np.asarray(~(inside | (np.isnan(given) & np.logical_or.reduce([np.isnan(one) for one in numbers]))))
+
+
+def spreads(
+    graph: Graph, feeds: Mapping[int, Array], known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
+) -> dict[Value, Spread]:
+    """What every value of a graph may hold.
+
+    Args:
+        graph: a graph whose tensor infos are inferred.
+        feeds: the arrays of the inputs by binding id.
+        known: every value as the reference computes it.
+        tolerances: by how much one layer's results may differ.
+        rounded_feeds: whether floats that come in were rounded when they were stored, and may be perturbed by that.
+    """
+    runs = [_Run(mode, Stream(number), tolerances, known) for number, mode in enumerate(_MODES)]
+    for run in runs:
+        run.known = border_values(graph, feeds)
+        if rounded_feeds:
+            run.round_inputs(graph)
+    for layer in computing_layers(graph):
+        unsure = _unsure(layer, known, runs)
+        for run in runs:
+            run.compute(layer, unsure)
+    return {value: _spread(value, known, runs, tolerances) for value in known}
+
+
+def _spread(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> Spread:
+    others = (run.known[value] for run in runs if value in run.known)
+    changed = tuple(one for one in others if one is not known[value])
+    return Spread(value.known, known[value], changed, tolerances)
+
+
+@dataclass
+class _Run:
+    """A perturbed evaluation that is under way; `known` has its values so far, but for those that it cannot compute."""
+
+    mode: _Mode
+    stream: Stream
+    tolerances: Tolerances
+    reference: Known
+    known: Known = None  # type: ignore[assignment]
+
+    def round_inputs(self, graph: Graph) -> None:
+        """Perturb the inputs by the error of storing a number."""
+        for layer in graph.inputs:
+            info, array = layer.output.known, self.known[layer.output]
+            if info.element is None and info.dtype.is_float:
+                allowed = np.abs(array.astype(np.float64)) * ROUNDING.get(info.dtype, 2.0**-24)
+                self.known[layer.output] = self._noisy(array, info, np.nan_to_num(allowed, posinf=0.0))
+
+    def compute(self, layer: Layer, unsure: Array | None) -> None:
+        """Compute a layer on the perturbed values, and perturb its results."""
+        if any(value not in self.known for value in layer.values):
+            return
+        moves = only_moves(layer)
+        if moves and all(self.known[value] is self.reference[value] for value in layer.values):
+            self.known.update({value: self.reference[value] for value in layer.outputs})
+            return
+        for value, array in zip(layer.outputs, self._results(layer), strict=False):
+            self.known[value] = self._kept(value, array if moves else self._perturbed(value.known, array, unsure))
+
+    def _results(self, layer: Layer) -> list[Array]:
+        """The results on the perturbed values; none where the reference cannot compute them."""
+        try:
+            return self._evaluated(layer)
+        except InterposerError:
+            return []
+
+    def _evaluated(self, layer: Layer) -> list[Array]:
+        if self.mode.wide == "always" or (self.mode.wide == "sometimes" and bool(self.stream.bits((1,))[0])):
+            return evaluate_widely(layer, self.known)
+        inputs = {value: narrowed(self.known[value], value.known) for value in layer.values}
+        if all(inputs[value] is self.reference[value] for value in layer.values):
+            return [self.reference[value] for value in layer.outputs]
+        return evaluate_layer(layer, inputs)
+
+    def _kept(self, value: Value, array: Array) -> Array:
+        """The reference's own array where it is the same."""
+        reference = self.reference[value]
+        same = array is reference or (
+            array.dtype == reference.dtype and array.dtype != object and array.tobytes() == reference.tobytes()
+        )
+        return reference if same and array.shape == reference.shape else array
+
+    def _perturbed(self, info: TensorInfo, array: Array, unsure: Array | None) -> Array:
+        if info.element is not None or info.dtype is DataType.STRING:
+            return array
+        if info.dtype.is_float:
+            with np.errstate(all="ignore"):
+                allowed = _allowed(array.astype(np.float64), info.dtype, self.tolerances)
+            return self._noisy(array, info, allowed)
+        if info.is_quantized and self.tolerances.steps:
+            return self._off_by_steps(array, info)
+        if unsure is not None and unsure.shape == array.shape:
+            answers = self.stream.bits(array.shape) if self.mode.equal is None else self.mode.equal
+            return np.where(unsure, answers, array)
+        return array
+
+    def _noisy(self, array: Array, info: TensorInfo, allowed: Array) -> Array:
+        with np.errstate(all="ignore"):
+            noisy = self.mode.noise(array.astype(np.float64), allowed, self.stream)
+            return np.where(np.isfinite(array.astype(np.float64)), noisy, array).astype(array.dtype)
+
+    def _off_by_steps(self, array: Array, info: TensorInfo) -> Array:
+        limits, steps = np.iinfo(info.dtype.numpy), np.full(array.shape, self.tolerances.steps, np.float64)
+        noisy = np.round(self.mode.noise(array.astype(np.float64), steps, self.stream))
+        return np.clip(noisy, limits.min, limits.max).astype(array.dtype)
+
+
+def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
+    """Where the floats that a layer compares may be equal: their ranges overlap, and one of them is not exact."""
+    if not isinstance(layer.op, Comparison) or not all(value.known.dtype.is_float for value in layer.values):
+        return None
+    ranges = []
+    for value in layer.values:
+        seen = [run.known[value] for run in runs if value in run.known and run.known[value].shape == known[value].shape]
+        numbers = [widened(one, value.known) for one in (known[value], *seen)]
+        ranges.append((np.fmin.reduce(numbers), np.fmax.reduce(numbers)))
+    (low, high), (other_low, other_high) = ranges
+    inexact = (low != high) | (other_low != other_high)
+    return np.asarray(inexact & (low <= other_high) & (other_low <= high))
+
+
+def _allowed(values: Array, dtype: DataType, tolerances: Tolerances) -> Array:
+    """By how much each element may differ: a part of itself, and a part of the largest number in the tensor."""
+    finite = np.isfinite(values)
+    largest = np.abs(values, where=finite, out=np.zeros_like(values)).max(initial=0.0)
+    tolerance = tolerances.of(dtype)
+    return np.asarray(np.where(finite, tolerance.relative * np.abs(values) + tolerance.absolute * largest, 0.0))
+
+
+def output_spreads(graph: Graph, found: Mapping[Value, Spread]) -> Iterator[tuple[int, Spread]]:
+    """The spreads of a graph's outputs, with their binding ids."""
+    for layer in graph.outputs:
+        yield binding_id(layer), found[layer.values[0]]

@@ -1,0 +1,114 @@
+"""What is judged: a network with its inputs and the way in which it is run, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from interposer.ir.network import Network
+from interposer.types import Array
+
+__all__ = ["AS_BUILT", "Conditions", "Outcome", "Sort", "Subject", "Verdict"]
+
+AS_BUILT: Final = "network"
+"""The route of a network that is judged as it was built, without a model file in between."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a network is run.
+
+    Args:
+        route: "network" for the network as built; "onnx", "onnx-inexact" or "tflite" for the network that is read back
+            from such a model. "onnx-inexact" writes quantized layers between DequantizeLinear and QuantizeLinear.
+        rewrite: whether the optimizer's own rewrites are applied.
+        integers: whether the rewrites may compute quantized layers in integers; only with `rewrite`.
+        held_back: names of layers that are left to the reference backend.
+    """
+
+    route: str = AS_BUILT
+    rewrite: bool = True
+    integers: bool = False
+    held_back: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network, the arrays of its inputs by binding id, and how it is run."""
+
+    network: Network
+    feeds: Mapping[int, Array]
+    conditions: Conditions = field(default_factory=Conditions)
+    id: str = ""
+
+
+class Outcome(Enum):
+    """What came of a network."""
+
+    PASS = "passed"
+    EXPLAINED = "explained by conditioning"
+    """The results differ, but by no more than the reference's own results do when its layers are perturbed."""
+    LEFT = "left to the reference"
+    """The backend takes none of the layers, so that there was nothing to judge."""
+    UNWRITABLE = "not expressible"
+    """The model format cannot express the network, or what it becomes cannot be compared."""
+    UNJUDGED = "not comparable"
+    """The reference cannot run the network on these inputs, or results are random; the backend survived it."""
+    FINDING = "finding"
+
+
+class Sort(Enum):
+    """What sort of failure a finding is."""
+
+    CRASH = "crash"
+    HANG = "hang"
+    MEMORY = "memory"
+    ERROR = "error"
+    DIFFERENCE = "difference"
+    UNSTABLE = "unstable"
+    """A second run on the same inputs gives something else."""
+    INPUTS = "inputs"
+    """The backend writes to its inputs."""
+    TRANSLATION = "translation"
+    """A model file does not mean what the network means that was written to it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one network under one set of conditions.
+
+    `text` says what is wrong. `culprit` is the id of the backend at fault, "Interposer" if the failure shows without
+    any of the backends under test, or empty if that is not known yet.
+    """
+
+    outcome: Outcome
+    conditions: Conditions
+    sort: Sort | None = None
+    text: str = ""
+    culprit: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        """True if something is wrong."""
+        return self.outcome is Outcome.FINDING
+
+    def blaming(self, culprit: str) -> Verdict:
+        """The same verdict with a culprit."""
+        return replace(self, culprit=culprit)
+
+    def alike(self, other: Verdict) -> bool:
+        """True if two findings show the same failure: the same sort, with the same signal, limit or exception."""
+        if (self.outcome, self.sort) != (other.outcome, other.sort):
+            return False
+        return self.sort not in _TOLD_BY_TEXT or _gist(self.text) == _gist(other.text)
+
+
+_TOLD_BY_TEXT: Final = frozenset({Sort.CRASH, Sort.ERROR})
+
+
+def _gist(text: str) -> str:
+    """The beginning of a message, without the numbers and names in it."""
+    first = text.partition("\n")[0]
+    return "".join(letter for letter in first.partition(":")[0] if not letter.isdigit())

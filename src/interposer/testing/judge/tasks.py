@@ -1,0 +1,144 @@
+"""What workers are told to do: judge random networks by number, or one network that they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from interposer.ir.network import Network
+from interposer.ops import Dequantize, Quantize
+from interposer.schema import registered_ops
+from interposer.testing.judge.judging import judge
+from interposer.testing.judge.routes import Route
+from interposer.testing.judge.seat import Seat
+from interposer.testing.judge.serving import Workplace
+from interposer.testing.judge.subject import AS_BUILT, Conditions, Outcome, Sort, Subject, Verdict
+from interposer.testing.random_networks import RandomNetwork, random_network
+
+__all__ = ["GENERATOR", "Judged", "Numbers", "One", "Plan", "Served", "drawn", "subjects_of"]
+
+GENERATOR: Final = "the generator of random networks"
+_FLOAT_ROUTES: Final = (Route.ONNX, None, Route.ONNX, Route.TFLITE)
+_QUANTIZED_ROUTES: Final = (Route.ONNX, None, Route.ONNX_INEXACT, None, Route.TFLITE, None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which random networks are judged, and in what ways.
+
+    Args:
+        seed: which sequence of networks it is.
+        kind: "float" or "quantized"; None means both in turn.
+        favoured: names of operators that come more often.
+        ways: "all", or what every network is limited to: "whole" (as built, on the backend alone) or "divided" (as
+            built, with some layers left to the reference).
+        max_layers: how many layers a network has at most.
+    """
+
+    seed: int
+    kind: str | None = None
+    favoured: tuple[str, ...] = ()
+    ways: str = "all"
+    max_layers: int = 12
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one random network: a verdict for every route on which it was judged."""
+
+    number: int
+    kind: str
+    verdicts: tuple[Verdict, ...]
+
+
+def drawn(plan: Plan, number: int) -> RandomNetwork:
+    """A network of the plan."""
+    known = registered_ops()
+    favoured = [known[name] for name in plan.favoured if name in known]
+    return random_network(plan.seed, number, kind=plan.kind, favoured=favoured, max_layers=plan.max_layers)
+
+
+def subjects_of(plan: Plan, made: RandomNetwork) -> Iterator[Subject]:
+    """The network under all conditions that it is judged under: as built, and by the route of a model file."""
+    yield Subject(made.network, made.feeds, _conditions(plan, made), made.id)
+    if plan.ways != "all":
+        return
+    routes = _QUANTIZED_ROUTES if made.kind == "quantized" else _FLOAT_ROUTES
+    route = routes[_mixed(made.seed, made.number, 1) % len(routes)]
+    if route is not None:
+        integers = route is Route.ONNX_INEXACT
+        yield Subject(made.network, made.feeds, Conditions(route.value, integers=integers), made.id)
+
+
+def _conditions(plan: Plan, made: RandomNetwork) -> Conditions:
+    bits = _mixed(made.seed, made.number, 2)
+    divided = plan.ways == "divided" or (plan.ways == "all" and bits % 5 == 0)
+    integers = bits // 5 % 2 == 0 and _has_both_ways(made.network)
+    return Conditions(
+        AS_BUILT, bits // 10 % 5 != 0, integers, _every_other(made.network, bits // 50) if divided else ()
+    )
+
+
+def _has_both_ways(network: Network) -> bool:
+    """True if something is quantized and something dequantized, so that rewrites could compute it in integers."""
+    return {Quantize, Dequantize} <= {type(layer.op) for layer in network}
+
+
+def _every_other(network: Network, bits: int) -> tuple[str, ...]:
+    """The names of some layers, about half of them."""
+    names = [layer.name for layer in network if layer.op.executable]
+    return tuple(name for index, name in enumerate(names) if bits >> index % 48 & 1)
+
+
+def _mixed(seed: int, number: int, purpose: int) -> int:
+    """A random number of 64 bits that is always the same for these numbers (the mixing function of SplitMix64)."""
+    state = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + purpose * 0x94D049BB133111EB) % 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        state = (state ^ state >> shift) * factor % 2**64
+    return state
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Judge the networks from `start` up to `stop`; gives a `Judged` for each, in order."""
+
+    plan: Plan
+    start: int
+    stop: int
+
+    def results(self, workplace: Workplace) -> Iterator[Judged]:
+        """Draw and judge them."""
+        for number in range(self.start, self.stop):
+            yield self._judged(workplace.seat, number)
+
+    def _judged(self, seat: Seat, number: int) -> Judged:
+        try:
+            made = drawn(self.plan, number)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            verdict = Verdict(Outcome.FINDING, Conditions(), Sort.ERROR, text, GENERATOR)
+            return Judged(number, self.plan.kind or "unknown", (verdict,))
+        verdicts = tuple(judge(seat, subject) for subject in subjects_of(self.plan, made))
+        return Judged(number, made.kind, verdicts)
+
+
+@dataclass(frozen=True, eq=False)
+class One:
+    """Judge one network; gives its verdict. With `ids`, only these backends are used."""
+
+    subject: Subject
+    ids: Sequence[str] | None = None
+
+    def results(self, workplace: Workplace) -> Iterator[Verdict]:
+        """Judge it."""
+        yield judge(workplace.seat, self.subject, self.ids)
+
+
+@dataclass(frozen=True)
+class Served:
+    """The ids and versions of the backends under test; nothing is judged."""
+
+    def results(self, workplace: Workplace) -> Iterator[tuple[tuple[str, str], ...]]:
+        """Give them."""
+        yield tuple((one.id, one.version) for one in workplace.seat.backends)

@@ -1,0 +1,311 @@
+"""Worker processes, as their parent sees them: forked, watched, and replaced when they die.
+
+Backends that have a name are made in processes that are forked from a fresh interpreter (`ForkServer`), which has
+imported what workers need and started no thread. A backend that is an object of this process can only be had in a fork
+of this process (`OwnForks`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Final, Protocol
+
+from interposer.testing.judge.channel import Channel, Nothing
+from interposer.testing.judge.serving import Broken, Setup, Task, restrict, serve
+from interposer.testing.judge.subject import Sort
+
+__all__ = ["ForkServer", "Lost", "Nursery", "OwnForks", "Worker", "nursery_for"]
+
+TICK: Final = 0.05
+"""Seconds between looks at how much memory a worker uses."""
+START_SECONDS: Final = 120.0
+"""How long it may take to start the interpreter that workers are forked from, or to make a backend."""
+_TAIL: Final = 2000
+_PID: Final = struct.Struct("<q")
+_START: Final = """
+import json, sys
+told = json.loads(sys.argv[1])
+sys.path[:] = told["path"]
+from interposer.testing.judge import forkserver
+forkserver.main(told["control"])
+"""
+
+
+class Lost(Exception):  # noqa: N818 - an observation
+    """A worker died, or had to be killed; `sort` and `text` say how."""
+
+    def __init__(self, sort: Sort, text: str) -> None:
+        self.sort, self.text = sort, text
+        super().__init__(text)
+
+
+class Nursery(Protocol):
+    """Makes worker processes, and knows how they ended. A context manager, after which they are gone."""
+
+    setup: Setup
+
+    def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
+        """Fork a worker that talks over `connection` and writes to `output`; returns its process id."""
+
+    def wait(self, pid: int) -> int:
+        """Wait for the end of a worker; returns its status as `subprocess` gives it."""
+
+    def __enter__(self) -> Nursery: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> Nursery:
+    """The nursery that can make the backends of a setup.
+
+    Args:
+        setup: the backends under test and their options.
+        environment: variables to set beside those of this process; only for backends that have names.
+    """
+    if all(isinstance(one, str) for one in setup.backends):
+        return ForkServer(setup, environment)
+    return OwnForks(setup)
+
+
+class OwnForks:
+    """Forks of this process, for backends that are objects of it."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
+        """Fork a worker."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads may exist; a worker uses none of them
+            pid = os.fork()
+        if pid:
+            return pid
+        run_worker(connection, output.fileno(), self.setup)
+        return 0
+
+    def wait(self, pid: int) -> int:
+        """Wait for the end of a worker."""
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def __enter__(self) -> OwnForks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+
+class ForkServer:
+    """A fresh interpreter that forks workers. Its methods may be called from several threads."""
+
+    def __init__(self, setup: Setup, environment: Mapping[str, str] | None = None) -> None:
+        self.setup = setup
+        self._environment = {**os.environ, **(environment or {})}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ForkServer:
+        self._control, theirs = socket.socketpair()
+        told = {"path": [*map(str, sys.path)], "control": theirs.fileno()}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable or "python3", "-P", "-c", _START, json.dumps(told)],
+                stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=self._environment, start_new_session=True,
+            )  # fmt: skip
+        Channel(self._control).send(self.setup)
+        self._answer()  # nothing may be sent before the setup has been read, as descriptors come with it
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._control.close()
+
+    def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
+        """Fork a worker."""
+        with self._lock:
+            socket.send_fds(self._control, [_PID.pack(0)], [connection.fileno(), output.fileno()])
+            return self._answer()
+
+    def wait(self, pid: int) -> int:
+        """Wait for the end of a worker."""
+        with self._lock:
+            self._control.sendall(_PID.pack(pid))
+            return self._answer()
+
+    def _answer(self) -> int:
+        content = b""
+        while len(content) < _PID.size:
+            more = self._control.recv(_PID.size - len(content))
+            if not more:
+                raise Lost(Sort.CRASH, "the process that workers are forked from has ended")
+            content += more
+        return int(_PID.unpack(content)[0])
+
+
+def run_worker(connection: socket.socket, output: int, setup: Setup) -> None:
+    """In the forked process: carry out tasks, and end without a trace of what the process was forked from."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        restrict(setup.memory)
+        serve(Channel(connection), setup)
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with suppress(Exception):
+            sys.stderr.flush()
+        os._exit(status)
+
+
+class Worker:
+    """A worker process. Use it in a ``with`` block, after which the process is gone.
+
+    Args:
+        nursery: where it is forked.
+        seconds: how long it may be silent, before it counts as hanging.
+    """
+
+    def __init__(self, nursery: Nursery, seconds: float) -> None:
+        self.nursery, self.seconds = nursery, seconds
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the worker lives
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.pid = nursery.fork(theirs, self._output)
+        self.channel = Channel(ours)
+        self._at_first = 0
+        self._started = False
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the process if it is still there."""
+        if self.pid:
+            self._end()
+        self.channel.close()
+        self._output.close()
+
+    def give(self, task: Task) -> None:
+        """Let the worker begin with a task; its results come by `receive` or `poll`."""
+        self._since = time.monotonic()
+        with suppress(OSError):  # how it ended will be seen when its results are asked for
+            self.channel.send(task)
+
+    def receive(self) -> Any:
+        """Wait for the next result.
+
+        Raises:
+            Lost: the worker died, took too long, or used too much memory.
+            InterposerError: the backends under test cannot be made.
+        """
+        while True:
+            try:
+                return self._taken(self.channel.receive(time.monotonic() + TICK))
+            except TimeoutError:
+                self.check()
+            except EOFError:
+                raise self._ended() from None
+
+    def poll(self) -> list[Any]:
+        """Read what has come, after `select.poll` has said that there is something; the results that are whole.
+
+        Raises:
+            Lost: the worker died.
+            InterposerError: the backends under test cannot be made.
+        """
+        self.channel.take_in()
+        found = []
+        with suppress(Nothing):
+            while True:
+                found.append(self._taken(self.channel.pop()))
+        if not found and self.channel.ended:
+            raise self._ended()
+        return found
+
+    def check(self) -> None:
+        """Kill the worker, and raise `Lost`, if it has been silent for too long or uses too much memory."""
+        limit = self.nursery.setup.memory
+        if self._resident() - self._at_first > limit:
+            self._end()
+            raise Lost(Sort.MEMORY, f"it uses more than {limit / 2**20:,.0f} MiB of memory")
+        patience = self.seconds if self._started else max(self.seconds, START_SECONDS)
+        if time.monotonic() - self._since > patience:
+            self._end()
+            raise Lost(Sort.HANG, f"it hangs: there is no result after {patience:g} seconds")
+
+    def _taken(self, result: Any) -> Any:
+        if isinstance(result, Broken):
+            raise result.error
+        if not self._started:
+            self._started, self._at_first = True, self._resident()
+        self._since = time.monotonic()
+        return result
+
+    def _resident(self) -> int:
+        """Bytes of the process that are in memory."""
+        try:
+            with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
+                return int(file.read().split()[1]) * resource.getpagesize()
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def _ended(self) -> Lost:
+        status = self._end(kill=False)
+        wrote = self.wrote()
+        text = f"{_ending(status)}{f'; it wrote: {wrote}' if wrote else ''}"
+        return Lost(Sort.MEMORY if "MemoryError" in wrote or "bad_alloc" in wrote else Sort.CRASH, text)
+
+    def _end(self, *, kill: bool = True) -> int:
+        """Wait for the end of the process, which is killed unless it is known to be dying."""
+        pid, self.pid = self.pid, 0
+        if not pid:
+            return 0
+        if kill:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(Lost, OSError):
+            return self.nursery.wait(pid)
+        return 0
+
+    def wrote(self) -> str:
+        """What the worker wrote last to standard output and error."""
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _TAIL))
+        return self._output.read().decode("utf-8", "replace").strip()
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"it ends its process with status {status}"
+    try:
+        return f"it crashes with {signal.Signals(-status).name}"
+    except ValueError:
+        return f"it crashes with signal {-status}"
