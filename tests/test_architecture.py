@@ -18,7 +18,19 @@ PACKAGE = "interposer"
 
 # --- who may import whom ----------------------------------------------------------------------------------------------
 
-BASE = {"_version", "errors", "shape", "types", "collected", "constants", "dlpack", "config", "files", "cache"}
+BASE = {
+    "_version",
+    "errors",
+    "shape",
+    "types",
+    "collected",
+    "constants",
+    "conversion",
+    "dlpack",
+    "config",
+    "files",
+    "cache",
+}
 OPERATORS = BASE | {"codec", "schema", "ops"}
 GRAPH = OPERATORS | {"ir"}
 ENGINE_ROOM = GRAPH | {"kernels", "backend"}
@@ -34,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranks": {"shape", "types"},
     "collected": {"errors", "types"},
     "constants": {"types"},
+    "conversion": {"errors", "types"},
     "dlpack": {"errors", "types"},
     "include": set(),
     "config": {"errors", "types"},

@@ -204,6 +204,16 @@ def integer_range(data_type: DataType) -> tuple[int, int]:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
 
 
+def largest_float(data_type: DataType) -> float:
+    """The greatest finite value of a float type."""
+    try:
+        return float(np.finfo(data_type.numpy).max)
+    except ValueError:  # a type that NumPy lacks
+        import ml_dtypes  # noqa: PLC0415 - 5 ms that most programs never need
+
+        return float(ml_dtypes.finfo(data_type.numpy).max)  # type: ignore[no-untyped-call] # it has no annotations
+
+
 def from_bits(codes: Array, data_type: DataType) -> Array:
     """Elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
     bits = (codes & (2**data_type.bits - 1)).astype(np.int8)

@@ -96,7 +96,9 @@ def test_floats_are_not_made_into_codes_silently() -> None:
     with pytest.raises(BindingError, match="input 'x' is float32; expected uint8"):
         model(np.float32([1, 2]))
     np.testing.assert_array_equal(model([1, 255]), np.uint8([1, 255]))
-    with pytest.raises(BindingError, match="input 'x' is int64; expected uint8"):
+    with pytest.raises(
+        BindingError, match=r"^input 'x' is int64 and holds 256 at \[1\]; expected uint8, whole numbers"
+    ):
         model([1, 256])
 
 

@@ -122,12 +122,21 @@ class ExternalMemory:
         _check_room(descriptor, descriptor.fd, self._needed)
         _check_fence(descriptor.fence)
         may_shrink = not _is_sealed(descriptor.fd)
+        status = os.fstat(descriptor.fd)
+        self._file = status.st_dev, status.st_ino
         self.array: Array | None = _mapped(descriptor, info, self._needed, writable)
         kept = _kept(descriptor, may_shrink)
         self._watched = kept[0] if may_shrink else None
         self._fence = None if descriptor.fence is None else kept[-1]
         self._close = weakref.finalize(self, _close_all, tuple(kept))
         self._close.atexit = False
+
+    def overlaps(self, other: ExternalMemory) -> bool:
+        """Return True if both tensors lie in the same bytes of one file, whatever the addresses they are mapped to."""
+        if self._file != other._file:
+            return False
+        begin, other_begin = self.descriptor.offset, other.descriptor.offset
+        return begin < other_begin + other._needed and other_begin < begin + self._needed
 
     @property
     def settled(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from interposer.conversion import converted
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.network import Network
 from interposer.types import Array, TensorInfo, TensorShape
@@ -73,11 +74,12 @@ def value_of(name: str, info: TensorInfo, given: Any) -> Array:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"values: {name!r} cannot be made into an array: {error}") from error
-    wanted = info.dtype.numpy
-    if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
-        raise InvalidArgumentError(f"values: {name!r} is {array.dtype}; expected {info.dtype}")
+    try:
+        array = converted(array, info.dtype, numbers=None if isinstance(given, np.ndarray | np.generic) else given)
+    except ValueError as error:
+        raise InvalidArgumentError(f"values: {name!r} {error}") from None
     if array.ndim == 0 and info.shape.accepts(TensorShape((1,))):
         array = array.reshape(1)
     if not info.shape.accepts(TensorShape(array.shape)):
         raise InvalidArgumentError(f"values: {name!r} has shape {list(array.shape)}; expected {info.shape}")
-    return array.astype(wanted, copy=False)
+    return array

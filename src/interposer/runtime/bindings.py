@@ -14,7 +14,8 @@ from interposer.errors import BindingError
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
-from interposer.types import MAX_RANK, Array, TensorInfo, TensorShape
+from interposer.runtime.overlaps import Constants, refuse_overlaps
+from interposer.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 
 __all__ = ["Binding", "Bindings", "array_faults"]
 
@@ -41,6 +42,8 @@ class Bindings:
     def __init__(self, optimized: OptimizedNetwork) -> None:
         self.inputs = {one.id: one for one in map(_binding, optimized.inputs)}
         self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
+        self._titles = {key: f"output {key} ({one.name})" for key, one in self.outputs.items()}
+        self.constants = Constants(())
         self._only_tensors = all(one.info.is_tensor for one in self.outputs.values())
 
     def fitting(self, numbers: Sequence[int], given: Sequence[Any]) -> Fitting | None:
@@ -69,17 +72,22 @@ class Bindings:
         A sequence or an optional must be absent.
 
         Raises:
-            BindingError: with everything that does not fit.
+            BindingError: with everything that does not fit; or an array shares memory with another one, or with a
+                constant of the network.
         """
         if (
             type(given) is dict
             and _fits(self.outputs, given)
             and all(array.flags.writeable for array in given.values())
         ):
-            return dict(given)
-        faults = _id_faults("output", self.outputs, given)
-        arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
-        _raise(faults)
+            arrays = dict(given)
+        else:
+            faults = _id_faults("output", self.outputs, given)
+            arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
+            _raise(faults)
+        named = [(title, arrays[key]) for key, title in self._titles.items() if key in arrays]
+        refuse_overlaps(named)
+        self.constants.refuse(named)
         return arrays
 
     def new_outputs(self) -> dict[int, Array]:
@@ -116,6 +124,8 @@ def _fits(known: Mapping[int, Binding], given: dict[Any, Any]) -> bool:
         one = known.get(key)
         if one is None or type(array) is not np.ndarray or array.shape != one.shape or array.dtype != one.dtype:
             return False
+        if array.dtype.hasobject:  # every element must be a text
+            return False
     return True
 
 
@@ -142,7 +152,8 @@ def _stored(binding: Binding, given: object, faults: list[str]) -> Array:
 
     def to_tensor(title: str, info: TensorInfo, given: object) -> Array:
         array = as_array(given, title)
-        faults.extend(array_faults(title, info, array))
+        found = list(array_faults(title, info, array))
+        faults.extend(found or _text_faults(title, info, array))
         return array
 
     return as_stored(f"input {binding.id} ({binding.name})", binding.info, given, to_tensor)
@@ -154,6 +165,15 @@ def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
     if array.dtype != info.dtype.numpy:
         yield f"{title} is {_type_name(array.dtype)}; expected {info.dtype}"
+
+
+def _text_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+    """Elements of a tensor of texts that are no texts."""
+    if info.dtype is not DataType.STRING:
+        return
+    bad = next((one for one in array.flat if not isinstance(one, str)), None)
+    if bad is not None:
+        yield f"{title} holds {bad!r}; expected {DataType.STRING}, texts"
 
 
 def _type_name(dtype: np.dtype[Any]) -> str:

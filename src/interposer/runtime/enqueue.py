@@ -10,6 +10,7 @@ import numpy as np
 from interposer.errors import BindingError
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.loaded import LoadedNetwork, look_at
+from interposer.runtime.overlaps import share_memory
 from interposer.runtime.runs import RunControl, run_within
 from interposer.runtime.working import WorkingMemHandle, check_shape
 from interposer.types import Array, TensorShape
@@ -100,6 +101,6 @@ def _refuse_overlaps(
     others += [("output", key, one) for key, one in (targets or {}).items() if key not in imported.outputs]
     for key, target in imported.outputs.items():
         for kind, other, array in others:
-            if np.may_share_memory(target, array):
+            if share_memory(target, array):
                 name = loaded.bindings.outputs[key].name
                 raise BindingError(f"output {key} ({name}) lies where {kind} {other} does; one run cannot use both")

@@ -14,6 +14,7 @@ from interposer.backend import ExternalMemory, MemoryDescriptor, MemorySource
 from interposer.dlpack import shared_array
 from interposer.errors import BindingError, MemoryImportError, expect
 from interposer.runtime.bindings import Binding, Bindings, array_faults
+from interposer.runtime.overlaps import share_memory
 from interposer.types import Array
 
 __all__ = ["Import", "ImportedInputId", "ImportedOutputId", "ImportedRun", "Imports"]
@@ -253,10 +254,16 @@ def _fault(binding: Binding, array: Array, writable: bool) -> str | None:
     return "it is read-only; give memory that can be written to" if writable and not array.flags.writeable else None
 
 
+def _overlap(a: Import, b: Import) -> bool:
+    if a.memory is not None and b.memory is not None:
+        return a.memory.overlaps(b.memory)
+    return share_memory(a.array, b.array)
+
+
 def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import]) -> None:
     for number, target in enumerate(written.values()):
         for other in (*read.values(), *list(written.values())[:number]):
-            if np.may_share_memory(target.array, other.array):
+            if _overlap(target, other):
                 raise BindingError(
                     f"{target.title} lies where {other.title} does, at least in part; one run cannot use both"
                 )

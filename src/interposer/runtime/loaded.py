@@ -11,7 +11,7 @@ from threading import get_ident
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator
 from interposer.constants import Users, changed_file
-from interposer.errors import ExecutionError, InvalidArgumentError, LoadError, expect
+from interposer.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, expect
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import places
 from interposer.ops.control import PreCompiled
@@ -20,6 +20,7 @@ from interposer.runtime.factories import Factories, said
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
 from interposer.runtime.memory import MemoryReport
+from interposer.runtime.overlaps import Constants
 from interposer.runtime.program import Program, runs
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
@@ -69,14 +70,23 @@ class LoadedNetwork:
             self._factories.destroy()
             self._factories.constant_handles.destroy()
             raise
+        self.bindings.constants = Constants(self._constant_arrays())
 
-    def _used_constants(self) -> Users:
-        """The data that the workloads read, as far as that is not in copies of the backends' own."""
+    def _constant_arrays(self) -> list[Array]:
+        """All constants of the network, whoever has a copy of them."""
+        values = (value for layer in self._layers for value in layer.outputs)
+        return [*self._read_arrays(), *(one.known.constant for one in values if one.known.constant is not None)]
+
+    def _read_arrays(self) -> list[Array]:
         compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
-        arrays = [
+        return [
             *self._factories.constant_arrays,
             *(one for part in compiled for one in getattr(part, "constants", ())),
         ]
+
+    def _used_constants(self) -> Users:
+        """The data that the workloads read, as far as that is not in copies of the backends' own."""
+        arrays = self._read_arrays()
         changed = changed_file(arrays)
         if changed is not None:
             raise LoadError(f"the file {changed!r} was written to after its constants were mapped; read the model anew")
@@ -142,6 +152,11 @@ class LoadedNetwork:
 
     def _import_fault(self, kind: str, binding: int, array: Array) -> str | None:
         """Why the network's backends cannot use an array of the caller where it lies."""
+        if kind == "output":
+            try:
+                self.bindings.constants.refuse([("it", array)])
+            except BindingError as error:
+                return str(error)
         with self._lock:
             some = next(iter(self._memories), None)
         return (some or self.new_working_memory()).import_fault(kind, binding, array)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -196,8 +196,27 @@ class WorkingMemHandle:
                 handle.allocate()
                 copied = [*copied, (binding, layer)]
         self._steps.execute(late, control)
+        self._give_all_out(copied, inputs, outputs, late)
+
+    def _give_all_out(
+        self,
+        copied: Sequence[tuple[int, Layer]],
+        inputs: Mapping[int, Array],
+        outputs: dict[int, Array],
+        late: LateHandles,
+    ) -> None:
+        """Copy outputs to where they are wanted; those that overlap inputs last, as an output may be an input."""
+        overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
+        if len(copied) < 2 or not overlapping:
+            for binding, layer in copied:
+                self._give_out(binding, layer, outputs, late)
+            return
+        apart = {key: np.empty_like(one, subok=False) if key in overlapping else one for key, one in outputs.items()}
         for binding, layer in copied:
-            self._give_out(binding, layer, outputs, late)
+            self._give_out(binding, layer, apart, late)
+        for binding in overlapping:
+            np.copyto(outputs[binding], apart[binding])
+        outputs.update({key: one for key, one in apart.items() if key not in overlapping})
 
     def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
         [value] = layer.values

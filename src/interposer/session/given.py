@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from interposer.collected import as_stored
+from interposer.conversion import converted
 from interposer.dlpack import as_array
 from interposer.errors import BindingError, did_you_mean
 from interposer.types import Array, TensorInfo, TensorShape
@@ -112,9 +113,13 @@ def outputs_by_number(numbers: Mapping[str, int], given: Sequence[Any] | Mapping
 
 
 def _fits(given: Any, info: TensorInfo) -> TypeGuard[Array]:
-    """True for the array of a tensor that needs no conversion; quick."""
+    """Return True for the array of a tensor that needs no conversion; the elements of texts are checked elsewhere."""
     return (
-        type(given) is np.ndarray and info.is_tensor and given.shape == info.shape and given.dtype == info.dtype.numpy
+        type(given) is np.ndarray
+        and info.is_tensor
+        and given.shape == info.shape
+        and given.dtype == info.dtype.numpy
+        and given.dtype.kind != "O"
     )
 
 
@@ -129,20 +134,9 @@ def _converted(title: str, info: TensorInfo, given: Any) -> Array:
 
 
 def _typed(title: str, info: TensorInfo, given: Any) -> Array:
-    wanted = info.dtype.numpy
     array = as_array(given, title)
-    plain = not (isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__"))
-    if array.dtype != wanted and plain and _survives(array, wanted):
-        array = array.astype(wanted)
-    if array.dtype != wanted and np.can_cast(array.dtype, wanted, "same_kind"):
-        array = array.astype(wanted)
-    if array.dtype != wanted:
-        raise BindingError(f"{title} is {array.dtype}; expected {info.dtype}; convert it as you mean it")
-    return array
-
-
-def _survives(array: Array, wanted: np.dtype[Any]) -> bool:
-    if array.dtype.kind not in "bif" or wanted.kind not in "biuf":
-        return False
-    with np.errstate(all="ignore"):
-        return wanted.kind == "f" or bool(np.array_equal(array.astype(wanted), array))
+    has_type = isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__")
+    try:
+        return converted(array, info.dtype, numbers=None if has_type else given)
+    except ValueError as error:
+        raise BindingError(f"{title} {error}") from None

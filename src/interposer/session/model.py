@@ -435,7 +435,11 @@ class Model:
     ) -> list[Any]:
         """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
 
-        What is not an array yet becomes one; a type is changed only within its kind (float64 to float32, not to uint8).
+        What is not an array yet becomes one. An array of another type is converted if every value fits: integers to
+        integers of any width and sign, and floats to floats, where a finite number must stay finite. Booleans become
+        0 and 1, and integers become floats. Floats never become integers; only whole Python floats, as in ``[1.0]``,
+        do. `Runtime.enqueue_workload` converts nothing.
+
         A sequence is a list of arrays, in and out; an optional is its element, or None. Arrays are read where they lie,
         and must not be changed while the model runs.
 
@@ -455,8 +459,9 @@ class Model:
                 argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
 
         Raises:
-            BindingError: inputs that do not fit: their number, names, shapes or types; outputs that the network does
-                not have.
+            BindingError: inputs that do not fit: their number, names, shapes, types or values; outputs that the network
+                does not have. For a value that the type of an input cannot hold, the message has its position and the
+                range.
             ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left; tells what each said.
             DeadlineExceededError: it took too long.
             InterposerError: no network can be made for these shapes or values.

@@ -14,10 +14,11 @@ struct Total {
 
 impl Executable for Total {
     fn execute(&self, run: &Run) -> Result<()> {
-        let out = run.output::<f32>(0);
+        let mut output = run.output(0)?;
+        let out = output.data::<f32>()?;
         out.fill(0.0);
         for (index, count) in self.counts.iter().enumerate() {
-            for (sum, x) in out.iter_mut().zip(run.input::<f32>(index)) {
+            for (sum, x) in out.iter_mut().zip(run.input(index)?.data::<f32>()?) {
                 *sum += count * x;
             }
         }
@@ -48,11 +49,11 @@ impl Backend for Sums {
     fn support(&self, layer: &Layer, _options: Attributes) -> Verdict {
         let out = layer.output(0);
         let fits = |one: Option<TensorInfo>| one.map_or(false, |info| info.shape() == out.shape() && !info.is_constant());
-        if layer.kind() != "Addition" {
-            return Verdict::no(raw::REASON_LAYER_TYPE, format!("only Addition, not {}", layer.kind()));
+        if layer.type_name() != "Addition" {
+            return Verdict::no(format!("only Addition, not {}", layer.type_name()), raw::REASON_LAYER_TYPE);
         }
         if out.dtype() != raw::DTYPE_FLOAT32 || !fits(layer.input(0)) || !fits(layer.input(1)) {
-            return Verdict::no(raw::REASON_SHAPE, "not two float32 tensors of one shape");
+            return Verdict::no("not two float32 tensors of one shape", raw::REASON_SHAPE);
         }
         Verdict::yes()
     }

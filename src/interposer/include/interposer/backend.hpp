@@ -26,6 +26,7 @@
 #define INTERPOSER_BACKEND_HPP
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -35,6 +36,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -79,7 +81,7 @@ class Span {
 };
 
 /// Bytes of one element in memory; 0 for a type that is not known here.
-inline uint64_t item_size(int32_t dtype) {
+constexpr uint64_t item_size(int32_t dtype) {
   switch (dtype) {
     case IPR_DTYPE_INT16:
     case IPR_DTYPE_UINT16:
@@ -110,12 +112,49 @@ inline std::string_view dtype_name(int32_t dtype) {
   return dtype >= 0 && dtype <= IPR_DTYPE_FLOAT4_E2M1FN ? names[dtype] : std::string_view("a type unknown here");
 }
 
-/// A tensor of the graph: everything but its data, and the data too where it is constant.
+namespace detail {
+
+/// Whether elements of a type of data may be used as T. float16 and bfloat16 are 16-bit integers, types of fewer than 8
+/// bits are bytes; `void`, `char` and `std::byte` are the bytes of any type.
+template <class T>
+constexpr bool is_element(int32_t dtype) {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_void_v<U> || std::is_same_v<U, char> || std::is_same_v<U, std::byte>) return true;
+  else if constexpr (std::is_same_v<U, float>) return dtype == IPR_DTYPE_FLOAT32;
+  else if constexpr (std::is_same_v<U, double>) return dtype == IPR_DTYPE_FLOAT64;
+  else if constexpr (std::is_same_v<U, bool>) return dtype == IPR_DTYPE_BOOL;
+  else if constexpr (std::is_same_v<U, int8_t>)
+    return dtype == IPR_DTYPE_INT8 || dtype == IPR_DTYPE_INT4 || dtype == IPR_DTYPE_INT2;
+  else if constexpr (std::is_same_v<U, uint8_t>)
+    return item_size(dtype) == 1 && !is_element<int8_t>(dtype);
+  else if constexpr (std::is_same_v<U, uint16_t>)
+    return dtype == IPR_DTYPE_UINT16 || dtype == IPR_DTYPE_FLOAT16 || dtype == IPR_DTYPE_BFLOAT16;
+  else if constexpr (std::is_same_v<U, int16_t>) return dtype == IPR_DTYPE_INT16;
+  else if constexpr (std::is_same_v<U, int32_t>) return dtype == IPR_DTYPE_INT32;
+  else if constexpr (std::is_same_v<U, uint32_t>) return dtype == IPR_DTYPE_UINT32;
+  else if constexpr (std::is_integral_v<U> && sizeof(U) == 8)
+    return dtype == (std::is_signed_v<U> ? IPR_DTYPE_INT64 : IPR_DTYPE_UINT64);
+  else return sizeof(U) == item_size(dtype);  // a type of the backend's own, such as a 16-bit float
+}
+
+template <class T>
+void require_element(int32_t dtype) {
+  if (!is_element<T>(dtype))
+    throw Error("the elements are " + std::string(dtype_name(dtype)) + ", and are used as another type",
+                IPR_INVALID_ARGUMENT);
+}
+
+}  // namespace detail
+
+/// A tensor of the graph: everything but its data, and also the data if it is constant.
 class TensorInfo {
  public:
   TensorInfo(const ipr_graph* graph, int64_t index)
       : graph_(graph), raw_(index < 0 ? nullptr : ipr_tensor_info_at(graph, static_cast<uint64_t>(index))),
         index_(index) {}
+
+  /// A tensor that belongs to no graph: it is never constant, and its index is -1.
+  explicit TensorInfo(const ipr_tensor_info* raw) : graph_(nullptr), raw_(raw), index_(-1) {}
 
   /// False for an optional operand that is absent; nothing else may be asked then.
   explicit operator bool() const { return raw_ != nullptr; }
@@ -142,11 +181,12 @@ class TensorInfo {
   /// The axis that scales belong to, or -1.
   int32_t axis() const { return raw_->axis; }
 
-  bool is_constant() const { return raw_->constant >= 0; }
+  bool is_constant() const { return graph_ != nullptr && raw_->constant >= 0; }
   const ipr_constant& constant() const { return *ipr_constant_at(graph_, static_cast<uint64_t>(raw_->constant)); }
-  /// The elements of a constant; nullptr where it is none.
+  /// The elements of a constant; nullptr if the tensor is not constant. Throws ipr::Error if T is not their type.
   template <class T>
   const T* values() const {
+    if (is_constant()) detail::require_element<T>(dtype());
     return is_constant() ? static_cast<const T*>(constant().data) : nullptr;
   }
 
@@ -220,7 +260,11 @@ class Layer : public Attributes {
 
   const ipr_layer& raw() const { return *raw_; }
   int64_t index() const { return index_; }
-  std::string_view type() const { return view(raw_->type); }
+  /// The name of the operator: "Convolution2d".
+  std::string_view type_name() const { return view(raw_->type); }
+  /// The same as `type_name`.
+  std::string_view type() const { return type_name(); }
+  const Attributes& attributes() const { return *this; }
   std::string_view name() const { return view(raw_->name); }
   size_t input_count() const { return static_cast<size_t>(raw_->input_count); }
   size_t output_count() const { return static_cast<size_t>(raw_->output_count); }
@@ -304,8 +348,10 @@ class Tensor {
 
   /// False for an optional operand that is absent.
   explicit operator bool() const { return shape_ != nullptr || data_ != nullptr; }
+  /// The elements in row-major order. Throws ipr::Error if T is not their type; `void` is right for every type.
   template <class T>
   T* data() const {
+    detail::require_element<T>(dtype_);
     return static_cast<T*>(data_);
   }
   int32_t dtype() const { return dtype_; }
@@ -336,6 +382,10 @@ class Run {
   size_t output_count() const { return static_cast<size_t>(raw_->output_count); }
   Tensor input(size_t index) const { return Tensor(*ipr_input_at(raw_, index)); }
   Tensor output(size_t index) const { return Tensor(*ipr_output_at(raw_, index)); }
+  /// The number of an input in a pool of the backend's own (`Pool::create_tensor`); 0 if it is in other memory.
+  uint64_t input_handle(size_t index) const { return handle(*ipr_input_at(raw_, index)); }
+  /// The same for an output.
+  uint64_t output_handle(size_t index) const { return handle(*ipr_output_at(raw_, index)); }
   char* workspace() const { return static_cast<char*>(raw_->workspace); }
   bool cancelled() const {
     return raw_->cancel != nullptr && *static_cast<const volatile uint32_t*>(raw_->cancel) != 0;
@@ -349,7 +399,17 @@ class Run {
   }
 
  private:
+  static uint64_t handle(const ipr_tensor& raw) {
+    return raw.memory_kind == IPR_MEMORY_PRIVATE ? raw.native_handle : 0;
+  }
+
   const ipr_run* raw_;
+};
+
+/// A compiled part as bytes ("ipr.blobs/1").
+struct Blob {
+  std::vector<unsigned char> data;
+  uint64_t flags = 0;  // IPR_BLOB_...
 };
 
 /// A part made ready to run.
@@ -357,6 +417,9 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual void execute(const Run& run) = 0;
+
+  /// The part as bytes, for backends with `has_blobs`.
+  virtual Blob save() const { throw Error("this part cannot be saved", IPR_UNSUPPORTED); }
 
   uint64_t flags = 0;  // IPR_EXECUTABLE_...
   uint64_t workspace_size = 0;
@@ -569,10 +632,59 @@ class Context {
   virtual void after_unload(int64_t) {}
 };
 
-/// A compiled part as bytes.
-struct Blob {
-  std::vector<unsigned char> data;
-  uint64_t flags = 0;  // IPR_BLOB_...
+/// A kind of memory of the backend's own ("ipr.handles/1").
+struct Factory {
+  std::string id;             // "Vendor/Backend/Name"
+  uint64_t flags = 0;         // IPR_FACTORY_...: what can be done with its tensors
+  uint32_t import_kinds = 0;  // IPR_MEMORY_...: kinds of memory of others that its tensors can lie in
+  uint32_t export_kinds = 0;  // IPR_MEMORY_...: kinds of memory as which others can use its tensors
+};
+
+/// The kinds of memory that a backend has, and the ids of those that its executables take, best first.
+struct Factories {
+  std::vector<Factory> factories;
+  std::vector<std::string> preferences;
+};
+
+/// Memory of a tensor that others may use: `data` for IPR_MEMORY_HOST, the handle and the offset for other kinds.
+struct Exported {
+  void* data = nullptr;
+  uint64_t native_handle = 0;
+  uint64_t byte_offset = 0;
+};
+
+/// The memory of one run of a network at a time ("ipr.handles/1"), used by one thread at a time. Its tensors are numbers
+/// of the backend's own, other than 0; in a run, `Run::input_handle` and `Run::output_handle` give them.
+class Pool {
+ public:
+  virtual ~Pool() = default;
+  /// Get the memory that was planned, before the first run; give it back, after the last one.
+  virtual void acquire() = 0;
+  virtual void give_back() = 0;
+  /// A tensor of the kind with that index in `Factories`. One that is `alone` is no part of the plan; `allocate` gives
+  /// it memory of its own, as for constants.
+  virtual uint64_t create_tensor(size_t factory, const TensorInfo& info, bool alone) = 0;
+  /// A piece of another tensor, from `origin` on, one number for each axis.
+  virtual uint64_t create_sub_tensor(uint64_t, Span<const int64_t>, const TensorInfo&) {
+    throw Error("pieces of tensors cannot be tensors", IPR_UNSUPPORTED);
+  }
+  virtual void destroy_tensor(uint64_t tensor) = 0;
+  /// In running order, once each: the tensor begins to live ...
+  virtual void manage(uint64_t tensor) = 0;
+  /// ... and was read for the last time; or, without `manage`, it gets memory of its own.
+  virtual void allocate(uint64_t tensor) = 0;
+  /// Show the tensor to the host until `unmap`, row-major without gaps; the host may write to it.
+  virtual void* map(uint64_t) { throw Error("the memory cannot be mapped", IPR_UNSUPPORTED); }
+  virtual void unmap(uint64_t) {}
+  /// Fill a tensor with the elements of a tensor of the host.
+  virtual void upload(const Tensor&, uint64_t) { throw Error("the device does not copy", IPR_UNSUPPORTED); }
+  /// Copy a tensor to memory of the host.
+  virtual void download(uint64_t, const Tensor&) { throw Error("the device does not copy", IPR_UNSUPPORTED); }
+  /// Let the tensor lie in memory of others until `forget_memory`; with IPR_UNSUPPORTED it is copied instead.
+  virtual void import_memory(uint64_t, const ipr_tensor&) { throw Error("nothing is imported", IPR_UNSUPPORTED); }
+  virtual void forget_memory(uint64_t) {}
+  /// Show the tensor's own memory as one of the kinds that its factory names.
+  virtual Exported export_memory(uint64_t, uint32_t) { throw Error("nothing is exported", IPR_UNSUPPORTED); }
 };
 
 /// The base of all backends. Override `support`, and `kernel` or `compile`; the rest where it is wanted.
@@ -607,12 +719,20 @@ class Backend {
 
   virtual bool has_blobs() const { return false; }
   virtual std::string fingerprint(const Options&) { return {}; }
-  virtual Blob save(const Executable&) { throw Error("this part cannot be saved", IPR_UNSUPPORTED); }
+  virtual Blob save(const Executable& executable) { return executable.save(); }
   /// Throw ipr::Error with IPR_STALE or IPR_CORRUPT where a blob cannot be restored.
   virtual void check(const void*, uint64_t, const Options&) {}
   /// `graph` is nullptr where the host does not have it any more.
   virtual std::unique_ptr<Executable> restore(const void*, uint64_t, const Graph*, const Options&) {
     throw Error("blobs cannot be restored", IPR_UNSUPPORTED);
+  }
+
+  /// Whether there is memory of the backend's own: `describe` and `create_pool`.
+  virtual bool has_handles() const { return false; }
+  /// The kinds of memory, the same as long as the library is open.
+  virtual Factories describe(const Options&) { return {}; }
+  virtual std::unique_ptr<Pool> create_pool(const Options&) {
+    throw Error("there is no memory of its own", IPR_UNSUPPORTED);
   }
 
   /// The table of another extension, by its name.
@@ -672,6 +792,12 @@ struct AnswerTexts {
   Answer answer;
   std::vector<ipr_substitution> substitutions;
   std::vector<ipr_failure> failures;
+};
+
+struct FactoryTexts {
+  Factories given;
+  std::vector<ipr_factory> factories;
+  std::vector<ipr_string> preferences;
 };
 
 inline std::vector<ipr_property> raw_properties(const std::vector<Property>& given) {
@@ -788,6 +914,7 @@ class Bridge {
       std::string_view wanted(name);
       if (wanted == IPR_EXT_CONTEXT && at(self).has_contexts()) found = &contexts();
       else if (wanted == IPR_EXT_BLOBS && at(self).has_blobs()) found = &blobs();
+      else if (wanted == IPR_EXT_HANDLES && at(self).has_handles()) found = &handles();
       else found = at(self).extension(wanted);
     });
     return found;
@@ -845,6 +972,85 @@ class Bridge {
     return guarded(error, [&] {
       Graph given(graph);
       give_executable(out, at(self).restore(data, size, graph ? &given : nullptr, Options(options)));
+    });
+  }
+
+  static Pool& pool(void* raw) { return *static_cast<Pool*>(raw); }
+
+  static const ipr_handles_api& handles() {
+    static const ipr_handles_api table = {
+        sizeof(ipr_handles_api), &describe, &create_pool,
+        [](void*, void* raw) { delete static_cast<Pool*>(raw); },
+        [](void*, void* raw, ipr_error* error) -> int32_t { return guarded(error, [&] { pool(raw).acquire(); }); },
+        [](void*, void* raw, ipr_error* error) -> int32_t { return guarded(error, [&] { pool(raw).give_back(); }); },
+        &create_tensor, &create_sub_tensor,
+        [](void*, void* raw, uint64_t tensor) { guarded(nullptr, [&] { pool(raw).destroy_tensor(tensor); }); },
+        &of_tensor<&Pool::manage>, &of_tensor<&Pool::allocate>, &map, &of_tensor<&Pool::unmap>, &copy,
+        &import_memory, &of_tensor<&Pool::forget_memory>, &export_memory};
+    return table;
+  }
+
+  static int32_t describe(void* self, const ipr_options* options, ipr_factories* out, ipr_error* error) {
+    return guarded(error, [&] {
+      auto texts = std::make_unique<FactoryTexts>();
+      texts->given = at(self).describe(Options(options));
+      for (const Factory& one : texts->given.factories)
+        texts->factories.push_back({string(one.id), one.flags, one.import_kinds, one.export_kinds});
+      for (const std::string& id : texts->given.preferences) texts->preferences.push_back(string(id));
+      out->factory_count = texts->factories.size();
+      out->factory_stride = sizeof(ipr_factory);
+      out->factories = texts->factories.data();
+      out->preference_count = texts->preferences.size();
+      out->preferences = texts->preferences.data();
+      give(out, std::move(texts));
+    });
+  }
+
+  static int32_t create_pool(void* self, const ipr_options* options, void** out, ipr_error* error) {
+    return guarded(error, [&] { *out = at(self).create_pool(Options(options)).release(); });
+  }
+
+  static int32_t create_tensor(void*, void* raw, uint64_t factory, const ipr_tensor_info* info, uint64_t flags,
+                               uint64_t* out, ipr_error* error) {
+    return guarded(error, [&] {
+      *out = pool(raw).create_tensor(static_cast<size_t>(factory), TensorInfo(info), (flags & IPR_HANDLE_ALONE) != 0);
+    });
+  }
+
+  static int32_t create_sub_tensor(void*, void* raw, uint64_t whole, const int64_t* origin,
+                                   const ipr_tensor_info* info, uint64_t* out, ipr_error* error) {
+    return guarded(error, [&] {
+      Span<const int64_t> from(origin, static_cast<uint64_t>(info->rank));
+      *out = pool(raw).create_sub_tensor(whole, from, TensorInfo(info));
+    });
+  }
+
+  template <void (Pool::*what)(uint64_t)>
+  static int32_t of_tensor(void*, void* raw, uint64_t tensor, ipr_error* error) {
+    return guarded(error, [&] { (pool(raw).*what)(tensor); });
+  }
+
+  static int32_t map(void*, void* raw, uint64_t tensor, void** out, ipr_error* error) {
+    return guarded(error, [&] { *out = pool(raw).map(tensor); });
+  }
+
+  static int32_t copy(void*, void* raw, const ipr_tensor* source, const ipr_tensor* target, ipr_error* error) {
+    return guarded(error, [&] {
+      if (target->memory_kind == IPR_MEMORY_PRIVATE) pool(raw).upload(Tensor(*source), target->native_handle);
+      else pool(raw).download(source->native_handle, Tensor(*target));
+    });
+  }
+
+  static int32_t import_memory(void*, void* raw, uint64_t tensor, const ipr_tensor* memory, ipr_error* error) {
+    return guarded(error, [&] { pool(raw).import_memory(tensor, *memory); });
+  }
+
+  static int32_t export_memory(void*, void* raw, uint64_t tensor, uint32_t kind, ipr_tensor* out, ipr_error* error) {
+    return guarded(error, [&] {
+      Exported given = pool(raw).export_memory(tensor, kind);
+      out->data = given.data;
+      out->native_handle = given.native_handle;
+      out->byte_offset = given.byte_offset;
     });
   }
 

@@ -3,22 +3,32 @@
 //!     #[path = "/folder/that/python -m interposer.include/prints/interposer/backend.rs"]
 //!     mod interposer;
 //!
-//! A backend implements the trait `Backend`, and is exported with `export_backend!("Id", Type)` in the root of
-//! a crate of type `cdylib`. What lives in memory is in `raw`, member by member as in the header, which has the
-//! contract: ownership, lifetimes, threads. Panics are caught at the border and become errors.
+//! A backend is a type that implements the trait `Backend`: `support`, and `kernel` or `compile`. The macro
+//! `export_backend!("Id", Type)` in the root of a crate of type `cdylib` exports it. The names and their meaning are
+//! those of the C++ binding, interposer/backend.hpp. The module `raw` has the structs of the header, member by member;
+//! the header has the contract: ownership, lifetimes, threads.
 //!
-//! The views (`Graph`, `Layer`, `TensorInfo` ...) borrow the host's tables for the length of a call.
+//! Safe functions of this file cannot cause undefined behaviour: elements are read as a type only if it is the tensor's
+//! type, memory that is written to is lent out once, and indices are checked. What the host promises in the header is
+//! trusted. A panic is caught at the border and becomes an error.
+//!
+//! The views (`Graph`, `Layer`, `TensorInfo` ...) borrow the host's tables for the length of a call. The file compiles
+//! with Rust 1.63 and later.
 
 #![allow(dead_code)]
 
 use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
-use std::mem::size_of;
+use std::marker::PhantomData;
+use std::mem::{align_of, size_of};
+use std::ops::Deref;
 use std::os::raw::{c_char, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::addr_of_mut;
 use std::slice;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 /// The structs and constants of the header.
 #[allow(non_camel_case_types)]
@@ -569,34 +579,46 @@ pub mod raw {
 
 use raw::*;
 
-/// Why a function of a backend fails: a status, a message, and what is at fault.
+// ---- Errors -----------------------------------------------------------------------------------------------------------
+
+/// Why a function of a backend fails: a message, a status (`raw::FAILED` ...), and the item that the error is about.
 #[derive(Debug, Clone)]
 pub struct Error {
-    pub status: i32,
     pub message: String,
+    pub status: i32,
+    /// `raw::ITEM_...`: what `item` counts.
     pub item_kind: i32,
+    /// The index of the layer, tensor, input, output or option, or -1.
     pub item: i64,
 }
 
 impl Error {
-    pub fn new(status: i32, message: impl Into<String>) -> Error {
-        Error { status, message: message.into(), item_kind: ITEM_NONE, item: -1 }
+    pub fn new(message: impl Into<String>, status: i32) -> Error {
+        Error { message: message.into(), status, item_kind: ITEM_NONE, item: -1 }
+    }
+    /// The same error, naming an item.
+    pub fn about(self, item_kind: i32, item: usize) -> Error {
+        Error { item_kind, item: item as i64, ..self }
     }
 }
 
 impl From<&str> for Error {
     fn from(message: &str) -> Error {
-        Error::new(FAILED, message)
+        Error::new(message, FAILED)
     }
 }
 
 impl From<String> for Error {
     fn from(message: String) -> Error {
-        Error::new(FAILED, message)
+        Error::new(message, FAILED)
     }
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
+
+fn unsupported<T>(message: &str) -> Result<T> {
+    Err(Error::new(message, UNSUPPORTED))
+}
 
 unsafe fn text<'a>(given: &ipr_string) -> &'a str {
     if given.size == 0 {
@@ -620,27 +642,119 @@ unsafe fn element<'a, T>(items: *const T, stride: u64, index: u64) -> &'a T {
     &*items.cast::<u8>().add((stride * index) as usize).cast::<T>()
 }
 
-/// A tensor of the graph: everything but its data, and the data too where it is constant.
+// ---- Types of elements ------------------------------------------------------------------------------------------------
+
+/// A Rust type whose values are the elements of tensors of certain types.
+///
+/// # Safety
+/// Every bit pattern is a value of the type, and its size is that of one element of each of `DTYPES`.
+pub unsafe trait Element: Copy + 'static {
+    /// `raw::DTYPE_...`.
+    const DTYPES: &'static [i32];
+}
+
+macro_rules! elements {
+    ($($kind:ty: $($dtype:ident)+;)+) => {
+        $(unsafe impl Element for $kind {
+            const DTYPES: &'static [i32] = &[$($dtype),+];
+        })+
+    };
+}
+
+// float16 and bfloat16 are read as their bits; types of fewer than 8 bits take a byte, with the number in its low bits.
+elements! {
+    f32: DTYPE_FLOAT32;
+    f64: DTYPE_FLOAT64;
+    i8: DTYPE_INT8 DTYPE_INT4 DTYPE_INT2;
+    i16: DTYPE_INT16;
+    i32: DTYPE_INT32;
+    i64: DTYPE_INT64;
+    u8: DTYPE_UINT8 DTYPE_BOOL DTYPE_UINT4 DTYPE_UINT2 DTYPE_FLOAT8_E4M3FN DTYPE_FLOAT8_E4M3FNUZ DTYPE_FLOAT8_E5M2
+        DTYPE_FLOAT8_E5M2FNUZ DTYPE_FLOAT8_E8M0FNU DTYPE_FLOAT6_E2M3FN DTYPE_FLOAT6_E3M2FN DTYPE_FLOAT4_E2M1FN;
+    u16: DTYPE_UINT16 DTYPE_FLOAT16 DTYPE_BFLOAT16;
+    u32: DTYPE_UINT32;
+    u64: DTYPE_UINT64;
+}
+
+/// Bytes of one element in memory; 0 for a type that this file does not know.
+pub fn item_size(dtype: i32) -> usize {
+    match dtype {
+        DTYPE_INT16 | DTYPE_UINT16 | DTYPE_FLOAT16 | DTYPE_BFLOAT16 => 2,
+        DTYPE_INT32 | DTYPE_UINT32 | DTYPE_FLOAT32 => 4,
+        DTYPE_INT64 | DTYPE_UINT64 | DTYPE_FLOAT64 => 8,
+        DTYPE_BOOL..=DTYPE_FLOAT4_E2M1FN => 1,
+        _ => 0,
+    }
+}
+
+/// The name of a type of data, for messages: "float32".
+pub fn dtype_name(dtype: i32) -> &'static str {
+    const NAMES: [&str; 26] = [
+        "no type", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+        "float32", "float64", "bfloat16", "int4", "uint4", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+        "float8_e5m2fnuz", "int2", "uint2", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+    ];
+    usize::try_from(dtype).ok().and_then(|index| NAMES.get(index).copied()).unwrap_or("a type unknown here")
+}
+
+/// How many elements a shape has; None if a dimension is unknown (negative), or if the number does not fit.
+fn elements_of(shape: &[i64]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |product, &size| product.checked_mul(usize::try_from(size).ok()?))
+}
+
+/// `size` bytes at `data` as elements of the type T.
+fn cast<T: Element>(data: *const u8, size: usize, dtype: i32) -> Result<(*const T, usize)> {
+    if !T::DTYPES.contains(&dtype) {
+        let message = format!("the elements are {}, not {}", dtype_name(dtype), std::any::type_name::<T>());
+        return Err(Error::new(message, INVALID_ARGUMENT));
+    }
+    let count = size / size_of::<T>();
+    if count == 0 {
+        return Ok((std::ptr::NonNull::dangling().as_ptr(), 0));
+    }
+    if data as usize % align_of::<T>() != 0 {
+        return Err(Error::new("the elements are not aligned to their size", INVALID_ARGUMENT));
+    }
+    Ok((data.cast(), count))
+}
+
+// ---- The graph --------------------------------------------------------------------------------------------------------
+
+/// A tensor of the graph: everything but its data, and also the data if it is constant.
 #[derive(Clone, Copy)]
 pub struct TensorInfo<'a> {
-    graph: &'a ipr_graph,
-    pub raw: &'a ipr_tensor_info,
+    graph: Option<&'a ipr_graph>,
+    raw: &'a ipr_tensor_info,
 }
 
 impl<'a> TensorInfo<'a> {
+    pub fn raw(&self) -> &'a ipr_tensor_info {
+        self.raw
+    }
     pub fn name(&self) -> &'a str {
         unsafe { text(&self.raw.name) }
     }
+    /// `raw::DTYPE_...`.
     pub fn dtype(&self) -> i32 {
         self.raw.dtype
     }
-    /// Extents; -1 where one is not known.
-    pub fn shape(&self) -> &'a [i64] {
-        unsafe { list(self.raw.shape, self.raw.rank as u64) }
+    pub fn rank(&self) -> usize {
+        self.shape().len()
     }
-    /// How many elements there are; None where an extent is not known.
+    /// The dimensions; -1 for one that is unknown.
+    pub fn shape(&self) -> &'a [i64] {
+        unsafe { list(self.raw.shape, self.raw.rank.max(0) as u64) }
+    }
+    /// How many elements there are; None if a dimension is unknown.
     pub fn elements(&self) -> Option<usize> {
-        self.shape().iter().try_fold(1, |product, &extent| (extent >= 0).then_some(product * extent as usize))
+        elements_of(self.shape())
+    }
+    /// How many bytes the elements take; None if a dimension is unknown.
+    pub fn bytes(&self) -> Option<usize> {
+        self.elements()?.checked_mul(item_size(self.dtype()))
+    }
+    pub fn is_quantized(&self) -> bool {
+        self.raw.scale_count > 0
     }
     pub fn scales(&self) -> &'a [f64] {
         unsafe { list(self.raw.scales, self.raw.scale_count) }
@@ -648,36 +762,62 @@ impl<'a> TensorInfo<'a> {
     pub fn zero_points(&self) -> &'a [i64] {
         unsafe { list(self.raw.zero_points, self.raw.scale_count) }
     }
+    /// The scale of a tensor that is quantized as a whole; 1 if it is not quantized.
+    pub fn scale(&self) -> f64 {
+        self.scales().first().copied().unwrap_or(1.0)
+    }
+    /// The zero point of a tensor that is quantized as a whole; 0 if it is not quantized.
+    pub fn zero_point(&self) -> i64 {
+        self.zero_points().first().copied().unwrap_or(0)
+    }
+    /// The axis that the scales belong to, or -1.
+    pub fn axis(&self) -> i32 {
+        self.raw.axis
+    }
     pub fn is_constant(&self) -> bool {
         self.raw.constant >= 0
     }
-    /// The bytes of a constant.
+    /// The bytes of a constant, valid during the call. To keep them longer, copy them.
     pub fn constant(&self) -> Option<&'a [u8]> {
-        if !self.is_constant() {
-            return None;
-        }
-        let (table, stride) = (self.graph.constants, self.graph.constant_stride);
-        let found = unsafe { element(table, stride, self.raw.constant as u64) };
+        let (graph, index) = (self.graph?, u64::try_from(self.raw.constant).ok()?);
+        assert!(index < graph.constant_count, "there is no constant {}", index);
+        let found = unsafe { element(graph.constants, graph.constant_stride, index) };
         Some(unsafe { list(found.data.cast(), found.size) })
+    }
+    /// The elements of a constant; None if the tensor is not constant.
+    ///
+    /// # Errors
+    /// T is not the type of the elements.
+    pub fn values<T: Element>(&self) -> Result<Option<&'a [T]>> {
+        let bytes = match self.constant() {
+            Some(bytes) => bytes,
+            None => return Ok(None),
+        };
+        let (data, count) = cast::<T>(bytes.as_ptr(), bytes.len(), self.dtype())?;
+        Ok(Some(unsafe { slice::from_raw_parts(data, count) }))
     }
 }
 
-/// Named values: the attributes of a layer, or the options of the user.
+/// Named values: the attributes of a layer, or the options of the user. A value that is absent, or of another kind than
+/// asked for, is None or an empty list.
 #[derive(Clone, Copy)]
 pub struct Attributes<'a> {
     items: *const ipr_attribute,
     count: u64,
     stride: u64,
-    borrowed: std::marker::PhantomData<&'a ipr_attribute>,
+    borrowed: PhantomData<&'a ipr_attribute>,
 }
 
 impl<'a> Attributes<'a> {
     unsafe fn of_options(options: *const ipr_options) -> Attributes<'a> {
-        let borrowed = std::marker::PhantomData;
+        let borrowed = PhantomData;
         match options.as_ref() {
             Some(given) => Attributes { items: given.items, count: given.count, stride: given.stride, borrowed },
             None => Attributes { items: std::ptr::null(), count: 0, stride: 0, borrowed },
         }
+    }
+    fn of_kind(&self, name: &str, kinds: &[i32]) -> Option<&'a ipr_attribute> {
+        self.find(name).filter(|one| kinds.contains(&one.kind))
     }
     /// The attribute of a name, unless it is absent or has no value.
     pub fn find(&self, name: &str) -> Option<&'a ipr_attribute> {
@@ -686,103 +826,147 @@ impl<'a> Attributes<'a> {
             .find(|one| unsafe { text(&one.name) } == name && one.kind != KIND_NONE)
     }
     pub fn integer(&self, name: &str) -> Option<i64> {
-        self.find(name).map(|one| one.i)
+        self.of_kind(name, &[KIND_BOOL, KIND_INT, KIND_DTYPE]).map(|one| one.i)
     }
-    pub fn flag(&self, name: &str) -> bool {
-        self.integer(name) == Some(1)
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.integer(name).map(|number| number != 0)
     }
     pub fn number(&self, name: &str) -> Option<f64> {
-        self.find(name).map(|one| if one.kind == KIND_FLOAT { one.f } else { one.i as f64 })
+        let real = self.of_kind(name, &[KIND_FLOAT]).map(|one| one.f);
+        real.or_else(|| self.integer(name).map(|number| number as f64))
     }
+    /// A text, or the name of a choice ("NHWC").
     pub fn text(&self, name: &str) -> Option<&'a str> {
-        self.find(name).map(|one| unsafe { text(&one.text) })
+        self.of_kind(name, &[KIND_TEXT, KIND_ENUM]).map(|one| unsafe { text(&one.text) })
     }
     pub fn integers(&self, name: &str) -> &'a [i64] {
-        self.find(name).map_or(&[], |one| unsafe { list(one.ints, one.count) })
+        self.of_kind(name, &[KIND_INTS]).map_or(&[], |one| unsafe { list(one.ints, one.count) })
     }
     pub fn numbers(&self, name: &str) -> &'a [f64] {
-        self.find(name).map_or(&[], |one| unsafe { list(one.floats, one.count) })
+        self.of_kind(name, &[KIND_FLOATS]).map_or(&[], |one| unsafe { list(one.floats, one.count) })
     }
 }
 
-/// One operation.
+/// One operation. Its attributes are asked for by name: `layer.text("data_layout")`.
 #[derive(Clone, Copy)]
 pub struct Layer<'a> {
     graph: &'a ipr_graph,
-    pub raw: &'a ipr_layer,
-    pub index: usize,
+    raw: &'a ipr_layer,
+    index: usize,
+    attributes: Attributes<'a>,
+}
+
+impl<'a> Deref for Layer<'a> {
+    type Target = Attributes<'a>;
+    fn deref(&self) -> &Attributes<'a> {
+        &self.attributes
+    }
 }
 
 impl<'a> Layer<'a> {
-    pub fn kind(&self) -> &'a str {
+    pub fn raw(&self) -> &'a ipr_layer {
+        self.raw
+    }
+    /// The position in the graph.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+    /// The name of the operator: "Convolution2d".
+    pub fn type_name(&self) -> &'a str {
         unsafe { text(&self.raw.type_) }
     }
     pub fn name(&self) -> &'a str {
         unsafe { text(&self.raw.name) }
     }
-    /// Tensors by position of the operands; -1 where an optional one is absent.
+    /// Tensors by position of the operands; -1 for an optional one that is absent.
     pub fn inputs(&self) -> &'a [i64] {
         unsafe { list(self.raw.inputs, self.raw.input_count) }
     }
     pub fn outputs(&self) -> &'a [i64] {
         unsafe { list(self.raw.outputs, self.raw.output_count) }
     }
+    /// An operand by position; None if it is absent.
     pub fn input(&self, position: usize) -> Option<TensorInfo<'a>> {
         let index = *self.inputs().get(position)?;
-        (index >= 0).then(|| Graph(self.graph).tensor(index as usize))
+        usize::try_from(index).ok().map(|index| Graph { raw: self.graph }.tensor(index))
     }
+    /// A result by position. Panics if the layer has not so many.
     pub fn output(&self, position: usize) -> TensorInfo<'a> {
-        Graph(self.graph).tensor(self.outputs()[position] as usize)
+        Graph { raw: self.graph }.tensor(self.outputs()[position] as usize)
     }
     pub fn attributes(&self) -> Attributes<'a> {
-        Attributes {
-            items: self.raw.attributes,
-            count: self.raw.attribute_count,
-            stride: self.graph.attribute_stride,
-            borrowed: std::marker::PhantomData,
-        }
+        self.attributes
     }
-    /// The error that gives this layer back, so that others are asked for it.
+    /// The error that gives this layer back, so that other backends are asked for it.
     pub fn unsupported(&self, message: impl Into<String>) -> Error {
-        Error { status: UNSUPPORTED, message: message.into(), item_kind: ITEM_LAYER, item: self.index as i64 }
+        Error::new(message, UNSUPPORTED).about(ITEM_LAYER, self.index)
     }
 }
 
 /// Some layers of a network, in an order in which they can run.
 #[derive(Clone, Copy)]
-pub struct Graph<'a>(pub &'a ipr_graph);
+pub struct Graph<'a> {
+    raw: &'a ipr_graph,
+}
 
 impl<'a> Graph<'a> {
-    pub fn layers(self) -> impl Iterator<Item = Layer<'a>> {
-        (0..self.0.layer_count as usize).map(move |index| self.layer(index))
+    /// # Safety
+    /// The graph, and all that it points to, is valid for the lifetime `'a` and as the header describes it.
+    pub unsafe fn from_raw(raw: &'a ipr_graph) -> Graph<'a> {
+        Graph { raw }
     }
+    pub fn raw(self) -> &'a ipr_graph {
+        self.raw
+    }
+    pub fn name(self) -> &'a str {
+        unsafe { text(&self.raw.name) }
+    }
+    pub fn layers(self) -> impl Iterator<Item = Layer<'a>> {
+        (0..self.raw.layer_count as usize).map(move |index| self.layer(index))
+    }
+    /// How many layers there are.
+    pub fn size(self) -> usize {
+        self.raw.layer_count as usize
+    }
+    /// Panics if there is no such layer.
     pub fn layer(self, index: usize) -> Layer<'a> {
-        let raw = unsafe { element(self.0.layers, self.0.layer_stride, index as u64) };
-        Layer { graph: self.0, raw, index }
+        assert!(index < self.size(), "there is no layer {} among {}", index, self.size());
+        let raw: &ipr_layer = unsafe { element(self.raw.layers, self.raw.layer_stride, index as u64) };
+        let attributes = Attributes {
+            items: raw.attributes,
+            count: raw.attribute_count,
+            stride: self.raw.attribute_stride,
+            borrowed: PhantomData,
+        };
+        Layer { graph: self.raw, raw, index, attributes }
     }
     pub fn tensor_count(self) -> usize {
-        self.0.tensor_count as usize
+        self.raw.tensor_count as usize
     }
+    /// Panics if there is no such tensor.
     pub fn tensor(self, index: usize) -> TensorInfo<'a> {
-        let raw = unsafe { element(self.0.tensors, self.0.tensor_stride, index as u64) };
-        TensorInfo { graph: self.0, raw }
+        assert!(index < self.tensor_count(), "there is no tensor {} among {}", index, self.tensor_count());
+        let raw = unsafe { element(self.raw.tensors, self.raw.tensor_stride, index as u64) };
+        TensorInfo { graph: Some(self.raw), raw }
     }
     /// The tensors that come in, by position of the inputs of a run.
     pub fn inputs(self) -> &'a [i64] {
-        unsafe { list(self.0.inputs, self.0.input_count) }
+        unsafe { list(self.raw.inputs, self.raw.input_count) }
     }
     pub fn outputs(self) -> &'a [i64] {
-        unsafe { list(self.0.outputs, self.0.output_count) }
+        unsafe { list(self.raw.outputs, self.raw.output_count) }
     }
 }
 
-/// The answer for one layer.
+/// The answer for one layer: `Verdict::yes()`, `Verdict::no("only float32", raw::REASON_DATA_TYPE)` ...
 pub struct Verdict {
     pub verdict: i32,
     pub reason_code: i32,
     pub reason: String,
     pub group: i64,
+    /// An estimate for one run; 0 if there is none.
     pub seconds: f64,
+    /// An estimate of the memory; 0 if there is none.
     pub bytes: f64,
 }
 
@@ -800,79 +984,448 @@ impl Verdict {
     pub fn together(group: i64) -> Verdict {
         Verdict { group, ..Verdict::of(GROUP) }
     }
-    pub fn no(reason_code: i32, reason: impl Into<String>) -> Verdict {
+    /// Refused, with a reason and its code (`raw::REASON_...`).
+    pub fn no(reason: impl Into<String>, reason_code: i32) -> Verdict {
         Verdict { reason_code, reason: reason.into(), ..Verdict::of(NO) }
     }
 }
 
-/// One run of an executable.
-pub struct Run<'a>(pub &'a ipr_run);
+// ---- A run ------------------------------------------------------------------------------------------------------------
 
-impl<'a> Run<'a> {
-    fn bytes_of(tensor: &ipr_tensor) -> *mut u8 {
-        unsafe { tensor.data.cast::<u8>().add(tensor.byte_offset as usize) }
+/// A tensor with its data, which is only read.
+#[derive(Clone, Copy)]
+pub struct Tensor<'a> {
+    data: *const u8,
+    size: usize,
+    dtype: i32,
+    shape: &'a [i64],
+}
+
+impl<'a> Tensor<'a> {
+    pub fn dtype(&self) -> i32 {
+        self.dtype
     }
-    pub fn input_info(&self, index: usize) -> &'a ipr_tensor {
-        assert!((index as u64) < self.0.input_count, "there is no input {index}");
-        unsafe { element(self.0.inputs, self.0.tensor_stride, index as u64) }
+    pub fn shape(&self) -> &'a [i64] {
+        self.shape
     }
-    pub fn output_info(&self, index: usize) -> &'a ipr_tensor {
-        assert!((index as u64) < self.0.output_count, "there is no output {index}");
-        unsafe { element(self.0.outputs as *const ipr_tensor, self.0.tensor_stride, index as u64) }
+    pub fn elements(&self) -> usize {
+        self.size / item_size(self.dtype).max(1)
     }
-    /// The elements of an input. T must be the type of its elements.
-    pub fn input<T: Copy>(&self, index: usize) -> &'a [T] {
-        let tensor = self.input_info(index);
-        let count = tensor.size as usize / size_of::<T>();
-        if count == 0 {
-            return &[];
-        }
-        unsafe { slice::from_raw_parts(Run::bytes_of(tensor).cast(), count) }
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// T is not the type of the elements.
+    pub fn data<T: Element>(&self) -> Result<&'a [T]> {
+        let (data, count) = cast::<T>(self.data, self.size, self.dtype)?;
+        Ok(unsafe { slice::from_raw_parts(data, count) })
     }
-    /// The elements of an output, which overlap with those of no other tensor. Ask for each output once.
-    #[allow(clippy::mut_from_ref)]
-    pub fn output<T: Copy>(&self, index: usize) -> &'a mut [T] {
-        let tensor = self.output_info(index);
-        let count = tensor.size as usize / size_of::<T>();
-        if count == 0 {
-            return &mut [];
-        }
-        unsafe { slice::from_raw_parts_mut(Run::bytes_of(tensor).cast(), count) }
-    }
-    /// Give an output of unknown extents its shape, before it is written to.
-    pub fn resize(&self, index: usize, shape: &[i64]) -> Result<()> {
-        let resize = self.0.resize.ok_or("all shapes are known")?;
-        match unsafe { resize(self.0.host, index as u64, shape.as_ptr(), shape.len() as u64) } {
-            OK => Ok(()),
-            status => Err(Error::new(status, format!("the host gave no memory for output {index}"))),
-        }
-    }
-    /// The scratch memory that the executable asked for; concurrent runs get different ones.
-    #[allow(clippy::mut_from_ref)]
-    pub fn workspace(&self) -> &'a mut [u8] {
-        if self.0.workspace_size == 0 {
-            return &mut [];
-        }
-        unsafe { slice::from_raw_parts_mut(self.0.workspace.cast(), self.0.workspace_size as usize) }
-    }
-    pub fn cancelled(&self) -> bool {
-        !self.0.cancel.is_null() && unsafe { self.0.cancel.read_volatile() } != 0
+    /// The elements as bytes, whatever their type.
+    pub fn bytes(&self) -> &'a [u8] {
+        unsafe { list(self.data, self.size as u64) }
     }
 }
 
-/// A part made ready to run. Where it is run by several threads at the same time is in `flags`.
+/// A tensor with its data, which nothing else uses as long as this value exists.
+pub struct TensorMut<'a> {
+    data: *mut u8,
+    size: usize,
+    dtype: i32,
+    shape: &'a [i64],
+}
+
+impl<'a> TensorMut<'a> {
+    pub fn dtype(&self) -> i32 {
+        self.dtype
+    }
+    pub fn shape(&self) -> &'a [i64] {
+        self.shape
+    }
+    pub fn elements(&self) -> usize {
+        self.size / item_size(self.dtype).max(1)
+    }
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// T is not the type of the elements.
+    pub fn data<T: Element>(&mut self) -> Result<&mut [T]> {
+        let (data, count) = cast::<T>(self.data, self.size, self.dtype)?;
+        Ok(unsafe { slice::from_raw_parts_mut(data as *mut T, count) })
+    }
+    /// The elements as bytes, whatever their type.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        if self.size == 0 {
+            return &mut [];
+        }
+        unsafe { slice::from_raw_parts_mut(self.data, self.size) }
+    }
+}
+
+/// The address of the first element of a tensor in memory of the host, row-major without gaps, or why it is not.
+fn address(tensor: &ipr_tensor) -> Result<*mut u8> {
+    let shape = unsafe { list(tensor.shape, tensor.ndim.max(0) as u64) };
+    let fail = |message| Err(Error::new(message, INVALID_ARGUMENT));
+    if tensor.memory_kind != MEMORY_HOST {
+        return fail("the tensor is not in memory of the host; see Run::input_handle and Run::output_handle");
+    }
+    if elements_of(shape).is_none() {
+        return fail("the shape of the tensor is not known yet; call Run::resize before");
+    }
+    if !tensor.strides.is_null() && !is_compact(shape, unsafe { list(tensor.strides, shape.len() as u64) }) {
+        return fail("the tensor has gaps between its elements; use its raw description");
+    }
+    Ok(tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize))
+}
+
+fn is_compact(shape: &[i64], strides: &[i64]) -> bool {
+    let mut step = 1;
+    let mut dimensions = shape.iter().zip(strides).rev();
+    shape.contains(&0)
+        || dimensions.all(|(&size, &stride)| {
+            let fits = size == 1 || stride == step;
+            step *= size;
+            fits
+        })
+}
+
+fn overlap(a: &ipr_tensor, b: &ipr_tensor) -> bool {
+    let ends = |one: &ipr_tensor| {
+        let begin = one.data as usize + one.byte_offset as usize;
+        (begin, begin + one.size as usize)
+    };
+    let ((a_begin, a_end), (b_begin, b_end)) = (ends(a), ends(b));
+    a.memory_kind == MEMORY_HOST && b.memory_kind == MEMORY_HOST && a_begin.max(b_begin) < a_end.min(b_end)
+}
+
+/// One run of an executable: its inputs, outputs and workspace. Used by the thread that runs `execute`; the slices that
+/// it lends may go to others for the length of the run.
+pub struct Run<'a> {
+    raw: &'a ipr_run,
+    taken: RefCell<Vec<bool>>,
+    workspace_taken: Cell<bool>,
+}
+
+impl<'a> Run<'a> {
+    /// # Safety
+    /// The run, and all that it points to, is valid for the lifetime `'a` and as the header describes it; nothing else
+    /// uses the memory of its outputs or its workspace meanwhile.
+    pub unsafe fn from_raw(raw: &'a ipr_run) -> Run<'a> {
+        Run { raw, taken: RefCell::new(vec![false; raw.output_count as usize]), workspace_taken: Cell::new(false) }
+    }
+    pub fn raw(&self) -> &'a ipr_run {
+        self.raw
+    }
+    pub fn input_count(&self) -> usize {
+        self.raw.input_count as usize
+    }
+    pub fn output_count(&self) -> usize {
+        self.raw.output_count as usize
+    }
+    /// The description of an input. Panics if there is none.
+    pub fn raw_input(&self, index: usize) -> &'a ipr_tensor {
+        assert!(index < self.input_count(), "there is no input {} among {}", index, self.input_count());
+        unsafe { element(self.raw.inputs, self.raw.tensor_stride, index as u64) }
+    }
+    /// The description of an output, whose pointer may be used where `output` does not serve: for memory that is
+    /// shared with an input (`raw::CAP_IN_PLACE`), and for strides. It changes with `resize`; ask for it again then.
+    /// Panics if there is none.
+    pub fn raw_output(&self, index: usize) -> ipr_tensor {
+        assert!(index < self.output_count(), "there is no output {} among {}", index, self.output_count());
+        let place = unsafe { element(self.raw.outputs as *const ipr_tensor, self.raw.tensor_stride, index as u64) };
+        unsafe { std::ptr::read(place) }
+    }
+    /// The input of a number.
+    ///
+    /// # Errors
+    /// Its memory is not the host's, or has gaps.
+    pub fn input(&self, index: usize) -> Result<Tensor<'a>> {
+        let raw = self.raw_input(index);
+        let data = address(raw).map_err(|error| error.about(ITEM_INPUT, index))?;
+        let shape = unsafe { list(raw.shape, raw.ndim.max(0) as u64) };
+        Ok(Tensor { data, size: raw.size as usize, dtype: raw.dtype, shape })
+    }
+    /// The output of a number, to be written to. It is lent out once in a run.
+    ///
+    /// # Errors
+    /// It was lent out before; its shape is not known yet; it shares memory with an input or another output, as it may
+    /// with `raw::CAP_IN_PLACE`; its memory is not the host's, or has gaps. `raw_output` is for these.
+    pub fn output(&self, index: usize) -> Result<TensorMut<'a>> {
+        let raw = self.raw_output(index);
+        let fail = |message| Err(Error::new(message, INVALID_ARGUMENT).about(ITEM_OUTPUT, index));
+        let data = address(&raw).map_err(|error| error.about(ITEM_OUTPUT, index))?;
+        if (0..self.input_count()).any(|other| overlap(self.raw_input(other), &raw)) {
+            return fail("the output shares memory with an input");
+        }
+        if (0..self.output_count()).any(|other| other != index && overlap(&self.raw_output(other), &raw)) {
+            return fail("the output shares memory with another output");
+        }
+        if std::mem::replace(&mut self.taken.borrow_mut()[index], true) {
+            return fail("the output is asked for a second time in one run");
+        }
+        let shape = unsafe { list(raw.shape, raw.ndim.max(0) as u64) };
+        Ok(TensorMut { data, size: raw.size as usize, dtype: raw.dtype, shape })
+    }
+    /// The number of an input in a pool of the backend's own (`Pool::create_tensor`); None if it is in other memory.
+    pub fn input_handle(&self, index: usize) -> Option<u64> {
+        let raw = self.raw_input(index);
+        (raw.memory_kind == MEMORY_PRIVATE).then(|| raw.native_handle)
+    }
+    /// The same for an output.
+    pub fn output_handle(&self, index: usize) -> Option<u64> {
+        let raw = self.raw_output(index);
+        (raw.memory_kind == MEMORY_PRIVATE).then(|| raw.native_handle)
+    }
+    /// Give an output with unknown dimensions its shape. Call it once, before `output`, which then gives its memory.
+    ///
+    /// # Errors
+    /// The shape of the output is known or was given before; the host has no memory.
+    pub fn resize(&self, index: usize, shape: &[i64]) -> Result<()> {
+        let raw = self.raw_output(index);
+        let known = elements_of(unsafe { list(raw.shape, raw.ndim.max(0) as u64) }).is_some();
+        let resize = match self.raw.resize {
+            Some(resize) if !known && !self.taken.borrow()[index] => resize,
+            _ => return Err(Error::new("the shape is known already", INVALID_ARGUMENT).about(ITEM_OUTPUT, index)),
+        };
+        match unsafe { resize(self.raw.host, index as u64, shape.as_ptr(), shape.len() as u64) } {
+            OK => Ok(()),
+            status => Err(Error::new("the host gave no memory for an output", status).about(ITEM_OUTPUT, index)),
+        }
+    }
+    /// The scratch memory that the executable asked for. It is lent out once in a run.
+    ///
+    /// # Errors
+    /// It was lent out before.
+    pub fn workspace(&self) -> Result<&'a mut [u8]> {
+        if self.workspace_taken.replace(true) {
+            return Err(Error::new("the workspace is asked for a second time in one run", INVALID_ARGUMENT));
+        }
+        if self.raw.workspace_size == 0 {
+            return Ok(&mut []);
+        }
+        Ok(unsafe { slice::from_raw_parts_mut(self.raw.workspace.cast(), self.raw.workspace_size as usize) })
+    }
+    /// Whether the run should end soon with `raw::CANCELLED`.
+    pub fn cancelled(&self) -> bool {
+        !self.raw.cancel.is_null() && unsafe { self.raw.cancel.read_volatile() } != 0
+    }
+}
+
+/// A part made ready to run.
 pub trait Executable: Send + Sync + 'static {
     fn execute(&self, run: &Run) -> Result<()>;
-    /// `EXECUTABLE_...`
+    /// `raw::EXECUTABLE_...`.
     fn flags(&self) -> u64 {
         0
     }
+    /// Bytes of scratch memory that each run needs.
     fn workspace_size(&self) -> u64 {
         0
     }
+    /// The alignment of the scratch memory in bytes, a power of two.
+    fn workspace_alignment(&self) -> u64 {
+        64
+    }
+    /// An estimate for one run; 0 if there is none.
+    fn seconds(&self) -> f64 {
+        0.0
+    }
+    /// Bytes that the executable holds, as far as is known.
+    fn memory(&self) -> u64 {
+        0
+    }
+    /// The part as bytes, for backends with `has_blobs`.
+    fn save(&self) -> Result<Blob> {
+        unsupported("this part cannot be saved")
+    }
 }
 
-/// An option or a named capability.
+/// The operands of a layer by position.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a>(&'a [Option<Tensor<'a>>]);
+
+impl<'a> Inputs<'a> {
+    /// An operand; None if it is absent.
+    pub fn get(&self, position: usize) -> Option<Tensor<'a>> {
+        self.0.get(position).copied().flatten()
+    }
+    /// The elements of an operand.
+    ///
+    /// # Errors
+    /// It is absent, or T is not the type of its elements.
+    pub fn data<T: Element>(&self, position: usize) -> Result<&'a [T]> {
+        self.get(position).ok_or_else(|| format!("operand {} is absent", position))?.data()
+    }
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Computes a layer: its operands (constant ones included) and its results, by position.
+pub type Kernel = Box<dyn Fn(Inputs, &mut [TensorMut]) -> Result<()> + Send + Sync>;
+
+/// A list of kernels. Tensors between them lie in the workspace, and share it if they do not live at the same time. It
+/// copies the constants, and keeps no state between runs, so that several threads may run it.
+pub struct KernelList {
+    steps: Vec<Step>,
+    places: Vec<Slot>,
+    workspace: usize,
+}
+
+struct Step {
+    kernel: Kernel,
+    inputs: Vec<i64>,
+    outputs: Vec<i64>,
+}
+
+struct Slot {
+    place: Place,
+    dtype: i32,
+    shape: Vec<i64>,
+    size: usize,
+}
+
+enum Place {
+    Input(usize),
+    Output(usize),
+    /// In words of 8 bytes, so that every type of element is aligned.
+    Constant(Vec<u64>),
+    /// Offset in the workspace in bytes.
+    Workspace(usize),
+}
+
+const BLOCK: usize = 64;
+
+/// The lowest gaps of the workspace, for tensors that live at the same time.
+#[derive(Default)]
+struct Layout {
+    /// Begin, end, and the last layer that uses the block.
+    live: Vec<(usize, usize, usize)>,
+    size: usize,
+}
+
+impl Layout {
+    fn place(&mut self, size: usize, now: usize, last: usize) -> usize {
+        let size = (size.max(1) + BLOCK - 1) / BLOCK * BLOCK;
+        self.live.retain(|block| block.2 >= now);
+        self.live.sort_unstable();
+        let mut begin = 0;
+        for block in &self.live {
+            if block.0 >= begin + size {
+                break;
+            }
+            begin = begin.max(block.1);
+        }
+        self.live.push((begin, begin + size, last));
+        self.size = self.size.max(begin + size);
+        begin
+    }
+}
+
+impl KernelList {
+    /// `kernel` makes the kernel of one layer.
+    ///
+    /// # Errors
+    /// Those of `kernel`; `raw::UNSUPPORTED` if the shape of a tensor is unknown.
+    pub fn new(graph: Graph, mut kernel: impl FnMut(&Layer) -> Result<Kernel>) -> Result<KernelList> {
+        let mut places = KernelList::border(graph)?;
+        let (last, mut layout, mut steps) = (last_uses(graph), Layout::default(), Vec::new());
+        for layer in graph.layers() {
+            for &tensor in layer.outputs() {
+                let slot = &mut places[tensor as usize];
+                if let Place::Workspace(offset) = &mut slot.place {
+                    *offset = layout.place(slot.size, layer.index(), last[tensor as usize]);
+                }
+            }
+            let (inputs, outputs) = (layer.inputs().to_vec(), layer.outputs().to_vec());
+            steps.push(Step { kernel: kernel(&layer)?, inputs, outputs });
+        }
+        Ok(KernelList { steps, places, workspace: layout.size })
+    }
+
+    fn border(graph: Graph) -> Result<Vec<Slot>> {
+        let mut places = Vec::new();
+        for index in 0..graph.tensor_count() {
+            let info = graph.tensor(index);
+            let unknown = || Error::new(format!("the shape of {:?} is unknown", info.name()), UNSUPPORTED);
+            let size = info.bytes().ok_or_else(unknown)?;
+            let place = info.constant().map_or(Place::Workspace(0), |bytes| Place::Constant(words(bytes)));
+            places.push(Slot { place, dtype: info.dtype(), shape: info.shape().to_vec(), size });
+        }
+        for (position, &tensor) in graph.inputs().iter().enumerate() {
+            places[tensor as usize].place = Place::Input(position);
+        }
+        for (position, &tensor) in graph.outputs().iter().enumerate() {
+            places[tensor as usize].place = Place::Output(position);
+        }
+        Ok(places)
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let mut words = vec![0; (bytes.len() + 7) / 8];
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), words.as_mut_ptr().cast(), bytes.len()) };
+    words
+}
+
+fn last_uses(graph: Graph) -> Vec<usize> {
+    let mut last = vec![0; graph.tensor_count()];
+    for layer in graph.layers() {
+        for &tensor in layer.outputs().iter().chain(layer.inputs()).filter(|&&tensor| tensor >= 0) {
+            last[tensor as usize] = layer.index();
+        }
+    }
+    last
+}
+
+impl Executable for KernelList {
+    fn execute(&self, run: &Run) -> Result<()> {
+        let workspace = run.workspace()?;
+        if workspace.len() < self.workspace || workspace.as_ptr() as usize % BLOCK != 0 && self.workspace > 0 {
+            return Err("the host gave too little scratch memory".into());
+        }
+        let base = workspace.as_mut_ptr();
+        let mut data = Vec::with_capacity(self.places.len());
+        for slot in &self.places {
+            data.push(match &slot.place {
+                Place::Input(index) => run.input(*index)?.data as *mut u8,
+                Place::Output(index) => run.output(*index)?.data,
+                Place::Constant(words) => words.as_ptr() as *mut u8,
+                Place::Workspace(offset) => base.wrapping_add(*offset),
+            });
+        }
+        for step in &self.steps {
+            // Results lie in blocks of the workspace, or in outputs, that overlap with no tensor that lives now.
+            let view = |&tensor: &i64| {
+                let slot = self.places.get(usize::try_from(tensor).ok()?)?;
+                Some(Tensor { data: data[tensor as usize], size: slot.size, dtype: slot.dtype, shape: &slot.shape })
+            };
+            let result = |&tensor: &i64| {
+                let slot = &self.places[tensor as usize];
+                TensorMut { data: data[tensor as usize], size: slot.size, dtype: slot.dtype, shape: &slot.shape }
+            };
+            let inputs: Vec<Option<Tensor>> = step.inputs.iter().map(view).collect();
+            let mut outputs: Vec<TensorMut> = step.outputs.iter().map(result).collect();
+            (step.kernel)(Inputs(&inputs), &mut outputs)?;
+        }
+        Ok(())
+    }
+    fn flags(&self) -> u64 {
+        EXECUTABLE_CONCURRENT | EXECUTABLE_KEEPS_CONSTANTS
+    }
+    fn workspace_size(&self) -> u64 {
+        self.workspace as u64
+    }
+    fn memory(&self) -> u64 {
+        let words = |slot: &Slot| if let Place::Constant(words) = &slot.place { words.len() as u64 * 8 } else { 0 };
+        self.places.iter().map(words).sum()
+    }
+}
+
+// ---- What a backend says of itself ------------------------------------------------------------------------------------
+
+/// The value of an option or of a named capability.
 pub enum Value {
     Bool(bool),
     Int(i64),
@@ -880,11 +1433,12 @@ pub enum Value {
     Text(&'static str),
 }
 
+/// An option that the backend understands, or a capability that can be asked for by name.
 pub struct Property {
     pub name: &'static str,
     pub doc: &'static str,
     pub value: Value,
-    /// Of an option: `SCOPE_INIT`, `SCOPE_MODEL`, or both; of a capability: 0.
+    /// Of an option: `raw::SCOPE_INIT`, `raw::SCOPE_MODEL`, or both; of a capability: 0.
     pub scope: u32,
 }
 
@@ -895,60 +1449,105 @@ pub struct Info {
     pub name: &'static str,
     pub version: &'static str,
     pub description: &'static str,
+    /// `raw::CAP_...`.
     pub capabilities: u64,
+    /// Bytes that the first element of every tensor is aligned to, a power of two; 0 for that of its elements.
     pub alignment: u64,
     pub options: Vec<Property>,
     pub properties: Vec<Property>,
 }
 
-/// What the host offers. Valid from `init` until `shutdown` returns.
-#[derive(Clone, Copy)]
-pub struct Host(*const ipr_host);
+/// Layers that become one unit, which is then compiled.
+pub struct Substitution {
+    pub layers: Vec<i64>,
+}
 
-unsafe impl Send for Host {}
-unsafe impl Sync for Host {}
+/// Layers that cannot be run after all, with the reason and its code (`raw::REASON_...`).
+pub struct Failure {
+    pub layers: Vec<i64>,
+    pub reason: String,
+    pub reason_code: i32,
+}
+
+/// What `Backend::optimize` makes of a part; layers that are in none of it are compiled one by one. Replacing layers by
+/// a graph needs the raw table.
+#[derive(Default)]
+pub struct Answer {
+    pub substitutions: Vec<Substitution>,
+    pub failures: Vec<Failure>,
+}
+
+/// What the host offers. It may be kept: after `shutdown` it offers nothing (no threads, no folder, no log).
+#[derive(Clone)]
+pub struct Host(Arc<RwLock<HostPointer>>);
+
+struct HostPointer(*const ipr_host);
+
+unsafe impl Send for HostPointer {}
+unsafe impl Sync for HostPointer {}
 
 impl Host {
+    fn new(raw: *const ipr_host) -> Host {
+        Host(Arc::new(RwLock::new(HostPointer(raw))))
+    }
+    fn close(&self) {
+        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()).0 = std::ptr::null();
+    }
+    fn read<T>(&self, absent: T, function: impl FnOnce(&ipr_host) -> T) -> T {
+        let held = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        unsafe { held.0.as_ref() }.map_or(absent, function)
+    }
+    /// How many threads the backend may use.
     pub fn threads(&self) -> u32 {
-        unsafe { (*self.0).thread_count }
+        self.read(1, |host| host.thread_count)
     }
     pub fn cache_dir(&self) -> String {
-        unsafe { text(&(*self.0).cache_dir).to_owned() }
+        self.read(String::new(), |host| unsafe { text(&host.cache_dir).to_owned() })
     }
-    /// From any thread; never waits. A line that is too long is cut.
+    pub fn library_path(&self) -> String {
+        self.read(String::new(), |host| unsafe { text(&host.library_path).to_owned() })
+    }
+    /// Whether the host looks for writes where nothing may be written.
+    pub fn checking(&self) -> bool {
+        self.read(false, |host| host.flags & HOST_CHECKING != 0)
+    }
+    /// Log a line at a level (`raw::LOG_...`). From any thread; waits only for `shutdown`. A line that is too long is
+    /// cut.
     pub fn log(&self, level: i32, line: &str) {
-        unsafe {
-            let ring = (*self.0).log;
-            if ring.is_null() || level < (*addr_of_mut!((*ring).level).cast::<AtomicI32>()).load(Ordering::Relaxed) {
-                return;
-            }
-            let head = &*addr_of_mut!((*ring).head).cast::<AtomicU64>();
-            let tail = &*addr_of_mut!((*ring).tail).cast::<AtomicU64>();
-            let mut number = head.load(Ordering::Relaxed);
-            loop {
-                // Signed: where other threads have passed this one, the tail may be beyond its number.
-                if number.wrapping_sub(tail.load(Ordering::Acquire)) as i64 >= (*ring).slot_count as i64 {
-                    (*addr_of_mut!((*ring).lost).cast::<AtomicU64>()).fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
-                match head.compare_exchange_weak(number, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => break,
-                    Err(now) => number = now,
-                }
-            }
-            let place = (number & ((*ring).slot_count - 1)) * (*ring).slot_stride;
-            let slot = (*ring).slots.add(place as usize).cast::<ipr_log_slot>();
-            let room = (*ring).slot_stride as usize - size_of::<ipr_log_slot>();
-            let length = line.len().min(room);
-            std::ptr::copy_nonoverlapping(line.as_ptr(), slot.add(1).cast(), length);
-            (*slot).level = level;
-            (*slot).length = length as u32;
-            (*addr_of_mut!((*slot).sequence).cast::<AtomicU64>()).store(number + 1, Ordering::Release);
-        }
+        self.read((), |host| unsafe { write_line(host.log, level, line) });
     }
 }
 
-/// Is told of networks ("ipr.context/1"). An error with the status `REFUSED` refuses one, before it is loaded or unloaded.
+unsafe fn write_line(ring: *mut ipr_log_ring, level: i32, line: &str) {
+    if ring.is_null() || level < (*addr_of_mut!((*ring).level).cast::<AtomicI32>()).load(Ordering::Relaxed) {
+        return;
+    }
+    let head = &*addr_of_mut!((*ring).head).cast::<AtomicU64>();
+    let tail = &*addr_of_mut!((*ring).tail).cast::<AtomicU64>();
+    let mut number = head.load(Ordering::Relaxed);
+    loop {
+        // Signed: where other threads have passed this one, the tail may be beyond its number.
+        if number.wrapping_sub(tail.load(Ordering::Acquire)) as i64 >= (*ring).slot_count as i64 {
+            (*addr_of_mut!((*ring).lost).cast::<AtomicU64>()).fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        match head.compare_exchange_weak(number, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => number = now,
+        }
+    }
+    let place = (number & ((*ring).slot_count - 1)) * (*ring).slot_stride;
+    let slot = (*ring).slots.add(place as usize).cast::<ipr_log_slot>();
+    let room = (*ring).slot_stride as usize - size_of::<ipr_log_slot>();
+    let length = line.len().min(room);
+    std::ptr::copy_nonoverlapping(line.as_ptr(), slot.add(1).cast(), length);
+    (*slot).level = level;
+    (*slot).length = length as u32;
+    (*addr_of_mut!((*slot).sequence).cast::<AtomicU64>()).store(number + 1, Ordering::Release);
+}
+
+/// Is told of networks ("ipr.context/1"). An error with the status `raw::REFUSED` refuses one, before it is loaded or
+/// unloaded.
 pub trait Context: Send + Sync + 'static {
     fn before_load(&self, _network: i64) -> Result<()> {
         Ok(())
@@ -964,25 +1563,137 @@ pub trait Context: Send + Sync + 'static {
     }
 }
 
-/// A backend. All methods are called by one thread at a time, unless its `Info` declares
-/// `CAP_CONCURRENT_COMPILE`.
-pub trait Backend: Sync + 'static {
+/// A compiled part as bytes ("ipr.blobs/1").
+#[derive(Default)]
+pub struct Blob {
+    pub data: Vec<u8>,
+    /// `raw::BLOB_...`.
+    pub flags: u64,
+}
+
+/// A kind of memory of the backend's own ("ipr.handles/1").
+pub struct Factory {
+    /// "Vendor/Backend/Name".
+    pub id: String,
+    /// `raw::FACTORY_...`: what can be done with its tensors.
+    pub flags: u64,
+    /// `raw::MEMORY_...`: kinds of memory of others that its tensors can lie in.
+    pub import_kinds: u32,
+    /// `raw::MEMORY_...`: kinds of memory as which others can use its tensors.
+    pub export_kinds: u32,
+}
+
+/// The kinds of memory that a backend has, and the ids of those that its executables take, best first.
+#[derive(Default)]
+pub struct Factories {
+    pub factories: Vec<Factory>,
+    pub preferences: Vec<String>,
+}
+
+/// Memory of a tensor that others may use: `data` for `raw::MEMORY_HOST`, the handle and the offset for other kinds.
+pub struct Exported {
+    pub data: *mut u8,
+    pub native_handle: u64,
+    pub byte_offset: u64,
+}
+
+/// The memory of one run of a network at a time ("ipr.handles/1"), used by one thread at a time. Its tensors are numbers
+/// of the backend's own, other than 0; in a run, `Run::input_handle` and `Run::output_handle` give them.
+///
+/// # Safety
+/// Pointers that `map` and `export_memory` give are valid for the whole tensor, row-major without gaps, until `unmap` or
+/// until the tensor's memory is given back.
+pub unsafe trait Pool: Send + 'static {
+    /// Get the memory that was planned, before the first run.
+    fn acquire(&mut self) -> Result<()>;
+    /// Give it back, after the last run.
+    fn give_back(&mut self) -> Result<()>;
+    /// A tensor of the kind with that index in `Factories`. One that is `alone` is no part of the plan; `allocate` gives
+    /// it memory of its own, as for constants.
+    fn create_tensor(&mut self, factory: usize, info: TensorInfo, alone: bool) -> Result<u64>;
+    /// A piece of another tensor, from `origin` on, one number for each axis.
+    fn create_sub_tensor(&mut self, _whole: u64, _origin: &[i64], _info: TensorInfo) -> Result<u64> {
+        unsupported("pieces of tensors cannot be tensors")
+    }
+    fn destroy_tensor(&mut self, tensor: u64);
+    /// In running order, once each: the tensor begins to live ...
+    fn manage(&mut self, tensor: u64) -> Result<()>;
+    /// ... and was read for the last time; or, without `manage`, it gets memory of its own.
+    fn allocate(&mut self, tensor: u64) -> Result<()>;
+    /// Show the tensor to the host until `unmap`; the host may write to it.
+    fn map(&mut self, _tensor: u64) -> Result<*mut u8> {
+        unsupported("the memory cannot be mapped")
+    }
+    fn unmap(&mut self, _tensor: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Fill a tensor with the elements of a tensor of the host.
+    fn upload(&mut self, _source: Tensor, _tensor: u64) -> Result<()> {
+        unsupported("the device does not copy")
+    }
+    /// Copy a tensor to memory of the host.
+    fn download(&mut self, _tensor: u64, _target: TensorMut) -> Result<()> {
+        unsupported("the device does not copy")
+    }
+    /// Let the tensor lie in memory of others until `forget_memory`; an error with `raw::UNSUPPORTED` has it copied.
+    fn import_memory(&mut self, _tensor: u64, _memory: &ipr_tensor) -> Result<()> {
+        unsupported("nothing is imported")
+    }
+    fn forget_memory(&mut self, _tensor: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Show the tensor's own memory as one of the kinds that its factory names.
+    fn export_memory(&mut self, _tensor: u64, _kind: u32) -> Result<Exported> {
+        unsupported("nothing is exported")
+    }
+}
+
+/// The table of an extension that this file has no trait for.
+pub struct ExtensionTable(*const c_void);
+
+impl ExtensionTable {
+    /// # Safety
+    /// The table is that of the extension as the header has it, and is valid as long as the library is open.
+    pub unsafe fn new(table: *const c_void) -> ExtensionTable {
+        ExtensionTable(table)
+    }
+}
+
+/// A backend: `support`, and `kernel` or `compile`; the rest as it is needed. Methods other than those of executables
+/// are called by one thread at a time, unless `Info` declares `raw::CAP_CONCURRENT_COMPILE`.
+pub trait Backend: Send + Sync + 'static {
     fn new() -> Self
     where
         Self: Sized;
     fn info(&self) -> Info {
         Info::default()
     }
-    /// Fail with `UNAVAILABLE` to be absent with a reason.
+    /// Fail with `raw::UNAVAILABLE` to be absent with a reason.
     fn init(&self, _host: Host, _options: Attributes) -> Result<()> {
         Ok(())
     }
     fn shutdown(&self) {}
+    /// Whether a layer can be run, and why not.
     fn support(&self, layer: &Layer, options: Attributes) -> Verdict;
+    /// Verdicts for all layers, if they depend on the neighbours.
     fn query(&self, graph: Graph, options: Attributes) -> Result<Vec<Verdict>> {
         Ok(graph.layers().map(|layer| self.support(&layer, options)).collect())
     }
-    fn compile(&self, graph: Graph, options: Attributes) -> Result<Box<dyn Executable>>;
+    /// The kernel of a layer that `support` accepted.
+    fn kernel(&self, layer: &Layer, _options: Attributes) -> Result<Kernel> {
+        Err(layer.unsupported("there is no kernel for it"))
+    }
+    /// Make a part ready to run. By default it becomes a list of kernels.
+    fn compile(&self, graph: Graph, options: Attributes) -> Result<Box<dyn Executable>> {
+        Ok(Box::new(KernelList::new(graph, |layer| self.kernel(layer, options))?))
+    }
+    /// Whether `optimize` shall be asked; if not, each part becomes one unit.
+    fn optimizes(&self) -> bool {
+        false
+    }
+    fn optimize(&self, _graph: Graph, _options: Attributes) -> Result<Answer> {
+        Ok(Answer::default())
+    }
     /// Whether `create_context` shall be called, once for each runtime.
     fn has_contexts(&self) -> bool {
         false
@@ -990,11 +1701,40 @@ pub trait Backend: Sync + 'static {
     fn create_context(&self, _options: Attributes) -> Result<Box<dyn Context>> {
         Err("there are no contexts".into())
     }
-    /// The table of another extension by its name, or null.
-    fn extension(&self, _name: &str) -> *const c_void {
-        std::ptr::null()
+    /// Whether compiled parts can be kept: `Executable::save`, `fingerprint`, `check` and `restore`.
+    fn has_blobs(&self) -> bool {
+        false
+    }
+    /// A text that differs whenever blobs of one setting are of no use in another.
+    fn fingerprint(&self, _options: Attributes) -> Result<String> {
+        Ok(String::new())
+    }
+    /// Fail with `raw::STALE` or `raw::CORRUPT` if a blob cannot be restored. The bytes may be anything.
+    fn check(&self, _data: &[u8], _options: Attributes) -> Result<()> {
+        Ok(())
+    }
+    /// Make a part of a blob; the bytes may be anything. `graph` is None if the host does not have it any more.
+    fn restore(&self, _data: &[u8], _graph: Option<Graph>, _options: Attributes) -> Result<Box<dyn Executable>> {
+        unsupported("blobs cannot be restored")
+    }
+    /// Whether there is memory of the backend's own: `describe` and `create_pool`.
+    fn has_handles(&self) -> bool {
+        false
+    }
+    /// The kinds of memory, the same as long as the library is open.
+    fn describe(&self, _options: Attributes) -> Result<Factories> {
+        Ok(Factories::default())
+    }
+    fn create_pool(&self, _options: Attributes) -> Result<Box<dyn Pool>> {
+        unsupported("there is no memory of its own")
+    }
+    /// The table of another extension by its name.
+    fn extension(&self, _name: &str) -> Option<ExtensionTable> {
+        None
     }
 }
+
+// ---- From here on: how the trait becomes a table ----------------------------------------------------------------------
 
 fn message_of(panic: Box<dyn Any + Send>) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
@@ -1006,44 +1746,78 @@ unsafe fn guarded(error: *mut ipr_error, function: impl FnOnce() -> Result<()>) 
     let failed = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => return OK,
         Ok(Err(failed)) => failed,
-        Err(panic) => Error::new(FAILED, message_of(panic)),
+        Err(panic) => Error::new(message_of(panic), FAILED),
     };
     if let Some(out) = error.as_mut() {
         let length = failed.message.len().min(out.capacity as usize);
-        std::ptr::copy_nonoverlapping(failed.message.as_ptr(), out.text.cast(), length);
+        if length > 0 {
+            std::ptr::copy_nonoverlapping(failed.message.as_ptr(), out.text.cast(), length);
+        }
         out.length = failed.message.len() as u64;
         out.item_kind = failed.item_kind;
         out.item = failed.item;
     }
-    failed.status
+    // An error is an error, whatever its status says.
+    if failed.status == OK { FAILED } else { failed.status }
 }
 
 unsafe extern "C" fn drop_box<T>(owner: *mut c_void) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(owner.cast::<T>()))));
 }
 
+/// Let an out struct own a value; gives the value's place.
+unsafe fn give<T>(owner: &mut *mut c_void, release: &mut Release, value: T) -> &'static T {
+    let place = Box::into_raw(Box::new(value));
+    *owner = place.cast();
+    *release = Some(drop_box::<T>);
+    &*place
+}
+
+/// A backend and the host that it was given.
+struct Held<B> {
+    backend: B,
+    host: RwLock<Option<Host>>,
+}
+
 /// The functions of the table for one type of backend, and the table itself.
-pub struct Bridge<B>(std::marker::PhantomData<B>);
+pub struct Bridge<B>(PhantomData<B>);
 
 struct Report {
     _verdicts: Vec<Verdict>,
     raw: Vec<ipr_verdict>,
 }
 
+struct RawAnswer {
+    _answer: Answer,
+    substitutions: Vec<ipr_substitution>,
+    failures: Vec<ipr_failure>,
+}
+
+struct RawFactories {
+    _factories: Factories,
+    raw: Vec<ipr_factory>,
+    preferences: Vec<ipr_string>,
+}
+
+type Raw = *mut c_void;
+
 impl<B: Backend> Bridge<B> {
     /// What BackendFactory gives; never freed, as the library may be asked again.
     pub fn table() -> *mut c_void {
         let made = catch_unwind(|| {
-            let backend = Box::into_raw(Box::new(B::new()));
+            let backend = B::new();
+            let optimize: Option<unsafe extern "C" fn(_, _, _, _, _) -> i32> =
+                if backend.optimizes() { Some(Self::optimize) } else { None };
+            let held = Box::into_raw(Box::new(Held { backend, host: RwLock::new(None) }));
             Box::into_raw(Box::new(ipr_backend {
                 magic: MAGIC,
                 struct_size: size_of::<ipr_backend>() as u64,
-                self_: backend.cast(),
+                self_: held.cast(),
                 init: Some(Self::init),
                 shutdown: Some(Self::shutdown),
                 get_info: Some(Self::get_info),
                 query_support: Some(Self::query_support),
-                optimize: None,
+                optimize,
                 compile: Some(Self::compile),
                 execute: Some(Self::execute),
                 get_extension: Some(Self::get_extension),
@@ -1052,24 +1826,44 @@ impl<B: Backend> Bridge<B> {
         made.map_or(std::ptr::null_mut(), |table| table.cast())
     }
 
-    unsafe fn at<'a>(this: *mut c_void) -> &'a B {
-        &*this.cast::<B>()
+    unsafe fn held<'a>(this: Raw) -> &'a Held<B> {
+        &*this.cast::<Held<B>>()
+    }
+
+    unsafe fn at<'a>(this: Raw) -> &'a B {
+        &Self::held(this).backend
+    }
+
+    unsafe fn set_host(this: Raw, host: Option<Host>) {
+        let mut place = Self::held(this).host.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(before) = std::mem::replace(&mut *place, host) {
+            before.close();
+        }
     }
 
     unsafe extern "C" fn init(
-        this: *mut c_void,
+        this: Raw,
         host: *const ipr_host,
         options: *const ipr_options,
         error: *mut ipr_error,
     ) -> i32 {
-        guarded(error, || Self::at(this).init(Host(host), Attributes::of_options(options)))
+        guarded(error, || {
+            let host = Host::new(host);
+            Self::set_host(this, Some(host.clone()));
+            let done = Self::at(this).init(host, Attributes::of_options(options));
+            if done.is_err() {
+                Self::set_host(this, None);
+            }
+            done
+        })
     }
 
-    unsafe extern "C" fn shutdown(this: *mut c_void) {
+    unsafe extern "C" fn shutdown(this: Raw) {
         let _ = catch_unwind(AssertUnwindSafe(|| Self::at(this).shutdown()));
+        let _ = catch_unwind(AssertUnwindSafe(|| Self::set_host(this, None)));
     }
 
-    unsafe extern "C" fn get_info(this: *mut c_void, out: *mut ipr_info, error: *mut ipr_error) -> i32 {
+    unsafe extern "C" fn get_info(this: Raw, out: *mut ipr_info, error: *mut ipr_error) -> i32 {
         guarded(error, || {
             let info = Self::at(this).info();
             let out = &mut *out;
@@ -1085,61 +1879,78 @@ impl<B: Backend> Bridge<B> {
     }
 
     unsafe extern "C" fn query_support(
-        this: *mut c_void,
+        this: Raw,
         graph: *const ipr_graph,
         options: *const ipr_options,
         out: *mut ipr_report,
         error: *mut ipr_error,
     ) -> i32 {
         guarded(error, || {
-            let verdicts = Self::at(this).query(Graph(&*graph), Attributes::of_options(options))?;
+            let verdicts = Self::at(this).query(Graph { raw: &*graph }, Attributes::of_options(options))?;
             let raw = verdicts.iter().map(raw_verdict).collect();
-            let report = Box::into_raw(Box::new(Report { _verdicts: verdicts, raw }));
             let out = &mut *out;
-            out.verdict_count = (*report).raw.len() as u64;
+            let report = give(&mut out.owner, &mut out.release, Report { _verdicts: verdicts, raw });
+            out.verdict_count = report.raw.len() as u64;
             out.verdict_stride = size_of::<ipr_verdict>() as u64;
-            out.verdicts = (*report).raw.as_ptr();
-            out.owner = report.cast();
-            out.release = Some(drop_box::<Report>);
+            out.verdicts = report.raw.as_ptr();
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn optimize(
+        this: Raw,
+        graph: *const ipr_graph,
+        options: *const ipr_options,
+        out: *mut ipr_answer,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || {
+            let answer = Self::at(this).optimize(Graph { raw: &*graph }, Attributes::of_options(options))?;
+            let substitutions = answer.substitutions.iter().map(raw_substitution).collect();
+            let failures = answer.failures.iter().map(raw_failure).collect();
+            let out = &mut *out;
+            let given = RawAnswer { _answer: answer, substitutions, failures };
+            let given = give(&mut out.owner, &mut out.release, given);
+            out.substitution_count = given.substitutions.len() as u64;
+            out.substitution_stride = size_of::<ipr_substitution>() as u64;
+            out.substitutions = given.substitutions.as_ptr();
+            out.failure_count = given.failures.len() as u64;
+            out.failure_stride = size_of::<ipr_failure>() as u64;
+            out.failures = given.failures.as_ptr();
             Ok(())
         })
     }
 
     unsafe extern "C" fn compile(
-        this: *mut c_void,
+        this: Raw,
         graph: *const ipr_graph,
         options: *const ipr_options,
         out: *mut ipr_executable,
         error: *mut ipr_error,
     ) -> i32 {
         guarded(error, || {
-            let made = Self::at(this).compile(Graph(&*graph), Attributes::of_options(options))?;
-            let out = &mut *out;
-            (out.flags, out.workspace_size) = (made.flags(), made.workspace_size());
-            out.handle = Box::into_raw(Box::new(made)).cast();
-            out.owner = out.handle;
-            out.release = Some(drop_box::<Box<dyn Executable>>);
+            let made = Self::at(this).compile(Graph { raw: &*graph }, Attributes::of_options(options))?;
+            give_executable(&mut *out, made);
             Ok(())
         })
     }
 
-    unsafe extern "C" fn execute(
-        _this: *mut c_void,
-        executable: *mut c_void,
-        run: *const ipr_run,
-        error: *mut ipr_error,
-    ) -> i32 {
-        guarded(error, || (*executable.cast::<Box<dyn Executable>>()).execute(&Run(&*run)))
+    unsafe extern "C" fn execute(_this: Raw, executable: Raw, run: *const ipr_run, error: *mut ipr_error) -> i32 {
+        guarded(error, || (*executable.cast::<Box<dyn Executable>>()).execute(&Run::from_raw(&*run)))
     }
 
-    unsafe extern "C" fn get_extension(this: *mut c_void, name: *const c_char) -> *const c_void {
+    unsafe extern "C" fn get_extension(this: Raw, name: *const c_char) -> *const c_void {
         let found = catch_unwind(AssertUnwindSafe(|| match CStr::from_ptr(name).to_str() {
             Ok("ipr.context/1") if Self::at(this).has_contexts() => (&Self::CONTEXTS as *const ipr_context_api).cast(),
-            Ok(name) => Self::at(this).extension(name),
+            Ok("ipr.blobs/1") if Self::at(this).has_blobs() => (&Self::BLOBS as *const ipr_blobs_api).cast(),
+            Ok("ipr.handles/1") if Self::at(this).has_handles() => (&Self::HANDLES as *const ipr_handles_api).cast(),
+            Ok(name) => Self::at(this).extension(name).map_or(std::ptr::null(), |table| table.0),
             Err(_) => std::ptr::null(),
         }));
         found.unwrap_or(std::ptr::null())
     }
+
+    // --- ipr.context/1 ---
 
     const CONTEXTS: ipr_context_api = ipr_context_api {
         struct_size: size_of::<ipr_context_api>() as u64,
@@ -1152,9 +1963,9 @@ impl<B: Backend> Bridge<B> {
     };
 
     unsafe extern "C" fn create_context(
-        this: *mut c_void,
+        this: Raw,
         options: *const ipr_options,
-        out: *mut *mut c_void,
+        out: *mut Raw,
         error: *mut ipr_error,
     ) -> i32 {
         guarded(error, || {
@@ -1163,30 +1974,263 @@ impl<B: Backend> Bridge<B> {
             Ok(())
         })
     }
+
+    // --- ipr.blobs/1 ---
+
+    const BLOBS: ipr_blobs_api = ipr_blobs_api {
+        struct_size: size_of::<ipr_blobs_api>() as u64,
+        fingerprint: Some(Self::fingerprint),
+        save: Some(save),
+        check: Some(Self::check),
+        restore: Some(Self::restore),
+    };
+
+    unsafe extern "C" fn fingerprint(
+        this: Raw,
+        options: *const ipr_options,
+        out: *mut ipr_text,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || {
+            let made = Self::at(this).fingerprint(Attributes::of_options(options))?;
+            let out = &mut *out;
+            out.text = string(give(&mut out.owner, &mut out.release, made));
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn check(
+        this: Raw,
+        data: *const c_void,
+        size: u64,
+        options: *const ipr_options,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || Self::at(this).check(list(data.cast(), size), Attributes::of_options(options)))
+    }
+
+    unsafe extern "C" fn restore(
+        this: Raw,
+        data: *const c_void,
+        size: u64,
+        graph: *const ipr_graph,
+        options: *const ipr_options,
+        out: *mut ipr_executable,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || {
+            let graph = graph.as_ref().map(|raw| Graph { raw });
+            let made = Self::at(this).restore(list(data.cast(), size), graph, Attributes::of_options(options))?;
+            give_executable(&mut *out, made);
+            Ok(())
+        })
+    }
+
+    // --- ipr.handles/1 ---
+
+    const HANDLES: ipr_handles_api = ipr_handles_api {
+        struct_size: size_of::<ipr_handles_api>() as u64,
+        describe: Some(Self::describe),
+        create_pool: Some(Self::create_pool),
+        destroy_pool: Some(destroy_pool),
+        acquire: Some(acquire),
+        give_back: Some(give_back),
+        create_tensor: Some(create_tensor),
+        create_sub_tensor: Some(create_sub_tensor),
+        destroy_tensor: Some(destroy_tensor),
+        manage: Some(manage),
+        allocate: Some(allocate),
+        map: Some(map),
+        unmap: Some(unmap),
+        copy: Some(copy),
+        import_memory: Some(import_memory),
+        forget_memory: Some(forget_memory),
+        export_memory: Some(export_memory),
+    };
+
+    unsafe extern "C" fn describe(
+        this: Raw,
+        options: *const ipr_options,
+        out: *mut ipr_factories,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || {
+            let made = Self::at(this).describe(Attributes::of_options(options))?;
+            let raw = made.factories.iter().map(raw_factory).collect();
+            let preferences = made.preferences.iter().map(|id| string(id)).collect();
+            let out = &mut *out;
+            let given = RawFactories { _factories: made, raw, preferences };
+            let given = give(&mut out.owner, &mut out.release, given);
+            out.factory_count = given.raw.len() as u64;
+            out.factory_stride = size_of::<ipr_factory>() as u64;
+            out.factories = given.raw.as_ptr();
+            out.preference_count = given.preferences.len() as u64;
+            out.preferences = given.preferences.as_ptr();
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn create_pool(
+        this: Raw,
+        options: *const ipr_options,
+        out: *mut Raw,
+        error: *mut ipr_error,
+    ) -> i32 {
+        guarded(error, || {
+            let made = Self::at(this).create_pool(Attributes::of_options(options))?;
+            *out = Box::into_raw(Box::new(made)).cast();
+            Ok(())
+        })
+    }
 }
 
-unsafe extern "C" fn destroy_context(_this: *mut c_void, context: *mut c_void) {
+unsafe fn give_executable(out: &mut ipr_executable, made: Box<dyn Executable>) {
+    (out.flags, out.workspace_size) = (made.flags(), made.workspace_size());
+    (out.workspace_alignment, out.seconds, out.memory) = (made.workspace_alignment(), made.seconds(), made.memory());
+    give(&mut out.owner, &mut out.release, made);
+    out.handle = out.owner;
+}
+
+unsafe extern "C" fn destroy_context(_this: Raw, context: Raw) {
     drop_box::<Box<dyn Context>>(context)
 }
 
 /// The functions by which a context is told of networks.
 macro_rules! notice {
-    ($name:ident) => {
-        unsafe extern "C" fn $name(
-            _this: *mut c_void,
-            context: *mut c_void,
-            network: *const ipr_network,
-            error: *mut ipr_error,
-        ) -> i32 {
+    ($($name:ident)+) => {
+        $(unsafe extern "C" fn $name(_this: Raw, context: Raw, network: *const ipr_network, error: *mut ipr_error) -> i32 {
             guarded(error, || (*context.cast::<Box<dyn Context>>()).$name((*network).id))
-        }
+        })+
     };
 }
 
-notice!(before_load);
-notice!(after_load);
-notice!(before_unload);
-notice!(after_unload);
+notice!(before_load after_load before_unload after_unload);
+
+unsafe extern "C" fn save(_this: Raw, executable: Raw, out: *mut ipr_blob, error: *mut ipr_error) -> i32 {
+    guarded(error, || {
+        let made = (*executable.cast::<Box<dyn Executable>>()).save()?;
+        let out = &mut *out;
+        let blob = give(&mut out.owner, &mut out.release, made);
+        (out.data, out.size, out.flags) = (blob.data.as_ptr().cast(), blob.data.len() as u64, blob.flags);
+        Ok(())
+    })
+}
+
+unsafe fn pool_of<'a>(pool: Raw) -> &'a mut Box<dyn Pool> {
+    &mut *pool.cast::<Box<dyn Pool>>()
+}
+
+unsafe extern "C" fn destroy_pool(_this: Raw, pool: Raw) {
+    drop_box::<Box<dyn Pool>>(pool)
+}
+
+macro_rules! of_pool {
+    ($($name:ident)+) => {
+        $(unsafe extern "C" fn $name(_this: Raw, pool: Raw, error: *mut ipr_error) -> i32 {
+            guarded(error, || pool_of(pool).$name())
+        })+
+    };
+}
+
+of_pool!(acquire give_back);
+
+macro_rules! of_tensor {
+    ($($name:ident)+) => {
+        $(unsafe extern "C" fn $name(_this: Raw, pool: Raw, tensor: u64, error: *mut ipr_error) -> i32 {
+            guarded(error, || pool_of(pool).$name(tensor))
+        })+
+    };
+}
+
+of_tensor!(manage allocate unmap forget_memory);
+
+unsafe extern "C" fn create_tensor(
+    _this: Raw,
+    pool: Raw,
+    factory: u64,
+    info: *const ipr_tensor_info,
+    flags: u64,
+    out: *mut u64,
+    error: *mut ipr_error,
+) -> i32 {
+    guarded(error, || {
+        let info = TensorInfo { graph: None, raw: &*info };
+        *out = pool_of(pool).create_tensor(factory as usize, info, flags & HANDLE_ALONE != 0)?;
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn create_sub_tensor(
+    _this: Raw,
+    pool: Raw,
+    whole: u64,
+    origin: *const i64,
+    info: *const ipr_tensor_info,
+    out: *mut u64,
+    error: *mut ipr_error,
+) -> i32 {
+    guarded(error, || {
+        let info = TensorInfo { graph: None, raw: &*info };
+        *out = pool_of(pool).create_sub_tensor(whole, list(origin, info.rank() as u64), info)?;
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn destroy_tensor(_this: Raw, pool: Raw, tensor: u64) {
+    let _ = catch_unwind(AssertUnwindSafe(|| pool_of(pool).destroy_tensor(tensor)));
+}
+
+unsafe extern "C" fn map(_this: Raw, pool: Raw, tensor: u64, out: *mut Raw, error: *mut ipr_error) -> i32 {
+    guarded(error, || {
+        *out = pool_of(pool).map(tensor)?.cast();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn copy(
+    _this: Raw,
+    pool: Raw,
+    source: *const ipr_tensor,
+    target: *const ipr_tensor,
+    error: *mut ipr_error,
+) -> i32 {
+    guarded(error, || {
+        let (source, target) = (&*source, &*target);
+        let host = if target.memory_kind == MEMORY_PRIVATE { source } else { target };
+        let (data, size, dtype) = (address(host)?, host.size as usize, host.dtype);
+        let shape = list(host.shape, host.ndim.max(0) as u64);
+        if target.memory_kind == MEMORY_PRIVATE {
+            return pool_of(pool).upload(Tensor { data, size, dtype, shape }, target.native_handle);
+        }
+        pool_of(pool).download(source.native_handle, TensorMut { data, size, dtype, shape })
+    })
+}
+
+unsafe extern "C" fn import_memory(
+    _this: Raw,
+    pool: Raw,
+    tensor: u64,
+    memory: *const ipr_tensor,
+    error: *mut ipr_error,
+) -> i32 {
+    guarded(error, || pool_of(pool).import_memory(tensor, &*memory))
+}
+
+unsafe extern "C" fn export_memory(
+    _this: Raw,
+    pool: Raw,
+    tensor: u64,
+    kind: u32,
+    out: *mut ipr_tensor,
+    error: *mut ipr_error,
+) -> i32 {
+    guarded(error, || {
+        let given = pool_of(pool).export_memory(tensor, kind)?;
+        let out = &mut *out;
+        (out.data, out.native_handle, out.byte_offset) = (given.data.cast(), given.native_handle, given.byte_offset);
+        Ok(())
+    })
+}
 
 fn raw_verdict(one: &Verdict) -> ipr_verdict {
     ipr_verdict {
@@ -1197,6 +2241,23 @@ fn raw_verdict(one: &Verdict) -> ipr_verdict {
         seconds: one.seconds,
         bytes: one.bytes,
     }
+}
+
+fn raw_substitution(one: &Substitution) -> ipr_substitution {
+    let none = std::ptr::null();
+    let (layers, layer_count) = (one.layers.as_ptr(), one.layers.len() as u64);
+    let replacement = std::ptr::null();
+    ipr_substitution { layers, layer_count, replacement, inputs: none, input_count: 0, outputs: none, output_count: 0 }
+}
+
+fn raw_failure(one: &Failure) -> ipr_failure {
+    let (layers, layer_count) = (one.layers.as_ptr(), one.layers.len() as u64);
+    ipr_failure { layers, layer_count, reason_code: one.reason_code, reserved: 0, reason: string(&one.reason) }
+}
+
+fn raw_factory(one: &Factory) -> ipr_factory {
+    let (import_kinds, export_kinds) = (one.import_kinds, one.export_kinds);
+    ipr_factory { id: string(&one.id), flags: one.flags, import_kinds, export_kinds }
 }
 
 /// The properties as the header has them, in memory that is never freed: it is asked for twice in a library's life.

@@ -1,0 +1,123 @@
+"""Output arrays that share memory with each other, with themselves, or with constants."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from interposer.errors import BindingError
+from interposer.types import Array
+
+__all__ = ["Constants", "refuse_overlaps", "share_memory"]
+
+_EFFORT: Final = 10**5
+"""How much work NumPy may spend on whether two arrays share an element."""
+_FEW: Final = 8
+"""Up to so many arrays are compared in pairs."""
+
+Named = tuple[str, Array]
+
+
+def share_memory(a: Array, b: Array) -> bool:
+    """Return True if an element of one array lies in an element of the other; also where that takes long to tell."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=_EFFORT))  # type: ignore[arg-type] # NumPy's stubs know two of them
+    except np.exceptions.TooHardError:
+        return True
+
+
+def refuse_overlaps(outputs: Sequence[Named]) -> None:
+    """Raise `BindingError` if one of the arrays shares memory with another one, or has an element twice.
+
+    Args:
+        outputs: for each array what messages call it.
+    """
+    for title, array in outputs:
+        if not array.flags.forc and _has_an_element_twice(array):
+            raise BindingError(f"several elements of {title} share one place in memory; give an array without that")
+    for (title, array), (other_title, other) in _near_pairs(outputs):
+        if share_memory(array, other):
+            raise BindingError(f"{title} and {other_title} share memory; give each an array of its own")
+
+
+def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
+    """Pairs of arrays that may share memory: all of few, and those whose bounds overlap of many."""
+    if len(outputs) <= _FEW:
+        yield from itertools.combinations(outputs, 2)
+        return
+    bounds = sorted(((*_bounds(one[1]), index) for index, one in enumerate(outputs)))
+    open_until: list[tuple[int, int]] = []
+    for low, high, index in bounds:
+        open_until = [(end, other) for end, other in open_until if end > low]
+        for _, other in open_until:
+            yield outputs[min(index, other)], outputs[max(index, other)]
+        open_until.append((high, index))
+
+
+def _bounds(array: Array) -> tuple[int, int]:
+    """The addresses of the first byte, and behind the last byte, of an array."""
+    address: int = array.__array_interface__["data"][0]
+    if array.flags.forc or not array.size:
+        return address, address + array.nbytes
+    spans = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    low = address + sum(min(span, 0) for span in spans)
+    return low, address + sum(max(span, 0) for span in spans) + array.itemsize
+
+
+def _has_an_element_twice(array: Array) -> bool:
+    sizes = [(abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
+    reach = array.itemsize
+    for stride, size in sorted(sizes):
+        if stride < reach:
+            return _counted_twice(array)
+        reach = stride * (size - 1) + reach
+    return False
+
+
+def _counted_twice(array: Array) -> bool:
+    """Tell by the offsets of all elements, which interleaved dimensions need."""
+    if 0 in (stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1):
+        return True
+    offsets = np.zeros((), np.int64)
+    for stride, size in zip(array.strides, array.shape, strict=True):
+        offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * stride)
+    ordered = np.sort(offsets, axis=None)
+    return bool((np.diff(ordered) < array.itemsize).any())
+
+
+class Constants:
+    """The memory of a network's constants, which no output may be written to."""
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        found = {id(one): one for one in arrays if one.nbytes}
+        self._arrays = [weakref.ref(one) for one in found.values()]
+        merged: list[list[int]] = []
+        for low, high in sorted(map(_bounds, found.values())):
+            if merged and low <= merged[-1][1]:
+                merged[-1][1] = max(merged[-1][1], high)
+            else:
+                merged.append([low, high])
+        self._lows, self._highs = [low for low, _ in merged], [high for _, high in merged]
+
+    def refuse(self, outputs: Iterable[Named]) -> None:
+        """Raise `BindingError` if one of the arrays shares memory with a constant."""
+        if not self._lows:
+            return
+        for title, array in outputs:
+            if self._is_near(array) and any(share_memory(array, one) for one in self._living()):
+                raise BindingError(f"{title} lies in the memory of a constant of the network; give another array")
+
+    def _is_near(self, array: Array) -> bool:
+        low, high = _bounds(array)
+        index = bisect.bisect_left(self._lows, high) - 1
+        return index >= 0 and self._highs[index] > low
+
+    def _living(self) -> Iterable[Array]:
+        return (one for one in (reference() for reference in self._arrays) if one is not None)
