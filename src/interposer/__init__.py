@@ -15,13 +15,14 @@ Names are imported when they are first used, so that importing the package costs
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from interposer._version import __version__
-from interposer.errors import InterposerError
 
+TYPE_CHECKING = False  # as in the module typing, whose import takes longer than all of this
 if TYPE_CHECKING:
-    from interposer import backend, errors, frontends, ops
+    from typing import Any
+
+    from interposer import backend, errors, frontends, ops, testing, writers
     from interposer.backend import (
         Backend,
         BackendContext,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Support,
         process_registry,
     )
+    from interposer.errors import InterposerError
     from interposer.ir.network import Network
     from interposer.ir.optimized import OptimizedNetwork
     from interposer.kernels import compute
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from interposer.session.limits import Limits
     from interposer.session.load import default_runtime, load
     from interposer.session.model import Model
+    from interposer.session.placement import Plan, Search
     from interposer.types import DataLayout, DataType, Quantization, TensorInfo, TensorShape
 
 _HOMES = {
@@ -54,16 +57,18 @@ _HOMES = {
         "Isolation", "MemoryDescriptor", "MemorySource", "OptimizationViews", "Substitution", "Support",
         "process_registry",
     ),
+    "interposer.errors": ("InterposerError",),
     "interposer.ir.network": ("Network",),
     "interposer.ir.optimized": ("OptimizedNetwork",),
     "interposer.kernels": ("compute",),
     "interposer.optimizer": ("OptimizerOptions", "optimize"),
     "interposer.runtime": ("CreationOptions", "RunControl", "Runtime", "WorkingMemHandle"),
     "interposer.session": ("Limits", "Model", "default_runtime", "load"),
+    "interposer.session.placement": ("Plan", "Search"),
     "interposer.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = frozenset({"backend", "errors", "frontends", "ops"})
+_MODULES = frozenset({"backend", "errors", "frontends", "ops", "testing", "writers"})
 
 __all__ = [
     "Backend",
@@ -85,9 +90,11 @@ __all__ = [
     "OptimizationViews",
     "OptimizedNetwork",
     "OptimizerOptions",
+    "Plan",
     "Quantization",
     "RunControl",
     "Runtime",
+    "Search",
     "Substitution",
     "Support",
     "TensorInfo",
@@ -103,6 +110,8 @@ __all__ = [
     "ops",
     "optimize",
     "process_registry",
+    "testing",
+    "writers",
 ]
 
 

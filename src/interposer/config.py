@@ -40,6 +40,7 @@ __all__ = [
     "disabled_backends",
     "settings",
     "thread_budget",
+    "unknown_variables",
 ]
 
 DISABLED_BACKENDS: Final = "INTERPOSER_DISABLED_BACKENDS"
@@ -66,6 +67,7 @@ CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 """Environment variable: the folder for what may be forgotten, `~/.cache/interposer` as a rule; empty for none."""
 
 FILE_NAME: Final = "interposer.toml"
+_PREFIX: Final = "INTERPOSER_"
 _CGROUP_2: Final = Path("/sys/fs/cgroup/cpu.max")
 _CGROUP_1: Final = Path("/sys/fs/cgroup/cpu")
 T = TypeVar("T")
@@ -203,6 +205,19 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
 def settings() -> Mapping[str, Setting[Any]]:
     """The settings that the file may hold, by their keys."""
     return {one.key: one for one in _SETTINGS}
+
+
+def unknown_variables() -> dict[str, str]:
+    """Variables of the environment that look like a setting and are none, each with the nearest setting as a hint.
+
+    A variable without a near setting is left out: another program may have given it a meaning.
+    """
+    known = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
+    strange = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
+    hints = {
+        name: did_you_mean(name.removeprefix(_PREFIX), (one.removeprefix(_PREFIX) for one in known)) for name in strange
+    }
+    return {name: hint.replace("mean '", f"mean '{_PREFIX}") for name, hint in hints.items() if hint}
 
 
 def disabled_backends() -> frozenset[str]:

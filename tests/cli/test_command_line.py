@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from interposer import __version__
 from interposer.cli import backends
-from interposer.cli.main import COMMANDS, main
+from interposer.cli.main import COMMANDS, NO_MEANS, main
 
 INTERPOSER = [sys.executable, "-m", "interposer"]
 
@@ -78,20 +80,20 @@ def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
         (["run", "nothing.onnx", "--labels", "nothing.txt"], "nothing.txt: No such file or directory\n"),
     ],
 )
-def test_an_error_of_the_user_is_status_1_and_one_message(words, text, capsys, tmp_path, monkeypatch):
+def test_an_error_of_the_user_is_status_2_and_one_message(words, text, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(words) == 1
+    assert main(words) == 2
     found = capsys.readouterr()
     assert found.err.startswith(f"interposer: {text}")
     assert found.out == ""
 
 
 def test_debug_adds_the_traceback(capsys):
-    assert main(["ops", "Convolution4d", "--debug"]) == 1
+    assert main(["ops", "Convolution4d", "--debug"]) == 2
     found = capsys.readouterr().err
     assert "Traceback (most recent call last)" in found
     assert found.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n")
-    assert main(["--debug", "ops", "Convolution4d"]) == 1
+    assert main(["--debug", "ops", "Convolution4d"]) == 2
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -99,12 +101,41 @@ def broken(args: object) -> None:
     raise ZeroDivisionError("division by zero\nand more")
 
 
-def test_what_should_not_happen_is_called_a_fault_of_ours(capsys, monkeypatch):
+def test_an_unexpected_exception_is_called_a_defect_of_interposer(capsys, monkeypatch):
     monkeypatch.setattr(backends, "execute", broken)
-    assert main(["backends"]) == 1
+    assert main(["backends"]) == 2
     assert capsys.readouterr().err == (
-        "interposer: this should not have happened, it is a fault of Interposer (ZeroDivisionError: division by zero); "
-        "--debug shows where\n"
+        "interposer: unexpected ZeroDivisionError: division by zero; this is a defect of Interposer, "
+        "and --debug shows the traceback\n"
+    )
+
+
+def test_every_help_has_the_exit_statuses(capsys):
+    main(["--help"])
+    whole = capsys.readouterr().out
+    assert "exit status:\n  0    success\n  1    the answer of the command is no\n  2    an error" in whole
+    for command in COMMANDS:
+        main([command, "--help"])
+        said = capsys.readouterr().out
+        assert (f"  1    {NO_MEANS[command]}\n" if command in NO_MEANS else "  0    success\n  2    an error") in said
+
+
+def test_a_misspelt_variable_of_the_environment_is_told(capsys, monkeypatch):
+    monkeypatch.setenv("INTERPOSER_NUM_THREAD", "2")
+    monkeypatch.setenv("INTERPOSER_OF_ANOTHER_PROGRAM", "2")
+    assert main(["ops", "Softmax"]) == 0
+    assert capsys.readouterr().err == (
+        "interposer: the environment variable INTERPOSER_NUM_THREAD is unknown; "
+        "did you mean 'INTERPOSER_NUM_THREADS'?\n"
+    )
+
+
+def test_a_file_whose_name_begins_with_a_dash_is_given_with_its_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-net.onnx").touch()
+    assert main(["run", "net.onnx", "-net.onnx"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "unknown argument '-net.onnx'; a file whose name begins with a dash is given as './-net.onnx'\n"
     )
 
 
@@ -134,7 +165,35 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_a_full_disk_is_told_once():
     with open("/dev/full", "w") as full:
         done = subprocess.run([*INTERPOSER, "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "interposer: No space left on device\n")
+    assert (done.returncode, done.stderr) == (2, "interposer: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", ["ops", "ops --json", "--help", "ops --help", "--version", "backends"])
+def test_a_closed_standard_output_is_an_error_with_one_line(words):
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(INTERPOSER)} {words} >&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, "interposer: standard output: Bad file descriptor\n")
+
+
+def test_a_closed_standard_error_loses_messages_and_nothing_else():
+    command = f"{shlex.join(INTERPOSER)} ops Nothing 2>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_all_streams_may_be_closed(tmp_path):
+    command = f"{shlex.join(INTERPOSER)} new-backend Npu --lang python --folder '{tmp_path}/npu' <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 2
+    assert b"import" in (tmp_path / "npu" / "pyproject.toml").read_bytes() or os.listdir(tmp_path / "npu")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["ops", "--json"]])
+def test_whatever_is_printed_may_be_cut_by_its_reader(words):
+    command = f"{shlex.join([*INTERPOSER, *words])} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 141)
+    assert done.stderr == ""
 
 
 def test_an_interruption_is_quiet(capsys, monkeypatch):
@@ -150,13 +209,36 @@ def test_an_interruption_is_quiet(capsys, monkeypatch):
 def test_a_label_that_the_terminal_cannot_show_is_escaped():
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
     done = started("ops", "gr\u00fcn", env=ascii_only)
-    assert (done.returncode, done.stderr) == (1, "interposer: unknown operator 'gr\\xfcn'\n")
+    assert (done.returncode, done.stderr) == (2, "interposer: unknown operator 'gr\\xfcn'\n")
 
 
-def on_terminal(*words: str) -> str:
-    """What the program shows on a terminal of 100 columns."""
+def test_a_character_that_has_a_plain_form_is_not_escaped():
+    code = "from interposer.cli.streams import prepare_streams; prepare_streams(); print('3 \u00b5s, 2\u00d73 \u20ac')"
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ascii_only)
+    assert done.stdout == "3 us, 2x3 \\u20ac\n"
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.05, 0.1, 0.2, 0.4])
+def test_an_interruption_at_any_time_leaves_no_traceback(delay):
+    code = "import sys; sys.argv[1:] = ['ops']; from interposer.__main__ import main; sys.exit(main())"
+    words = [sys.executable, "-S", "-c", f"print('begun', flush=True); {code}"]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=settings, start_new_session=True
+    ) as program:
+        program.stdout.readline()
+        time.sleep(delay)
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate()
+    assert said == ""
+    assert program.returncode in (0, 130, -signal.SIGINT)
+
+
+def on_terminal(*words: str, columns: int = 100, **variables: str) -> str:
+    """What the program shows on a terminal."""
     ours, theirs = pty.openpty()
-    settings = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    settings = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), **variables}
     with subprocess.Popen([*INTERPOSER, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as program:
         os.close(theirs)
         shown = b""
@@ -180,3 +262,9 @@ def test_on_a_terminal_tables_are_drawn_to_its_width():
     assert "\x1b[1m" in shown  # bold titles
     assert "─────" in shown
     assert "Convolution2d" in shown
+
+
+def test_no_color_leaves_out_bold_letters_too():
+    pytest.importorskip("rich")
+    assert "\x1b" not in on_terminal("ops", NO_COLOR="1")
+    assert "\x1b[1m" in on_terminal("ops", NO_COLOR="")

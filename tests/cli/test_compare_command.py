@@ -145,7 +145,7 @@ def test_what_cannot_be_meant_is_an_error_with_a_status_of_its_own(
 def test_networks_are_read_from_their_text_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", written(tmp_path, SUM), "--input", f"{saved(tmp_path)}", "--backends", "CpuRef"]) == 0
     (tmp_path / "bad.txt").write_text("graph {\n  %x = Inptu\n}\n", encoding="utf-8")
-    assert main(["run", str(tmp_path / "bad.txt")]) == 1
+    assert main(["run", str(tmp_path / "bad.txt")]) == 2
     assert "bad.txt" in capsys.readouterr().err
 
 

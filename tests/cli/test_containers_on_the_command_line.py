@@ -66,10 +66,10 @@ def test_one_of_several_outputs_may_be_a_sequence(folder, capsys):
 
 
 def test_a_single_array_is_no_sequence(folder, capsys):
-    assert main(["run", "net.onnx", "--backends", "CpuRef", "--input", "rows=more.npy"]) == 1
+    assert main(["run", "net.onnx", "--backends", "CpuRef", "--input", "rows=more.npy"]) == 2
     assert "give a .npz file with an array for each element" in capsys.readouterr().err
 
 
 def test_a_sequence_that_nothing_gives_is_missing(folder, capsys):
-    assert main(["run", "net.onnx", "--backends", "CpuRef"]) == 1
+    assert main(["run", "net.onnx", "--backends", "CpuRef"]) == 2
     assert "'rows' sequence[rows_0] of float32[?]" in capsys.readouterr().err

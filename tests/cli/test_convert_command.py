@@ -61,17 +61,17 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     ],
 )
 def test_wrong_arguments_end_with_a_message(words, message, capsys):
-    assert main(["convert", *words]) == 1
+    assert main(["convert", *words]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_an_opset_that_cannot_be_written_is_refused(tmp_path, capsys):
-    assert main(["convert", doubler(tmp_path), str(tmp_path / "out.onnx"), "--opset", "9"]) == 1
+    assert main(["convert", doubler(tmp_path), str(tmp_path / "out.onnx"), "--opset", "9"]) == 2
     assert "the opset is 9; opsets 13 to" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path, capsys):
-    assert main(["convert", doubler(tmp_path), str(tmp_path / "no" / "out.onnx")]) == 1
+    assert main(["convert", doubler(tmp_path), str(tmp_path / "no" / "out.onnx")]) == 2
     assert "out.onnx: the file cannot be written: No such file or directory" in capsys.readouterr().err
 
 

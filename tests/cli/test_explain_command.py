@@ -88,14 +88,14 @@ def test_the_explanation_as_json(explain, tmp_path, more_backends):
 
 
 def test_a_layer_that_nobody_takes_is_an_error_with_all_reasons(explain, tmp_path, more_backends):
-    found = explain(networks.alternating(tmp_path), "--backends", "Sums", status=1)
+    found = explain(networks.alternating(tmp_path), "--backends", "Sums", status=2)
     assert found.startswith("interposer: 2 layers cannot be run\nno backend in ['Sums'] can run layer 'positive'")
     assert "  Sums says: no kernel for Activation\n" in found
 
 
 def test_open_shapes_must_be_given(explain, tmp_path):
     model = networks.brightness(tmp_path, ("batch", 3, "height", "width"))
-    assert explain(model, status=1) == (
+    assert explain(model, status=2) == (
         "interposer: the shapes of these inputs are not all known: 'image' float32[batch, 3, height, width]; "
         "give them, as in --shape image=1x1x1x1\n"
     )
@@ -130,10 +130,10 @@ def test_values_that_layers_depend_on_are_given(explain, tmp_path, value):
 
 
 def test_values_that_layers_depend_on_must_be_given(explain, tmp_path):
-    assert explain(summed(tmp_path), status=1).endswith(
+    assert explain(summed(tmp_path), status=2).endswith(
         "the layers depend on the values of these inputs: 'axes' int64[1]; give them, as in --value axes=0,1\n"
     )
-    assert "'axes' has shape [2]; expected [1]" in explain(summed(tmp_path), "--value", "axes=0,1", status=1)
+    assert "'axes' has shape [2]; expected [1]" in explain(summed(tmp_path), "--value", "axes=0,1", status=2)
 
 
 def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):
@@ -158,7 +158,7 @@ def test_what_is_measured_may_run_on_given_arrays(explain, tmp_path, more_backen
     network, words = networks.alternating(tmp_path), ("--input", tmp_path / "x.npy", "--json")
     found = json.loads(explain(network, *THREE, "--measure", "--budget", "0.01", *words))
     assert found["times"]["source"] == "measured"
-    assert explain(network, *words, status=1) == (
+    assert explain(network, *words, status=2) == (
         "interposer: --input is what the network runs on to be measured; give --measure too\n"
     )
 
@@ -185,5 +185,5 @@ def test_the_page_is_written_beside_what_is_printed(explain, tmp_path, more_back
 
 
 def test_a_page_that_cannot_be_written_is_an_error(explain, tmp_path):
-    found = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=1)
+    found = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=2)
     assert found.endswith(f"page.html': there is no folder {str(tmp_path / 'no')!r}\n")

@@ -105,5 +105,5 @@ def test_groups_of_types_go_by_their_names(shown):
 
 
 def test_what_a_backend_that_is_absent_has_is_not_known(capsys, more_backends):
-    assert main(["ops", "--backend", "Gone"]) == 1
+    assert main(["ops", "--backend", "Gone"]) == 2
     assert capsys.readouterr().err == "interposer: backend 'Gone' is not available: there is no such device\n"

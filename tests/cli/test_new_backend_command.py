@@ -133,14 +133,14 @@ def test_the_templates_are_files_of_the_package():
 )  # fmt: skip
 def test_a_name_that_cannot_be_one_is_refused(words, text, tmp_path, capsys):
     folder = tmp_path / "project"
-    assert main(["new-backend", *words, "--lang", "c", "--folder", str(folder)]) == 1
+    assert main(["new-backend", *words, "--lang", "c", "--folder", str(folder)]) == 2
     assert capsys.readouterr().err == f"interposer: {text}\n"
     assert not folder.exists()
 
 
 @pytest.mark.needs_cpuref
 def test_an_id_that_is_taken_is_refused(tmp_path, capsys):
-    assert main(["new-backend", "CpuRef", "--lang", "c", "--folder", str(tmp_path / "project")]) == 1
+    assert main(["new-backend", "CpuRef", "--lang", "c", "--folder", str(tmp_path / "project")]) == 2
     assert capsys.readouterr().err == (
         "interposer: there is a backend with the id 'CpuRef' already (entry point of interposer), and only the first "
         "of one id is loaded; choose another name\n"
@@ -152,11 +152,11 @@ def test_nothing_is_overwritten(project, tmp_path, capsys):
     source = folder / "src" / "backend.c"
     source.write_text("mine")
     capsys.readouterr()
-    assert main(["new-backend", "Npu", "--lang", "cpp", "--folder", str(folder)]) == 1
+    assert main(["new-backend", "Npu", "--lang", "cpp", "--folder", str(folder)]) == 2
     assert capsys.readouterr().err == (
         f"interposer: the folder {folder} is not empty, and nothing is overwritten; name another one\n"
     )
-    assert main(["new-backend", "Npu", "--lang", "cpp", "--folder", str(source)]) == 1
+    assert main(["new-backend", "Npu", "--lang", "cpp", "--folder", str(source)]) == 2
     assert capsys.readouterr().err == f"interposer: {source} is there and is no folder; name another one\n"
     assert source.read_text() == "mine"
     assert files_in(folder) == FILES["c"]

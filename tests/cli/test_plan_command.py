@@ -94,7 +94,7 @@ def test_a_plan_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_path:
 def test_what_cannot_be_done_is_an_error(
     words: tuple[Any, ...], fault: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    _, err = said(capsys, "plan", networks.alternating(tmp_path), "--backends", "CpuRef", *words, *BUDGET, status=1)
+    _, err = said(capsys, "plan", networks.alternating(tmp_path), "--backends", "CpuRef", *words, *BUDGET, status=2)
     assert fault in err
 
 
@@ -107,7 +107,7 @@ def test_wrong_words_are_wrong_usage(
 
 def test_a_file_that_is_no_plan_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("[]", encoding="utf-8")
-    _, err = said(capsys, "explain", networks.doubler(tmp_path), "--plan", tmp_path / "plan.json", status=1)
+    _, err = said(capsys, "explain", networks.doubler(tmp_path), "--plan", tmp_path / "plan.json", status=2)
     assert 'it has no member "plan" with the value 1' in err
 
 

@@ -217,20 +217,20 @@ def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
 def test_what_cannot_be_done_is_said_in_a_message(run, folder, words, text):
     np.save("short.npy", np.float32([[1, 2, 3]]))
     (folder / "few.txt").write_text("one\ntwo\n")
-    assert run(networks.doubler(folder), *words, status=1).startswith(f"interposer: {text}")
+    assert run(networks.doubler(folder), *words, status=2).startswith(f"interposer: {text}")
 
 
 def test_labels_need_one_vector_of_classes(run, two_inputs, folder):
     words = [*two_inputs, "--labels", "labels.txt"]
     text = "interposer: --labels needs one output; choose it with --output (total, difference)\n"
-    assert run(*words, status=1) == text
+    assert run(*words, status=2) == text
     text = "interposer: --labels needs a vector of classes, but output 'total' is float32[2, 3]\n"
-    assert run(*words, "--output", "total", status=1) == text
+    assert run(*words, "--output", "total", status=2) == text
 
 
 def test_a_file_that_is_no_network_is_refused(run, folder):
     text = "interposer: labels.txt: this is no model of a known format (nnapi, onnx, text, tflite): "
-    assert run("labels.txt", status=1).startswith(text)
+    assert run("labels.txt", status=2).startswith(text)
 
 
 def test_a_limit_can_be_lifted(run, folder):

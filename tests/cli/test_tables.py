@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from interposer.cli.tables import Table, counted, plain_lines, printable, show, without_empty_columns, write_json
+from interposer.cli.streams import printable
+from interposer.cli.tables import Table, counted, plain_lines, show, without_empty_columns, write_json
 
 TABLE = Table(("class", "score", "label"), [("7", "0.5", "seven"), ("10", "0.25", "")], right=("class", "score"))
 

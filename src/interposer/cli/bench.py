@@ -28,8 +28,6 @@ The network is loaded on all of them; then each has its turn, again and again, s
 that a slow moment of the machine hits all. Times are medians of the turns.
 
 Without --input, inputs are random numbers, the same in each run.
-
-The exit status is 0, 1 where no backend could run the network, and 2 after an error.
 """
 _seconds: Final = number("seconds")
 

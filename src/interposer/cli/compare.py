@@ -35,9 +35,6 @@ A difference of floats is told as it is, as a part of the largest element, and i
 units in the last place; one of integers in steps. Behind several layers, as many
 tolerances are allowed.
 
-The exit status is 0 where the backends agree, 1 where they differ by more than is
-allowed, and 2 where they could not be compared.
-
 --cut writes the part that they differ about as .onnx, .tflite or .txt (the text
 form), and its inputs beside it as .npz; the file is compared again at once.
 """

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
 from interposer._version import __version__
-from interposer.cli.tables import printable
+from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
+from interposer.config import unknown_variables
 from interposer.errors import InterposerError, LimitExceededError, did_you_mean
 
 __all__ = ["COMMANDS", "main"]
@@ -26,7 +27,7 @@ COMMANDS: Final = {
     "bench": "measure a network on all backends, side by side",
     "compare": "run two backends layer by layer, and show where they differ",
     "plan": "measure which backend should run which layer, and write that down",
-    "convert": "write a network as an ONNX model",
+    "convert": "write a network as an ONNX or a TensorFlow Lite model",
     "backends": "list the backends, and why some are absent",
     "cache": "list what is kept between processes, say what is stale and why, or delete it",
     "ops": "list the operators, or those that a backend has kernels for",
@@ -35,13 +36,18 @@ COMMANDS: Final = {
 }
 """The commands, each with a line about it; the module of that name has `configure` and `execute`.
 
-`execute` gives the exit status, where that is not 0 after all has gone well.
+`execute` returns the exit status if the answer of the command is "no", and None or 0 otherwise.
 """
 
-FAILED: Final = 1
-TELLING: Final = frozenset({"bench", "compare", "check-backend"})
-"""Commands whose status 1 says what they found, so that it is another one after an error."""
-TROUBLE: Final = 2
+NO_MEANS: Final = {
+    "bench": "no backend could run the network",
+    "compare": "the backends differ by more than is allowed",
+    "check-backend": "the backend does not conform",
+}
+"""What exit status 1 says, for each command that answers a question."""
+_OF_WRITING: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
+"""Numbers of errors of writing; all files are written by a function whose errors name the file."""
+ERROR: Final = 2
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as of a program that the closed pipe ended
 
@@ -50,72 +56,84 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` are the words after ``interposer``.
 
     Returns:
-        The exit status: 0; 1 after an error, which a message on standard error tells (2 of bench, compare and
-        check-backend, whose 1 says what they found); 2 for wrong usage; 130 where the user interrupts it; 141 where
-        nobody reads the output any more.
+        The exit status, by one rule for all commands: 0 if the command succeeded; 1 if it succeeded and its answer is
+        "no" (see `NO_MEANS`); 2 after any error, wrong usage included, with a message on standard error; 130 after an
+        interruption by the user; 141 if nobody reads the output any more.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
+        prepare_streams()
         return _run(words)
     except BrokenPipeError:
-        _discard_output()
+        discard_output()
         return PIPE_CLOSED
     except KeyboardInterrupt:
+        discard_output()
         return INTERRUPTED
 
 
 def _run(words: Sequence[str]) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no reason to fail
     debug = "--debug" in words
-    failed = FAILED
-    with _messages(debug):
+    with log_messages(debug):
         try:
-            args = _parsed(words)
-            failed = TROUBLE if args.command in TELLING else FAILED
-            status = _module(args.command).execute(args)
+            status = _executed(words)
             sys.stdout.flush()
-            return int(status or 0)
-        except SystemExit as stop:
-            return int(stop.code or 0)
+            return status
         except BrokenPipeError:
             raise
         except Exception as error:
-            _tell(error, debug)
-            return failed
+            _report(error, debug)
+            return ERROR
 
 
-def _tell(error: Exception, debug: bool) -> None:
+def _executed(words: Sequence[str]) -> int:
+    try:
+        args = _parsed(words)
+        _warn_of_unknown_variables()
+        return int(_module(args.command).execute(args) or 0)
+    except SystemExit as stop:  # after --help, --version and wrong usage
+        return int(stop.code or 0)
+
+
+def _warn_of_unknown_variables() -> None:
+    for name, near in unknown_variables().items():
+        logging.getLogger("interposer").warning("the environment variable %s is unknown%s", name, near)
+
+
+def _report(error: Exception, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    lines = f"interposer: {_told(error)}".split("\n")
+    lines = f"interposer: {_message(error)}".split("\n")
     print("\n".join(map(printable, lines)), file=sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:
-        _discard_output()
+        discard_output()
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, LimitExceededError) and error.what in ("memory", "arithmetic"):
         option = "--limit-bytes" if error.what == "memory" else "--limit-operations"
         return f"{str(error).partition(';')[0]}; raise it with {option} if the file is trusted"
     if isinstance(error, InterposerError):
         return str(error)
     if isinstance(error, OSError):
-        return ": ".join(map(str, filter(None, (error.filename, error.strerror)))) or str(error)
+        name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
+        return ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory"
     found = f"{type(error).__name__}: {error}".partition("\n")[0]
-    return f"this should not have happened, it is a fault of Interposer ({found}); --debug shows where"
+    return f"unexpected {found}; this is a defect of Interposer, and --debug shows the traceback"
 
 
 # --- the parser -------------------------------------------------------------------------------------------------------
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="interposer", description="Divide a neural network among backends, say why, and run it.")
+    parser = _Parser(
+        prog="interposer", description="Divide a neural network among backends, say why, and run it.",
+        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_statuses("the answer of the command is no"),
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"interposer {__version__}")
     _add_debug(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
@@ -127,11 +145,28 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         parser.error(f"unknown command {given!r}{did_you_mean(given, COMMANDS)} (known: {', '.join(COMMANDS)})")
     _module(given).configure(made[given])
     _add_debug(made[given])
+    _add_statuses(made[given], NO_MEANS.get(given, ""))
     args, unknown = parser.parse_known_args(words)
     if unknown:
-        options = re.findall(r"--[a-z][a-z-]*", made[given].format_help())
-        made[given].error(f"unknown argument {unknown[0]!r}{did_you_mean(unknown[0], options)}")
+        made[given].error(f"unknown argument {unknown[0]!r}{_hint(unknown[0], made[given])}")
     return args
+
+
+def _hint(word: str, parser: argparse.ArgumentParser) -> str:
+    if os.path.exists(word):
+        return f"; a file whose name begins with a dash is given as {os.path.join('.', word)!r}"
+    options = re.findall(r"--[a-z][a-z-]*", parser.format_help())
+    return did_you_mean(word.partition("=")[0], options)
+
+
+def _add_statuses(parser: argparse.ArgumentParser, no: str) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(filter(None, [parser.epilog, _statuses(no)]))
+
+
+def _statuses(no: str) -> str:
+    rows = [("0", "success"), ("1", no), ("2", "an error, wrong usage included"), ("130", "interrupted by Ctrl-C")]
+    return "\n".join(["exit status:", *(f"  {status:3}  {meaning}" for status, meaning in rows if meaning)])
 
 
 class _Parser(argparse.ArgumentParser):
@@ -149,39 +184,3 @@ def _sentence(line: str) -> str:
 
 def _module(command: str) -> ModuleType:
     return import_module(f"interposer.cli.{command.replace('-', '_')}")
-
-
-# --- the standard streams ---------------------------------------------------------------------------------------------
-
-
-class _OneLine(logging.Formatter):
-    """Leaves out tracebacks and the time."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return f"interposer: {record.getMessage()}"
-
-
-@contextmanager
-def _messages(debug: bool) -> Iterator[None]:
-    """Let warnings of the package appear on standard error, and with `debug` everything that it logs."""
-    logger, handler = logging.getLogger("interposer"), logging.StreamHandler()
-    before = logger.level
-    if debug:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-        logger.setLevel(logging.DEBUG)
-    else:
-        handler.setFormatter(_OneLine())
-        handler.setLevel(logging.WARNING)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-def _discard_output() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not complain when it exits."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

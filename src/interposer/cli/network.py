@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from interposer.cli.tables import printable
+from interposer.cli.streams import printable
 from interposer.config import NUM_THREADS
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from interposer.cli.tables import printable
+from interposer.cli.streams import printable
 
 __all__ = ["progress_line"]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Table", "counted", "plain_lines", "printable", "say", "show", "without_empty_columns", "write_json"]
+from interposer.cli.streams import printable
+
+__all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_columns", "write_json"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ def _show_rich(table: Table) -> bool:
         from rich import table as tables  # noqa: PLC0415
     except ImportError:
         return False
-    drawn = tables.Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    plain = bool(os.environ.get("NO_COLOR"))  # whose readers want no bold letters either
+    drawn = tables.Table(box=box.SIMPLE_HEAD, header_style="" if plain else "bold", pad_edge=False, show_edge=False)
     for title in table.titles:
         drawn.add_column(title, justify="right" if title in table.right else "left", overflow="fold")
     for row in table.rows:
@@ -66,11 +70,6 @@ def _show_rich(table: Table) -> bool:
 def say(line: str) -> None:
     """Print a line that may hold texts out of files."""
     print(printable(line))
-
-
-def printable(text: str) -> str:
-    """The text in one line and without control characters, which could steer a terminal."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

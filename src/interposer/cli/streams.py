@@ -1,0 +1,106 @@
+"""The standard streams: closed ones, characters that a terminal lacks, and what the package logs."""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+__all__ = ["discard_output", "log_messages", "prepare_streams", "printable"]
+
+_ERRORS: Final = "interposer.plain"
+_PLAIN: Final = {
+    "\u00b5": "u",
+    "\u03bc": "u",
+    "\u00d7": "x",
+    "\u2026": "...",
+    "\u2013": "-",
+    "\u2014": "-",
+    "\u2265": ">=",
+}
+"""What stands for characters that the encoding of a stream lacks; all others are escaped."""
+
+
+def prepare_streams() -> None:
+    """Make the standard streams safe to write to, whatever they are.
+
+    A closed stream gets a file, as the next file that is opened would take its number. Whatever is written to a closed
+    standard output is an error when it is flushed, and what is written to a closed standard error is lost.
+    """
+    _fill(0, os.O_RDONLY)
+    _fill(1, os.O_RDONLY)  # so that writing fails
+    _fill(2, os.O_WRONLY)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the rest of the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - likewise
+    codecs.register_error(_ERRORS, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_ERRORS)  # a label that the terminal cannot show is no reason to fail
+
+
+def _fill(descriptor: int, flags: int) -> None:
+    """Open the null device under a number that is free."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        opened = os.open(os.devnull, flags)
+        if opened != descriptor:
+            os.dup2(opened, descriptor)
+            os.close(opened)
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter = error.object[error.start]
+    plain = _PLAIN.get(letter)
+    if plain is not None:
+        return plain, error.start + 1
+    return codecs.backslashreplace_errors(
+        UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
+    )
+
+
+def printable(text: str) -> str:
+    """The text in one line and without control characters, which could steer a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def discard_output() -> None:
+    """Discard what is still buffered for standard output, so that the interpreter does not complain when it exits."""
+    with suppress(OSError, ValueError):  # ValueError: it is no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class _OneLine(logging.Formatter):
+    """Leaves out tracebacks and the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(f"interposer: {record.getMessage()}")
+
+
+@contextmanager
+def log_messages(debug: bool) -> Iterator[None]:
+    """Let warnings of the package appear on standard error, and with `debug` everything that it logs."""
+    logger, handler = logging.getLogger("interposer"), logging.StreamHandler()
+    before = logger.level
+    if debug:
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        logger.setLevel(logging.DEBUG)
+    else:
+        handler.setFormatter(_OneLine())
+        handler.setLevel(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
