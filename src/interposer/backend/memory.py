@@ -358,7 +358,7 @@ class ArenaMemoryManager(MemoryManager):
 
 def _ordinary(size: int) -> Array:
     raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    start = -address_of(raw) % ALIGNMENT
     return raw[start : start + size]
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.backend.dynamic.arrays import address_of
 from interposer.errors import BindingError
 from interposer.types import Array
 
@@ -63,7 +64,7 @@ def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
 
 def _bounds(array: Array) -> tuple[int, int]:
     """The addresses of the first byte, and behind the last byte, of an array."""
-    address: int = array.__array_interface__["data"][0]
+    address = address_of(array)
     if array.flags.forc or not array.size:
         return address, address + array.nbytes
     spans = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]

@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -235,7 +236,7 @@ class Library:
         self._inside: list[None] = []
         self._numbers = itertools.count()
         self._pid = os.getpid()
-        self._abandoned = False
+        self._fork_safe = self._abandoned = False
         self._why_closed = "it is not initialised"
         self._refuses = True
 
@@ -266,6 +267,7 @@ class Library:
         except BaseException:
             self.close()
             raise
+        self._fork_safe = abi.Cap.FORK_SAFE in self.info.capabilities
         self._pass_on_log()
 
     def _ask_info(self) -> LibraryInfo:
@@ -313,6 +315,21 @@ class Library:
             self._pass_on_log()
             return True
 
+    def close_at_last(self, process: int) -> None:
+        """Release and shut down as `close` does, while the interpreter ends and modules are empty already.
+
+        Nothing global is used here. A plug-in that a thread is still in, or that belongs to the parent of this
+        `process`, is left as it is.
+        """
+        if self._why_closed or self._inside or not (process == self._pid or self._fork_safe):
+            return
+        self._why_closed, self._refuses = "it was shut down", True
+        for number in sorted(self._held, reverse=True):
+            release = self._held.pop(number).release
+            if release is not None:
+                release()
+        self.functions["shutdown"](self.self)
+
     def _wait_until_left(self) -> bool:
         end = time.monotonic() + PATIENCE
         while self._inside and time.monotonic() < end:
@@ -320,7 +337,7 @@ class Library:
         return not self._inside
 
     def _usable_here(self) -> bool:
-        return os.getpid() == self._pid or abi.Cap.FORK_SAFE in self.info.capabilities
+        return os.getpid() == self._pid or self._fork_safe
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -484,9 +501,25 @@ class Library:
 
 
 @atexit.register
-def _close_all() -> None:
-    for library in list(_open):
-        library.close()
+def _settle() -> None:
+    if _open:
+        settle(seconds=PATIENCE)
+
+
+class _AtLast:
+    """Shuts plug-ins down when the interpreter has finalized the objects of all other modules.
+
+    Functions that `atexit` calls may run before other ones of the user, and run before ``__del__`` of what modules
+    hold: models must work in both. The interpreter clears the module `sys` after all others, so an object in it goes
+    last.
+    """
+
+    def __del__(self, libraries: set[Library] = _open, process: Callable[[], int] = os.getpid) -> None:
+        for library in [*libraries]:
+            library.close_at_last(process())
+
+
+vars(sys).setdefault("_interposer_at_last", []).append(_AtLast())
 
 
 def _after_fork() -> None:
