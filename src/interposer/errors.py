@@ -4,6 +4,7 @@
 
     InterposerError
     ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
+    │   ├── OptionError                        an option that a backend does not declare, or a value of the wrong kind
     │   ├── UnknownRankError                   a rank or an extent was asked for, and not even the rank is known
     │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
     ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
@@ -60,6 +61,7 @@ __all__ = [
     "LoadError",
     "MemoryImportError",
     "MissingDependencyError",
+    "OptionError",
     "ParseError",
     "PluginError",
     "RunCancelledError",
@@ -111,6 +113,10 @@ class InterposerError(Exception):
 
 class InvalidArgumentError(InterposerError, ValueError):
     """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
+
+
+class OptionError(InvalidArgumentError):
+    """An option that a backend does not declare, or a value of the wrong kind for one."""
 
 
 class UnknownRankError(InvalidArgumentError):

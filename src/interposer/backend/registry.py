@@ -29,6 +29,7 @@ from interposer.errors import (
     DuplicateBackendError,
     InterposerError,
     InvalidArgumentError,
+    OptionError,
     UnknownBackendError,
 )
 
@@ -212,6 +213,7 @@ class BackendRegistry:
         Raises:
             UnknownBackendError: nobody knows the id.
             BackendUnavailableError: it is known, but absent: disabled, broken, or something it needs is missing.
+            OptionError: its runtime gives it an option that it does not declare, or a value of the wrong kind.
         """
         with self._lock:
             entry = self._entry(backend_id)
@@ -338,6 +340,8 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
             reason, level = backend.unavailable(), logging.INFO
     except BackendUnavailableError as error:
         reason, level = error.reason, logging.INFO
+    except OptionError:  # the caller's mistake, and no fault of the backend
+        raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
     if reason is None:

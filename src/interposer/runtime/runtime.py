@@ -18,7 +18,15 @@ from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, wanted_isolations
 from interposer.backend.registry import checked
 from interposer.config import disabled_backends, thread_budget
-from interposer.errors import BindingError, InvalidArgumentError, LoadError, UnknownNetworkError, did_you_mean, expect
+from interposer.errors import (
+    BindingError,
+    InvalidArgumentError,
+    LoadError,
+    OptionError,
+    UnknownNetworkError,
+    did_you_mean,
+    expect,
+)
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
@@ -66,6 +74,7 @@ class Runtime:
                 near = did_you_mean(name, self.registry.ids)
                 level = logging.WARNING if near else logging.INFO  # it may be registered later
                 _log.log(level, "backend %r is to be isolated, but nobody knows it yet%s", name, near)
+        self._check_backend_options()
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
@@ -75,6 +84,16 @@ class Runtime:
         self._lock = threading.RLock()
         self.workers = Workers(thread_budget(self.options.num_threads))
         weakref.finalize(self, self.workers.close).atexit = False
+
+    def _check_backend_options(self) -> None:
+        """Start the isolated backends that get options, to check these; others were checked when they were loaded."""
+        for name in self.options.backend_options:
+            if name not in self.registry:
+                near = did_you_mean(name, self.registry.ids)
+                level = logging.WARNING if near else logging.INFO  # it may be registered later
+                _log.log(level, "there are options for backend %r, but nobody knows it yet%s", name, near)
+            elif self.registry.isolation(name) is not None:
+                self.registry.reason_absent(name)
 
     @property
     def device_spec(self) -> DeviceSpec:
@@ -130,6 +149,8 @@ class Runtime:
         try:
             context = backend.create_backend_context(options)
             return None if context is None else checked(context, BackendContext, "create_backend_context", backend_id)
+        except OptionError:  # the caller's mistake: no other backend takes over for it
+            raise
         except Exception as error:
             text = f"backend {backend_id} could not make its context: {said(error)}"
             raise LoadError(text, backend=backend_id) from error

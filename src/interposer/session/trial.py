@@ -21,7 +21,7 @@ from interposer.backend.dynamic.library import Library, identify, open_library
 from interposer.backend.dynamic.paths import own_files
 from interposer.backend.dynamic.records import Step, StepError
 from interposer.config import BACKEND_PATH, ISOLATE
-from interposer.errors import InterposerError, UnsupportedLayerError
+from interposer.errors import InterposerError, OptionError, UnsupportedLayerError
 from interposer.ir.network import Network
 from interposer.ops import ActivationFunction
 from interposer.optimizer import optimize
@@ -43,6 +43,8 @@ def main(
         _try(report, library, opened_as, options, only_id=only_id)
     except StepError as error:
         report.send(failed=error.step.value, reason=error.reason, state=error.state.value)
+    except OptionError as error:
+        report.send(option_fault=str(error))
     report.send(doing="while its process ends")
 
 
@@ -60,6 +62,8 @@ def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Option
         library = open_library(
             opened, path, settings=host_settings(path), options=options.get(who.id, {}), checking=True
         )
+    except OptionError:
+        raise
     except InterposerError as error:
         raise step_error(error) from error
     try:

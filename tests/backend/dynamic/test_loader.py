@@ -17,7 +17,13 @@ from interposer import CreationOptions, Network, Runtime, TensorInfo, optimize
 from interposer.backend import BackendRegistry, DeviceSpec
 from interposer.backend.dynamic.records import State, Step
 from interposer.backend.isolated import Isolation
-from interposer.errors import BackendUnavailableError, ConfigError, InvalidArgumentError, UnknownBackendError
+from interposer.errors import (
+    BackendUnavailableError,
+    ConfigError,
+    InvalidArgumentError,
+    OptionError,
+    UnknownBackendError,
+)
 from tests.backend.dynamic.conftest import add_twice
 from tests.native import mapped_files, open_descriptors
 
@@ -448,11 +454,28 @@ MODE = """
 
 def test_a_file_is_tried_again_with_other_options(install, runtime_of, user_cache):
     install(AT_INFO=MODE.replace("\n", " "))
-    [wrong] = runtime_of(backend_options={"Adder": {"mod": 3}}).dynamic_backends()
-    assert (wrong.state, wrong.step) == (State.REFUSED, Step.INIT)
-    assert "has no option 'mod'; did you mean 'mode'?" in wrong.reason
+    with pytest.raises(OptionError):
+        runtime_of(backend_options={"Adder": {"mod": 3}})
     [right] = runtime_of(backend_options={"Adder": {"mode": 3}}).dynamic_backends()
     assert right.state is State.LOADED
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"probe_seconds": 0}, {"isolate": "Adder"}, {"isolate": "Adder", "probe_seconds": 0}]
+)
+def test_a_misspelt_option_for_a_runtime_is_an_error_and_moves_nothing_to_another_backend(install, runtime_of, options):
+    install(AT_INFO=MODE.replace("\n", " "))
+    with pytest.raises(OptionError) as caught:
+        runtime_of(backend_options={"Adder": {"mod": 3}}, **options)
+    assert str(caught.value) == "backend 'Adder' has no option 'mod'; did you mean 'mode'? (it has: mode)"
+    with pytest.raises(OptionError, match="option 'mode' of backend 'Adder' must be a int, not 'three'"):
+        runtime_of(backend_options={"Adder": {"mode": "three"}}, **options)
+
+
+def test_options_for_a_backend_that_nobody_knows_are_named_in_the_log(runtime_of, caplog):
+    runtime_of(path=None, backend_options={"CpuReff": {"mode": 3}})
+    text = "there are options for backend 'CpuReff', but nobody knows it yet; did you mean 'CpuRef'?"
+    assert text in caplog.messages
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

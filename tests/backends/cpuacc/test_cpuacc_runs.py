@@ -212,6 +212,12 @@ def test_it_runs_in_a_process_of_its_own():
         assert_near(run(runtime, network, x), reference_outputs(network.graph, {0: x})[0])
 
 
+@pytest.mark.parametrize("isolate", [(), "CpuAcc"])
+def test_a_misspelt_option_for_a_runtime_does_not_move_the_model_to_the_reference(isolate):
+    with pytest.raises(ip.errors.OptionError, match="^backend 'CpuAcc' has no option 'NumThread'; did you mean 'Num"):
+        ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumThread": 2}}, isolate=isolate))
+
+
 def test_it_is_available_where_another_backend_is_isolated(monkeypatch, tmp_path):
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("INTERPOSER_ISOLATE", "Other")

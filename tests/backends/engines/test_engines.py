@@ -160,6 +160,14 @@ def test_wrong_options_are_errors_that_say_so(engine, runtime, given, text):
     assert text.format(engine) in str(caught.value)
 
 
+@pytest.mark.parametrize(("name", "text"), [("thread", "did you mean 'threads'?"), ("threads", "not for a runtime")])
+def test_options_of_a_runtime_are_errors_and_move_nothing_to_another_backend(engine, name, text):
+    with ip.Runtime(ip.CreationOptions(backend_options={engine: {name: 2}})) as runtime:
+        with pytest.raises(ip.errors.OptionError) as caught:
+            ip.load(small_network(), [engine, "CpuRef"], runtime=runtime)
+        assert text in str(caught.value)
+
+
 def test_a_number_of_threads_can_be_chosen(engine, runtime):
     model = ip.load(small_network(), [engine], runtime=runtime, options=options_for(engine, threads=2))
     assert len(model.run(feeds())) == 2

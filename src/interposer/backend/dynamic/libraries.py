@@ -23,7 +23,7 @@ from interposer.backend.dynamic.library import SYMBOLS, Library, identify, open_
 from interposer.backend.dynamic.records import State, Step, StepError
 from interposer.cache import cache_folder
 from interposer.config import thread_budget
-from interposer.errors import BackendUnavailableError, InterposerError, PluginError
+from interposer.errors import BackendUnavailableError, InterposerError, OptionError, PluginError
 
 __all__ = [
     "FileIdentity",
@@ -116,6 +116,7 @@ def shared_backend(
 
     Raises:
         StepError: it cannot be loaded, with the step that failed.
+        OptionError: an option that it does not declare, or a value of the wrong kind.
     """
     with _changed:
         opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
@@ -134,6 +135,8 @@ def shared_backend(
 def _for_runtime(living: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:
     try:
         return living.for_runtime(options.get(living.id, {}))
+    except OptionError:
+        raise
     except InterposerError as error:
         raise step_error(error) from error
 
@@ -147,6 +150,7 @@ def backend_of_file(
 
     Raises:
         PluginError: it cannot be loaded; ``.check`` names the step that failed.
+        OptionError: an option that it does not declare, or a value of the wrong kind.
     """
     library = os.path.realpath(path)
     try:
@@ -220,6 +224,8 @@ def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBack
         backend = DynamicBackend(library)
     except InterposerError as error:
         _leave(opened, library)
+        if isinstance(error, OptionError):
+            raise
         raise step_error(error) from error
     opened.backend, opened.busy = weakref.ref(backend), True
     weakref.finalize(backend, _leave, opened, library).atexit = False  # libraries close themselves then

@@ -26,7 +26,7 @@ from interposer.backend.dynamic.paths import OWN_BACKENDS, PACKAGE_FOLDER, Folde
 from interposer.backend.dynamic.probe import Verdict, keep_verdict, kept_verdict, probe
 from interposer.backend.dynamic.records import DynamicBackendRecord, State, Step, StepError
 from interposer.backend.registry import BackendRegistry
-from interposer.errors import UnknownBackendError
+from interposer.errors import OptionError, UnknownBackendError
 
 __all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backends"]
 
@@ -88,6 +88,9 @@ def load_backends(
 
     Folders come in the given order, their entries by name. This never raises because of what is found. Nobody looks at
     an own backend that is disabled, and one of the user may take its place.
+
+    Raises:
+        OptionError: an option that a backend does not declare, or a value of the wrong kind.
     """
     search = _Search(registry, options)
     search.own(own_files(own_folder))
@@ -176,6 +179,8 @@ class _File:
             self._take_steps()
         except StepError as error:
             self._note(step=error.step, reason=error.reason, state=error.state)
+        except OptionError:  # the caller's mistake, and no fault of the file
+            raise
         except Exception as error:
             reason = f"this should not have happened, it is a fault of Interposer ({type(error).__name__}: {error})"
             self._note(step=Step.REGISTER, reason=reason, state=State.REFUSED)
@@ -225,6 +230,8 @@ class _File:
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
+        if verdict.option_fault:
+            raise OptionError(verdict.option_fault)
         if verdict.error is not None and not (verdict.error.step is Step.PROBE and self._is_isolated):
             raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
 

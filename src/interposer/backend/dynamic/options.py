@@ -9,7 +9,7 @@ from typing import Any
 from interposer.backend.capabilities import Options, OptionValue
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.information import DeclaredOption
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import OptionError, did_you_mean
 
 __all__ = ["OptionTable", "checked_options"]
 
@@ -20,17 +20,17 @@ def checked_options(backend: str, given: Options, declared: Iterable[DeclaredOpt
     """The options that were given, each as the kind that is declared.
 
     Raises:
-        InvalidArgumentError: an unknown name, one of another scope, or a value of another kind.
+        OptionError: an unknown name, one of another scope, or a value of another kind.
     """
     known = {one.name: one for one in declared}
     for name in given:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
             near = did_you_mean(str(name), known)
-            raise InvalidArgumentError(f"backend {backend!r} has no option {name!r}{near} (it has: {listed})")
+            raise OptionError(f"backend {backend!r} has no option {name!r}{near} (it has: {listed})")
         if not known[name].scope & scope:
             right, wrong = _SCOPE_NAMES[known[name].scope], _SCOPE_NAMES[scope]
-            raise InvalidArgumentError(f"option {name!r} of backend {backend!r} is given for {right}, not for {wrong}")
+            raise OptionError(f"option {name!r} of backend {backend!r} is given for {right}, not for {wrong}")
     return {name: _value(backend, known[name], value) for name, value in given.items()}
 
 
@@ -39,11 +39,9 @@ def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> Option
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:
-        raise InvalidArgumentError(
-            f"option {declared.name!r} of backend {backend!r} must be a {kind.__name__}, not {value!r}"
-        )
+        raise OptionError(f"option {declared.name!r} of backend {backend!r} must be a {kind.__name__}, not {value!r}")
     if kind is int and not -(1 << 63) <= value < 1 << 63:  # type: ignore[operator] # an int, as was just found
-        raise InvalidArgumentError(f"option {declared.name!r} of backend {backend!r} is too large: {value!r}")
+        raise OptionError(f"option {declared.name!r} of backend {backend!r} is too large: {value!r}")
     return value
 
 

@@ -32,6 +32,8 @@ class Verdict:
     id: str = ""
     version: str = ""
     error: StepError | None = None
+    option_fault: str = ""
+    """What is wrong with the options that the caller gave; the file was not tried to the end then."""
     files: tuple[str, ...] = ()
     """The other libraries that were in the process with it."""
 
@@ -83,6 +85,8 @@ class _Watch:
             return self._bad(f"it hangs {self.doing}: nothing happened for {self.seconds:g} seconds")
         except ValueError:
             return self._bad(f"it disturbs the process {self.doing}")
+        if "option_fault" in self.found:
+            return Verdict(self.found["id"], self.found["version"], option_fault=str(self.found["option_fault"]))
         if "failed" in self.found:
             state = State(self.found.get("state", State.REFUSED.value))
             return self._with(StepError(Step(self.found["failed"]), self.found["reason"], state))
@@ -105,7 +109,7 @@ class _Watch:
 
     def _with(self, error: StepError | None) -> Verdict:
         files = tuple(map(str, self.found.get("files", ())))
-        return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error, files)
+        return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error, files=files)
 
 
 # --- verdicts that are kept -------------------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ def kept_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
 
 def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) -> None:
     """Let later processes know that a probe went well."""
-    if verdict.error is not None:
+    if verdict.error is not None or verdict.option_fault:
         return
     files = {path: state for path in verdict.files if (state := _state(path)) is not None}
     kept = {"id": verdict.id, "version": verdict.version, "options": dict(options.get(verdict.id, {})), "files": files}

@@ -18,7 +18,7 @@ from interposer.backend.memory import MemoryManager
 from interposer.backend.support import LayerSupport, Support
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import WorkloadFactory
-from interposer.errors import BackendContractError, BackendCrashedError, BackendUnavailableError
+from interposer.errors import BackendContractError, BackendCrashedError, BackendUnavailableError, OptionError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 
@@ -37,6 +37,7 @@ class IsolatedBackend(Backend):
 
     Raises:
         BackendUnavailableError: it cannot be made in a child process, or says itself that it cannot work here.
+        OptionError: its factory gives it an option that it does not declare, or a value of the wrong kind.
     """
 
     def __init__(
@@ -53,6 +54,9 @@ class IsolatedBackend(Backend):
                 vars(self).update(_description(backend_id, said))
         except BackendCrashedError as error:
             raise BackendUnavailableError(backend_id, f"its child process {error.reason} at the start") from error
+        except OptionError:
+            self.close()
+            raise
         except Exception as error:
             self.close()
             raise BackendUnavailableError(backend_id, f"in its child process: {error}") from error

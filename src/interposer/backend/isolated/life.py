@@ -21,7 +21,7 @@ import numpy as np
 
 from interposer.backend.isolated.channel import ANSWER, ASK, FAULT, RUN, Channel, GarbageError, Message
 from interposer.backend.isolated.regions import Region
-from interposer.errors import BackendCrashedError, BackendError
+from interposer.errors import BackendCrashedError, BackendError, OptionError
 
 __all__ = ["Life", "during"]
 
@@ -141,7 +141,8 @@ class Life:
 
         Raises:
             BackendCrashedError: the process ended, did not answer in time, or answered garbage; it is no more.
-            BackendError: the backend raised an exception.
+            OptionError: the backend does not declare an option, or it has a value of the wrong kind.
+            BackendError: the backend raised another exception.
         """
         answer = self._exchange(ASK, json.dumps(told).encode(), what, seconds, fds)
         return self._plain(answer, what)
@@ -191,6 +192,8 @@ class Life:
             found = answer.plain
         except GarbageError as error:
             raise self._over(f"gave {error}", what, layer) from None
+        if answer.kind == FAULT and found.get("is_option"):
+            raise OptionError(str(found.get("text")))
         if answer.kind == FAULT:
             raise BackendError(str(found.get("text")), backend=self.backend)
         return found

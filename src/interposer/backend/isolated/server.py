@@ -20,7 +20,7 @@ from typing import Any, Final
 from interposer.backend.isolated.channel import ANSWER, ASK, FAULT, RUN, Channel, Message
 from interposer.backend.isolated.served import Served
 from interposer.config import ISOLATE
-from interposer.errors import InterposerError
+from interposer.errors import InterposerError, OptionError
 
 __all__ = ["serve"]
 
@@ -90,7 +90,8 @@ class _Server:
             with suppress(OSError):  # there is no room for more output
                 traceback.print_exc()
                 sys.stderr.flush()
-            return FAULT, json.dumps({"text": _said(error)}).encode()
+            told = {"text": _said(error), "is_option": isinstance(error, OptionError)}
+            return FAULT, json.dumps(told).encode()
 
     def _asked(self, message: Message) -> Mapping[str, Any]:
         assert message.kind == ASK

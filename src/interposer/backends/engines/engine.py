@@ -28,7 +28,7 @@ from interposer.backend import (
 )
 from interposer.backends.engines.memory import bytes_of, largest_moment
 from interposer.backends.engines.options import Chosen, Option, chosen
-from interposer.errors import BackendContractError
+from interposer.errors import BackendContractError, OptionError
 from interposer.ir.graph import Layer, Value
 from interposer.ops import PreCompiled
 from interposer.types import Array, DataType
@@ -134,6 +134,16 @@ class Engine(Backend):
         made.held = made.held_weights(view) + largest_moment(view)
         whole = PreCompiled(object=made, num_outputs=len(view.outputs))
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
+
+    def create_backend_context(self, options: Options) -> None:
+        """No context; all options of an engine are those of a network.
+
+        Raises:
+            OptionError: any option.
+        """
+        chosen(self.id, self.options, options)
+        for name in options:
+            raise OptionError(f"option {name!r} of backend {self.id} is given for a network, not for a runtime")
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Makes workloads of executables; tensors are in ordinary memory."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from interposer.backend import Capabilities, Capability, Options, OptionValue
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import OptionError, did_you_mean
 
 __all__ = ["MOST_THREADS", "Chosen", "Option", "capabilities", "chosen"]
 
@@ -29,25 +29,19 @@ class Option:
     most: int | None = None
 
     def read(self, owner: str, value: Any) -> OptionValue:
-        """The value, if it can be meant; else `InvalidArgumentError`."""
+        """The value, if it can be meant; else `OptionError`."""
         kind = type(self.default)
         if type(value) is not kind:
-            raise InvalidArgumentError(
-                f"the option {self.name!r} of backend {owner} must be {_named(kind)}, not {value!r}"
-            )
+            raise OptionError(f"the option {self.name!r} of backend {owner} must be {_named(kind)}, not {value!r}")
         if self.choices and value not in self.choices:
-            raise InvalidArgumentError(
+            raise OptionError(
                 f"the option {self.name!r} of backend {owner} is {value!r}; expected one of "
                 f"{', '.join(self.choices)}{did_you_mean(str(value), self.choices)}"
             )
         if isinstance(value, int) and value < self.least:
-            raise InvalidArgumentError(
-                f"the option {self.name!r} of backend {owner} is {value}; expected {self.least} or more"
-            )
+            raise OptionError(f"the option {self.name!r} of backend {owner} is {value}; expected {self.least} or more")
         if isinstance(value, int) and self.most is not None and value > self.most:
-            raise InvalidArgumentError(
-                f"the option {self.name!r} of backend {owner} is {value}; expected {self.most} or fewer"
-            )
+            raise OptionError(f"the option {self.name!r} of backend {owner} is {value}; expected {self.most} or fewer")
         known: OptionValue = value
         return known
 
@@ -66,12 +60,12 @@ def chosen(owner: str, declared: Iterable[Option], given: Options) -> Chosen:
     """The value of every option: what is given, else the default.
 
     Raises:
-        InvalidArgumentError: an option that the backend `owner` does not have, or a value that it cannot have.
+        OptionError: an option that the backend `owner` does not have, or a value that it cannot have.
     """
     known = {one.name: one for one in declared}
     for name in given:
         if name not in known:
-            raise InvalidArgumentError(
+            raise OptionError(
                 f"backend {owner} has no option {name!r}{did_you_mean(name, known)} (it has {', '.join(known)})"
             )
     return tuple((name, one.read(owner, given[name]) if name in given else one.default) for name, one in known.items())
