@@ -78,7 +78,7 @@ class Custom : public ipr::Backend {
   }
 
   ipr::Verdict support(const ipr::Layer& layer, const ipr::Options&) override {
-    if (layer.type() != "Addition") return ipr::no(std::string(layer.type()) + " is not Addition", IPR_REASON_LAYER_TYPE);
+    if (layer.type_name() != "Addition") return ipr::no(std::string(layer.type_name()) + " is not Addition", IPR_REASON_LAYER_TYPE);
     if (layer.output(0).dtype() != IPR_DTYPE_FLOAT32) return ipr::no("only float32 can be added", IPR_REASON_DATA_TYPE);
     return ipr::yes();
   }

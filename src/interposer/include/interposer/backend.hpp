@@ -3,7 +3,7 @@
 //     class Doubler : public ipr::Backend {
 //      public:
 //       ipr::Verdict support(const ipr::Layer& layer, const ipr::Options&) override {
-//         if (layer.type() != "Addition") return ipr::no("only Addition", IPR_REASON_LAYER_TYPE);
+//         if (layer.type_name() != "Addition") return ipr::no("only Addition", IPR_REASON_LAYER_TYPE);
 //         if (layer.output(0).dtype() != IPR_DTYPE_FLOAT32) return ipr::no("only float32", IPR_REASON_DATA_TYPE);
 //         return ipr::yes();
 //       }
