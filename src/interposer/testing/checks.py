@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from interposer.testing.bench import Bench
+from interposer.testing.exact import suited
 from interposer.testing.order import order_faults
 from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.sample import Sample
-from interposer.testing.tolerances import same
-from interposer.testing.trial import Trial
+from interposer.testing.tolerances import Tolerances, bias, same
+from interposer.testing.trial import Outputs, Trial
 from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["SAMPLE_CHECKS", "Check"]
@@ -62,20 +63,39 @@ def support(trial: Trial) -> Iterator[str]:
 def results(trial: Trial) -> Iterator[str]:
     """A layer that the backend takes can be loaded and run, and gives the right results.
 
-    These are what a worked example says, or what the reference kernel gives, within the tolerances.
+    These are what a worked example says, or what the reference kernel gives, within the tolerances and without a bias,
+    also in another run on other inputs. Results that are exact by specification allow no difference.
     """
     _require_taken(trial)
     if trial.fault:
         yield trial.fault
         return
-    wanted = trial.expected()
+    tolerances = suited(trial.bench.tolerances, trial.layer)
+    tolerances = tolerances.exact(bits=True) if trial.sample.exact else tolerances
+    yield from _differences(trial, tolerances, trial.first, trial.expected(), trial.feeds)
+    if trial.other is not None and not trial.sample.statistical:
+        faults = _differences(
+            trial, tolerances, trial.other, trial.expected_of_others(), trial.other_feeds, trial.first
+        )
+        yield from (f"in another run, on other inputs, {fault}" for fault in faults)
+
+
+def _differences(
+    trial: Trial,
+    tolerances: Tolerances,
+    results: Outputs,
+    expected: Outputs,
+    feeds: Outputs,
+    earlier: Outputs | None = None,
+) -> Iterator[str]:
     for key, value in enumerate(trial.layer.outputs):
-        found = trial.first[key]
+        found, wanted = results[key], expected[key]
         info = value.known.with_shape(found.shape)
         if trial.sample.statistical:
             yield from _kind_faults(key, found, value.known)
             continue
-        fault = trial.bench.tolerances.difference(found, wanted[key], info)
+        before = None if earlier is None or same(wanted, earlier[key]) else earlier[key]
+        fault = tolerances.difference(found, wanted, info, trial.evidence(feeds), before) or bias(found, wanted, info)
         if fault:
             yield f"output {key}: {fault}"
 

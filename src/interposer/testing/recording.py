@@ -33,7 +33,7 @@ from interposer.ir.graph import Layer
 from interposer.testing.tolerances import same
 from interposer.types import Array, DataType, TensorInfo
 
-__all__ = ["Census", "Event", "Observer", "Recording", "Watched"]
+__all__ = ["Census", "Event", "Observer", "Recording", "Watched", "rubbish"]
 
 
 class Observer(Protocol):
@@ -340,7 +340,7 @@ class Recording:
         for handle in self._handles.get(manager, ()):
             try:
                 with self._by_the_kit(), handle.mapped() as array:
-                    array[...] = _rubbish(handle.info.dtype)
+                    array[...] = rubbish(handle.info.dtype)
             except Exception:
                 continue
 
@@ -349,7 +349,8 @@ class Recording:
         self._spoil(-1)
 
 
-def _rubbish(dtype: DataType) -> Array:
+def rubbish(dtype: DataType) -> Array:
+    """The element with which the kit fills memory, so that nothing can rely on what memory holds at first."""
     if dtype is DataType.STRING:
         return np.array("rubbish", object)
     number = np.nan if dtype.is_float else 5

@@ -23,7 +23,7 @@ from interposer.ir.network import Network
 from interposer.schema import Op
 from interposer.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 
-__all__ = ["Given", "Sample", "given", "of", "samples", "samples_of", "weights"]
+__all__ = ["Given", "Sample", "given", "of", "samples", "samples_of", "sources_of", "weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Sample:
 
     `outputs` gives infos where inference needs them, above all for quantized results. `expected` holds the answer of
     a worked example; without it, the reference backend's answer counts. `statistical` marks an operator that draws at
-    random, of which only shapes and types can be compared.
+    random, of which only shapes and types can be compared. `exact` marks results that must be the same bit by bit.
     """
 
     op: Op
@@ -86,6 +86,7 @@ class Sample:
     name: str = ""
     expected: Sequence[Array] | None = None
     statistical: bool = False
+    exact: bool = False
 
     @property
     def id(self) -> str:
@@ -159,6 +160,11 @@ def samples(*ops: type[Op]) -> Callable[[Source], Source]:
         return source
 
     return add
+
+
+def sources_of(op: type[Op]) -> tuple[Source, ...]:
+    """The generators that were added for an operator; each may also give samples of other operators."""
+    return tuple(_SOURCES.get(op, ()))
 
 
 def samples_of(op: type[Op]) -> tuple[Sample, ...]:

@@ -10,6 +10,8 @@ quantized           one step, as results that lie between two steps are rounded 
 integers and bool   exact, texts as well
 ==================  ==========================================================================================
 
+Operators that only move elements must give every element bit by bit, whatever its type: see `interposer.testing.exact`.
+
 A number may differ by its relative part, plus an absolute one that is taken of the largest number in the tensor: what
 is small beside its neighbours is what they left over when they cancelled out. Infinities, and what is not a number,
 must be in the same places.
@@ -17,15 +19,16 @@ must be in the same places.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.types import Array, DataType, TensorInfo
+from interposer.testing.hints import Evidence, hint
+from interposer.types import Array, DataType, TensorInfo, integer_range
 
-__all__ = ["FLOAT_TOLERANCES", "Tolerance", "Tolerances", "same"]
+__all__ = ["FLOAT_TOLERANCES", "Tolerance", "Tolerances", "bias", "same"]
 
 
 class Tolerance(NamedTuple):
@@ -53,10 +56,21 @@ FLOAT_TOLERANCES: Final[Mapping[DataType, Tolerance]] = {
 
 @dataclass(frozen=True)
 class Tolerances:
-    """What is allowed for every type; `floats` replaces what stands above, `steps` is for quantized tensors."""
+    """What is allowed for every type.
+
+    Args:
+        floats: tolerances that replace those above.
+        steps: how many steps a quantized element may be off.
+        bits: whether elements must be the same bit by bit, including the sign of zero; any NaN equals any other NaN.
+    """
 
     floats: Mapping[DataType, Tolerance] = field(default_factory=dict)
     steps: int = 1
+    bits: bool = False
+
+    def exact(self, *, bits: bool) -> Tolerances:
+        """Tolerances that allow no difference; unless `bits` is set, -0.0 equals 0.0."""
+        return replace(self, floats=dict.fromkeys(FLOAT_TOLERANCES, Tolerance(0.0, 0.0)), steps=0, bits=bits)
 
     def of(self, dtype: DataType) -> Tolerance:
         """The tolerance of a floating-point type."""
@@ -67,25 +81,46 @@ class Tolerances:
         floats = {dtype: Tolerance(*(count * part for part in self.of(dtype))) for dtype in FLOAT_TOLERANCES}
         return Tolerances(floats, count * self.steps)
 
-    def difference(self, found: Array, wanted: Array, info: TensorInfo) -> str | None:
-        """In which way an array is not what was wanted, or None where it is near enough."""
+    def difference(
+        self,
+        found: Array,
+        wanted: Array,
+        info: TensorInfo,
+        inputs: Sequence[tuple[Array, TensorInfo]] = (),
+        earlier: Array | None = None,
+    ) -> str | None:
+        """Describe how an array differs from the right one, with a hint at the cause; None if it is near enough.
+
+        `inputs` are the arrays that the layer ran on and `earlier` is the result of the run before; both only serve
+        the hint.
+        """
         if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
             return f"{found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
         if info.element is not None:
             faults = (self.difference(*pair, info.element) for pair in zip(found, wanted, strict=True))
             return next((f"element {at}: {fault}" for at, fault in enumerate(faults) if fault), None)
         with np.errstate(all="ignore"):
-            wrong = ~self._near(found, wanted, info)
+            wrong = ~np.asarray(self._near(found, wanted, info))
         count = int(np.count_nonzero(wrong))
         if not count:
             return None
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         first = f"the first at {list(place)} is {found[place]} instead of {wanted[place]}"
-        return f"{count} of {found.size} elements are wrong by more than {self._stated(info)}; {first}"
+        cause = hint(Evidence(found, wanted, wrong, info, self._compared(info), inputs, earlier))
+        text = f"{count} of {found.size} elements are wrong by more than {self._stated(info)}; {first}"
+        return f"{text}; hint: {cause}" if cause else text
+
+    def _compared(self, info: TensorInfo) -> Callable[[Array, Array], Array]:
+        """Compare two arrays of float64 as elements of this info."""
+        if info.dtype.is_float:
+            return lambda found, wanted: _near(found, wanted, self.of(info.dtype))
+        steps = self.steps if info.is_quantized else 0
+        return lambda found, wanted: np.asarray(np.abs(found - wanted) <= steps)
 
     def _near(self, found: Array, wanted: Array, info: TensorInfo) -> Array:
         if info.dtype.is_float:
-            return _near(found.astype(np.float64), wanted.astype(np.float64), self.of(info.dtype))
+            a, b = found.astype(np.float64), wanted.astype(np.float64)
+            return _same_bits(a, b) if self.bits else _near(a, b, self.of(info.dtype))
         if info.is_quantized:
             return np.asarray(_steps(found, wanted) <= self.steps)
         return np.asarray(found == wanted)
@@ -93,6 +128,8 @@ class Tolerances:
     def _stated(self, info: TensorInfo) -> str:
         if info.dtype.is_float:
             relative, absolute = self.of(info.dtype)
+            if not relative and not absolute:
+                return "nothing"
             return f"{relative:.3g} and {absolute:.3g} of the largest"
         return f"{self.steps} of {info.quantization}" if info.is_quantized else "nothing"
 
@@ -105,10 +142,83 @@ def _near(found: Array, wanted: Array, tolerance: Tolerance) -> Array:
     return np.asarray(np.where(finite, close, (found == wanted) | (np.isnan(found) & np.isnan(wanted))))
 
 
+def _same_bits(found: Array, wanted: Array) -> Array:
+    """The same numbers with the same signs; any two that are not numbers count as the same."""
+    alike = (found == wanted) & (np.signbit(found) == np.signbit(wanted))
+    return np.asarray(alike | (np.isnan(found) & np.isnan(wanted)))
+
+
 def _steps(found: Array, wanted: Array) -> Array:
     """How many steps two arrays of integers are apart; unsigned ones of 64 bits do not fit into signed ones."""
     low, high = np.minimum(found, wanted), np.maximum(found, wanted)
     return np.asarray(high.astype(np.uint64) - low.astype(np.uint64))
+
+
+_MOST_BIAS: Final = 0.25
+_FEWEST: Final = 400
+_FEWEST_AT_END: Final = 16
+
+
+def bias(found: Array, wanted: Array, info: TensorInfo) -> str | None:
+    """Describe a bias of a quantized result whose elements are all within one step; None if there is none.
+
+    Results may be one step off, but not all in one direction. An element that is rounded to the nearest step is as
+    often too high as too low, except for numbers halfway between two steps. Rounding down, up or towards zero is half
+    a step off on average, and an offset of one step a whole step. The threshold is half of the smaller one: 0.25. The
+    mean of 400 errors of at most one step has a standard deviation of at most 1 / sqrt(400) = 0.05, so that a result
+    without a bias stays below it by five of them. Fewer elements are not judged. Elements at the ends of the range of
+    the type cannot err in one of the directions, and are judged by themselves: most of them must be at the end.
+    """
+    if info.element is not None or not info.is_quantized or not info.dtype.is_integer:
+        return None
+    low, high = integer_range(info.dtype)
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    for end in (low, high):
+        fault = _end_missed(a, b, end)
+        if fault:
+            return fault
+    inside = (b > low) & (b < high)
+    count = int(np.count_nonzero(inside))
+    if count < _FEWEST:
+        return None
+    off = np.where(inside, a - b, 0.0)
+    mean, away = float(off.sum() / count), float((off * np.sign(b - _zero_points(info))).sum() / count)
+    return _stated_bias(mean, away, count) if max(abs(mean), abs(away)) >= _MOST_BIAS else None
+
+
+def _end_missed(found: Array, wanted: Array, end: int) -> str | None:
+    """Describe a clamp that misses an end of the range, if most of the results that saturate there do not reach it.
+
+    Only a result that is within half a step of the end may be one step off, and that is one of many.
+    """
+    saturated = wanted == end
+    count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (found != end)))
+    if count < _FEWEST_AT_END or missed <= count / 2:
+        return None
+    value = float(np.median(found[saturated]))
+    text = f"{missed} of {count} elements that saturate at {end} are not {end} but mostly {value:g}"
+    return f"{text}; hint: clamped to {value:g} instead of {end}?"
+
+
+def _zero_points(info: TensorInfo) -> Array:
+    q = info.quantization
+    assert q is not None
+    shape = [1] * info.rank
+    if q.axis is not None:
+        shape[q.axis] = -1
+    return np.asarray(np.reshape(np.asarray(q.zero_points, np.float64), shape if q.axis is not None else ()))
+
+
+def _stated_bias(mean: float, away: float, count: int) -> str:
+    if abs(mean) >= abs(away):
+        direction = "high" if mean > 0 else "low"
+        size, cause = abs(mean), f"rounded {'up' if mean > 0 else 'down (floor)'} instead of to the nearest"
+    else:
+        direction = "far from zero" if away > 0 else "near to zero"
+        size, cause = abs(away), "rounded away from zero" if away > 0 else "truncated instead of rounded"
+    cause = "an offset of one step, in the rounding or the zero point" if size > 0.75 else cause
+    text = f"{count} elements are on average {size:.2f} steps too {direction}, and may be {_MOST_BIAS}"
+    return f"{text}; hint: {cause}?"
 
 
 def same(found: Array, wanted: Array) -> bool:

@@ -10,15 +10,15 @@ import numpy as np
 
 from interposer.backend import Support
 from interposer.errors import InterposerError, UnsupportedLayerError
-from interposer.ir.graph import Layer
+from interposer.ir.graph import Layer, binding_id
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.testing.bench import Bench, Loaded, can_be_shaped, view_of
 from interposer.testing.oracle import reference_outputs
-from interposer.testing.recording import Recording
+from interposer.testing.recording import Recording, rubbish
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
-from interposer.types import Array
+from interposer.types import Array, TensorInfo
 
 __all__ = ["Outputs", "Trial"]
 
@@ -28,15 +28,16 @@ Outputs = dict[int, Array]
 class Trial:
     """What came of a sample.
 
-    `reasons` are those of a refusal. `fault` says what kept a sample that was not refused from running, or is empty;
-    then `first` and `again` are the results of two runs on the same inputs, with another run on other inputs between
-    them. The later one took arrays with odd strides and filled arrays with odd strides. `untouched` is False where the
-    arrays of inputs or constants were written to.
+    `reasons` are those of a refusal. `fault` says what kept a sample that was not refused from running, or is empty.
+    `first` and `again` are the results of two runs on the same inputs. Between them lies a run on `other_feeds`, whose
+    results are `other` (None if there is nothing to compute on them). The later run took arrays with odd strides and
+    filled arrays with odd strides. `untouched` is False where the arrays of inputs or constants were written to.
     """
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
         self.bench, self.sample = bench, sample
         self.network, self.feeds = sample.network()
+        self.other_feeds = _others(self.feeds)
         self.layer: Layer = self.network.graph.layer("layer")
         self.recording = Recording()
         self.support_faults: list[str] = []
@@ -45,6 +46,7 @@ class Trial:
         self.fault = ""
         self.first: Outputs = {}
         self.again: Outputs = {}
+        self.other: Outputs | None = None
         self.untouched = True
         self._ask()
         if self.ran:
@@ -60,6 +62,19 @@ class Trial:
         if self.sample.expected is not None:
             return dict(enumerate(self.sample.expected))
         return reference_outputs(self.network.graph, self.feeds)
+
+    def expected_of_others(self) -> Outputs:
+        """What the reference kernel gives on `other_feeds`."""
+        return reference_outputs(self.network.graph, self.other_feeds)
+
+    def evidence(self, feeds: Outputs) -> list[tuple[Array, TensorInfo]]:
+        """The arrays that the layer ran on, for hints at the cause of a wrong result, with their infos."""
+        found = []
+        for value in self.layer.values:
+            array = value.constant if value.is_constant else feeds.get(binding_id(value.producer))
+            if array is not None and value.known.is_tensor:
+                found.append((array, value.known))
+        return found
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -124,7 +139,7 @@ class Trial:
         before = {key: deepcopy(array) for key, array in self.feeds.items()}
         constants = [(array, array.copy()) for array in _constants(self.network)]
         self.recording.spoil_unmanaged()
-        self.first = self._run_once(made, self.feeds)
+        self.first = self._run_once(made, self.feeds, self._filled_outputs())
         self._run_on_others(made)
         targets = {key: _strided(array) for key, array in self.first.items() if self._is_fixed(key)}
         self.again = self._run_once(made, {key: _strided(array) for key, array in self.feeds.items()}, targets)
@@ -133,12 +148,16 @@ class Trial:
 
     def _run_on_others(self, made: Loaded) -> None:
         """A run on other inputs, which may be such that there is nothing to compute."""
-        others = _others(self.feeds)
         try:
-            self._run_once(made, others)
+            self.other = self._run_once(made, self.other_feeds)
         except InterposerError:
-            if _can_be_computed(self.network, others):
+            if _can_be_computed(self.network, self.other_feeds):
                 raise
+
+    def _filled_outputs(self) -> Outputs:
+        """Arrays for the outputs whose shape is known, filled with what a backend must not rely on."""
+        infos = {key: value.known for key, value in enumerate(self.layer.outputs) if self._is_fixed(key)}
+        return {key: np.full(tuple(info.shape), rubbish(info.dtype)) for key, info in infos.items()}
 
     def _is_fixed(self, key: int) -> bool:
         known = self.layer.outputs[key].known

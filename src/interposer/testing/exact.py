@@ -1,0 +1,56 @@
+"""Operators whose results are exact by specification, so that no tolerance applies.
+
+An operator that moves elements gives each of them bit by bit: it does not compute with them. An operator that chooses
+among its elements gives one of them, except that the sign of a zero may be either, as -0.0 and 0.0 are equal. Both hold
+for quantized tensors as long as all tensors have the same quantization, because then nothing is rescaled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interposer import ops
+from interposer.ir.graph import Layer
+from interposer.ops import Activation, ActivationFunction, Pooling2d, PoolingAlgorithm, Reduce, ReduceOperation
+from interposer.schema import Op
+from interposer.testing.tolerances import Tolerances
+from interposer.types import Quantization
+
+__all__ = ["suited"]
+
+_MOVING: Final[tuple[type[Op], ...]] = (
+    ops.BatchToSpaceNd, ops.BroadcastTo, ops.ChannelShuffle, ops.Compress, ops.Concat, ops.DepthToSpace,
+    ops.DynamicBroadcastTo, ops.DynamicPad, ops.DynamicReshape, ops.DynamicSlice, ops.DynamicTile,
+    ops.DynamicUpdateSlice, ops.EmbeddingLookup, ops.Gather, ops.GatherElements, ops.GatherNd, ops.HashtableLookup,
+    ops.MatrixDiag, ops.MatrixSetDiag, ops.MaxUnpooling, ops.MemCopy, ops.Pad, ops.Permute, ops.Reshape,
+    ops.ReverseSequence, ops.ReverseV2, ops.Slice, ops.SpaceToBatchNd, ops.SpaceToDepth, ops.Splitter, ops.Stack,
+    ops.StridedSlice, ops.Tile, ops.Transpose, ops.Trilu, ops.Where,
+)  # fmt: skip
+_CHOOSING: Final[tuple[type[Op], ...]] = (
+    ops.ArgMinMax, ops.DynamicTopK, ops.Maximum, ops.MaxPoolingWithIndices, ops.Minimum, ops.TopK,
+)  # fmt: skip
+
+
+def suited(tolerances: Tolerances, layer: Layer) -> Tolerances:
+    """The tolerances for the results of a layer: those given, or none if the results are exact by specification."""
+    if not _one_quantization(layer):
+        return tolerances
+    if isinstance(layer.op, _MOVING):
+        return tolerances.exact(bits=True)
+    return tolerances.exact(bits=False) if _chooses(layer.op) else tolerances
+
+
+def _one_quantization(layer: Layer) -> bool:
+    infos = [info for info in (*layer.input_infos, *layer.output_infos) if info is not None and info.is_tensor]
+    found: set[Quantization | None] = {info.quantization for info in infos if info.is_quantized}
+    return len(found) <= 1
+
+
+def _chooses(op: Op) -> bool:
+    if isinstance(op, Pooling2d):
+        return op.pool_type is PoolingAlgorithm.MAX
+    if isinstance(op, Reduce):
+        return op.operation in (ReduceOperation.MIN, ReduceOperation.MAX)
+    if isinstance(op, Activation):
+        return op.function in (ActivationFunction.RELU, ActivationFunction.ABS)
+    return isinstance(op, _CHOOSING)

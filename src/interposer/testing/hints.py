@@ -1,0 +1,472 @@
+"""Hints: what a wrong result looks like, from the wrong numbers themselves.
+
+Each rule looks at one `Evidence` and names a likely cause, or returns None. The rules stand in order from the most
+specific to the most general, and the first one that applies gives the hint. A hint is a guess: it tells the author of a
+backend where to look first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, permutations, product
+from typing import Final
+
+import numpy as np
+
+from interposer.types import Array, DataType, TensorInfo, integer_range
+
+__all__ = ["Evidence", "hint"]
+
+Near = Callable[[Array, Array], Array]
+Rule = Callable[["Evidence"], str | None]
+
+_FILL: Final = 5
+"""The integer that the kit writes to memory before the backend uses it; floats are NaN."""
+_MOST_AXES: Final = 5
+_VECTORS: Final = (16, 8, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A wrong result beside the right one.
+
+    Args:
+        found: the result of the backend.
+        wanted: the right result, of the same shape and type.
+        wrong: True for each element that is wrong.
+        info: the info of the result.
+        near: compares two arrays of float64 within the tolerance, element by element.
+        inputs: the arrays that the layer ran on, with their infos.
+        earlier: the result of the run before this one, if there was one.
+    """
+
+    found: Array
+    wanted: Array
+    wrong: Array
+    info: TensorInfo
+    near: Near
+    inputs: Sequence[tuple[Array, TensorInfo]] = ()
+    earlier: Array | None = None
+
+    @cached_property
+    def zero_point(self) -> Array:
+        """The stored integer that stands for zero, in a shape that broadcasts to the result."""
+        q = self.info.quantization
+        if q is None:
+            return np.zeros(())
+        shape = [1] * self.wanted.ndim
+        if q.axis is not None:
+            shape[q.axis] = -1
+        return np.asarray(np.reshape(np.asarray(q.zero_points, np.float64), shape))
+
+    @cached_property
+    def is_number(self) -> bool:
+        """True for a tensor of integers or floats."""
+        return self.info.element is None and self.info.dtype not in (DataType.BOOL, DataType.STRING)
+
+    @cached_property
+    def a(self) -> Array:
+        """The result of the backend as float64, without the zero point."""
+        return np.asarray(self.found.astype(np.float64) - self.zero_point)
+
+    @cached_property
+    def b(self) -> Array:
+        """The right result as float64, without the zero point."""
+        return np.asarray(self.wanted.astype(np.float64) - self.zero_point)
+
+    @cached_property
+    def plain(self) -> Array:
+        """True for each element that is finite in both results and, of integers, not at an end of the type's range."""
+        finite = np.isfinite(self.a) & np.isfinite(self.b)
+        return np.asarray(finite & ~self.at_end(self.found) & ~self.at_end(self.wanted))
+
+    def at_end(self, array: Array) -> Array:
+        """True for each integer at an end of its type's range."""
+        if not self.info.dtype.is_integer:
+            return np.zeros(array.shape, bool)
+        low, high = integer_range(self.info.dtype)
+        return np.asarray((array == low) | (array == high))
+
+    def equal(self, found: Array, wanted: Array) -> bool:
+        """Return True if all elements are within the tolerance."""
+        return found.shape == wanted.shape and bool(self.near(found, wanted).all())
+
+    @property
+    def all_wrong(self) -> bool:
+        """True if at least three of four elements are wrong."""
+        return bool(self.wrong.size > 1 and np.count_nonzero(self.wrong) >= 0.75 * self.wrong.size)
+
+
+def hint(evidence: Evidence) -> str:
+    """Return the hint of the first rule that applies, or an empty text."""
+    with np.errstate(all="ignore"):
+        if evidence.is_number:
+            return next((text for rule in _RULES if (text := rule(evidence))), "")
+        return _inverted(evidence) or ""
+
+
+def _inverted(e: Evidence) -> str | None:
+    if e.info.dtype is DataType.BOOL and e.wrong.size > 1 and e.wrong.all():
+        return "every truth value is inverted"
+    return None
+
+
+# --- not computed -----------------------------------------------------------------------------------------------------
+
+
+def _stale(e: Evidence) -> str | None:
+    if e.earlier is None or e.earlier.shape != e.found.shape or len(np.unique(e.found)) < 2:
+        return None
+    if not np.array_equal(e.earlier, e.found, equal_nan=True):
+        return None
+    return "equal to the result of the run before: is the output stale, or were the inputs not read again?"
+
+
+def _never_written(e: Evidence) -> str | None:
+    found = e.found[e.wrong]
+    if e.info.dtype.is_float:
+        filled = e.all_wrong and np.isnan(e.a[e.wrong]).all() and not any(_has_special(*pair) for pair in e.inputs)
+    else:
+        filled = bool(found.size > 1 and (found == _FILL).all())
+    if not filled:
+        return None
+    which = "the output still holds" if e.all_wrong else "the wrong elements still hold"
+    return f"{which} what the kit filled the memory with: was it never written to?"
+
+
+def _has_special(array: Array, info: TensorInfo) -> bool:
+    return info.element is None and info.dtype.is_float and not bool(np.isfinite(array.astype(np.float64)).all())
+
+
+def _zeros(e: Evidence) -> str | None:
+    if np.count_nonzero(e.wrong) > 1 and not e.a[e.wrong].any():
+        return "all wrong elements are 0: were they computed at all?"
+    return None
+
+
+# --- special values ---------------------------------------------------------------------------------------------------
+
+
+def _nan(e: Evidence) -> str | None:
+    a, b = np.isnan(e.a[e.wrong]), np.isnan(e.b[e.wrong])
+    if b.all() and not a.any():
+        return "NaN is lost: does a comparison such as max, min or clamp drop it?"
+    if a.all() and not b.any():
+        return "NaN appears in elements that must not depend on it: do 0 * NaN or Inf - Inf spread?"
+    return None
+
+
+def _denormals(e: Evidence) -> str | None:
+    if not e.info.dtype.is_float:
+        return None
+    tiny = _smallest_normal(e.info.dtype)
+    a, b = e.a[e.wrong], np.abs(e.b[e.wrong])
+    if not a.any() and ((b > 0) & (b < tiny)).all():
+        return "denormal numbers are flushed to zero"
+    return None
+
+
+def _smallest_normal(dtype: DataType) -> float:
+    if dtype in (DataType.FLOAT32, DataType.FLOAT64, DataType.FLOAT16):
+        return float(np.finfo(dtype.numpy).smallest_normal)
+    return 2.0**-126 if dtype is DataType.BFLOAT16 else 0.0
+
+
+def _signed_zero(e: Evidence) -> str | None:
+    if not e.info.dtype.is_float or e.a[e.wrong].any() or e.b[e.wrong].any():
+        return None
+    return "only the sign of zeros is wrong: -0.0 and 0.0 are different numbers here"
+
+
+def _infinities(e: Evidence) -> str | None:
+    if np.isinf(e.b[e.wrong]).all():
+        return "only infinite results are wrong: does a function or a clamp treat infinity as a finite number?"
+    if np.isinf(e.a[e.wrong]).all():
+        return "infinities appear in place of finite numbers: overflow?"
+    return None
+
+
+_KINDS: Final[tuple[tuple[str, Callable[[Array, float], Array]], ...]] = (
+    ("NaN", lambda x, tiny: np.isnan(x)),
+    ("infinite", lambda x, tiny: np.isinf(x)),
+    ("NaN or infinite", lambda x, tiny: ~np.isfinite(x)),
+    ("denormal", lambda x, tiny: (x != 0) & (np.abs(x) < tiny)),
+)
+
+
+def _special_inputs(e: Evidence) -> str | None:
+    floats = [(x.astype(np.float64), _smallest_normal(info.dtype)) for x, info in e.inputs
+              if info.element is None and info.dtype.is_float and x.shape == e.wrong.shape]  # fmt: skip
+    for title, kind in _KINDS:
+        places = np.zeros(e.wrong.shape, bool)
+        for x, tiny in floats:
+            places |= kind(x, tiny)
+        if places.any() and not places.all() and not (e.wrong & ~places).any():
+            return f"only elements whose input is {title} are wrong"
+    return None
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------------
+
+
+def _overflow(e: Evidence) -> str | None:
+    if not e.info.dtype.is_integer:
+        return None
+    low, high = integer_range(e.info.dtype)
+    a, b = e.at_end(e.found)[e.wrong], e.at_end(e.wanted)[e.wrong]
+    if b.all() and a.mean() < 0.1 and (np.abs(e.a - e.b)[e.wrong] > (high - low) / 4).any():
+        return f"elements beyond the range wrap around instead of saturating at {low} and {high}"
+    if a.all() and not e.info.is_quantized:
+        return f"elements are saturated at {low} and {high}, where the operator wraps around"
+    return None
+
+
+def _clamped(e: Evidence) -> str | None:
+    low, high = float(e.a.min()), float(e.a.max())
+    limited = np.clip(e.b, low, high)
+    if e.b.size < 8 or not low < high or np.isnan(e.b).any() or not e.equal(e.a, limited) or e.wrong.all():
+        return None
+    zero = float(e.zero_point.flat[0]) if e.zero_point.size == 1 else 0.0
+    reach = f"although results reach from {e.b.min() + zero:g} to {e.b.max() + zero:g}"
+    return f"clamped to {low + zero:g} and {high + zero:g}, {reach}: saturation?"
+
+
+def _narrow(e: Evidence) -> str | None:
+    off = (e.a - e.b)[e.wrong & e.plain]
+    for bits in (32, 16, 8):
+        unit = 2.0**bits * _accumulator_scale(e)
+        count = np.rint(off / unit)
+        allowed = 1.0 if e.info.is_quantized else 0.0
+        if off.size > 1 and unit >= 16 and count.all() and (np.abs(off - count * unit) <= allowed).all():
+            return f"elements are off by multiples of 2**{bits} in the sum: is the accumulator only {bits} bits wide?"
+    return None
+
+
+def _accumulator_scale(e: Evidence) -> float:
+    """One unit of the sum of integer products in steps of the result; 1 for plain integers, 0 where it is unknown."""
+    if not e.info.is_quantized:
+        return float(e.info.dtype.is_integer)
+    scales = [info.quantization for _, info in e.inputs[:2] if info.quantization is not None]
+    if len(scales) < 2 or any(q.axis is not None for q in (*scales, e.info.quantization) if q is not None):
+        return 0.0
+    assert e.info.quantization is not None
+    return float(scales[0].scale * scales[1].scale / e.info.quantization.scale)
+
+
+# --- offsets and factors ----------------------------------------------------------------------------------------------
+
+
+def _offset(e: Evidence) -> str | None:
+    wrong = e.wrong & e.plain
+    off = (e.a - e.b)[wrong]
+    if off.size < 2 or np.count_nonzero(e.plain) < e.plain.size / 4 or off.size < 0.9 * np.count_nonzero(e.plain):
+        return None
+    by = float(np.median(off))
+    slack = 1 if e.info.is_quantized and abs(by) > 1 else 0
+    alike = e.near(e.b[wrong] + by, e.a[wrong]) if e.info.dtype.is_float else np.abs(off - by) <= slack
+    if not alike.all():
+        return None
+    direction = "high" if by > 0 else "low"
+    if e.info.is_quantized and abs(by) == 1:
+        return f"every element is one step too {direction}: rounding or bias?"
+    unit = " steps" if e.info.is_quantized else ""
+    return f"every element is too {direction} by {abs(by):.6g}{unit}: zero point or bias?"
+
+
+def _same_offset(e: Evidence) -> str | None:
+    """Some elements are right, and all others are wrong by the same number."""
+    off = (e.a - e.b)[e.wrong]
+    if off.size < 2 or not np.isfinite(off).all() or abs(off[0]) <= 1 or np.ptp(off) > 1e-6 * abs(off[0]):
+        return None
+    direction = "high" if off[0] > 0 else "low"
+    return f"all wrong elements are too {direction} by {abs(off[0]):.6g}: signed or unsigned, or a lost carry?"
+
+
+def _factor(e: Evidence) -> str | None:
+    by = _ratio(e, e.a, e.b, e.plain)
+    if by is None or by == 1 or np.abs(e.a - e.b)[e.plain].max() < (4 + 4 * abs(by)) * e.info.dtype.is_integer:
+        return None
+    if by == -1:
+        return "every element has the wrong sign"
+    return f"every element is {by:.6g} times the right one: scale?"
+
+
+def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
+    """The factor by which all elements differ, or None; too few numbers, or equal ones, tell nothing."""
+    counted = plain & (b != 0)
+    if np.count_nonzero(counted) < 3 or len(np.unique(b[counted])) < 3:
+        return None
+    largest = np.argmax(np.where(counted, np.abs(b), 0.0))
+    by = float(a.flat[largest] / b.flat[largest])
+    slack = 1.0 + abs(by) if e.info.dtype.is_integer else 0.0
+    fits = np.abs(a - by * b) <= slack if slack else e.near(b * by, a)
+    return by if by != 0 and fits[plain].all() else None
+
+
+def _by_slice(e: Evidence) -> str | None:
+    """Every slice along an axis has a factor or an offset of its own."""
+    for axis in range(e.b.ndim):
+        if not 1 < e.b.shape[axis] < e.b.size:
+            continue
+        pairs = [(np.take(e.a, i, axis), np.take(e.b, i, axis), np.take(e.plain, i, axis))
+                 for i in range(e.b.shape[axis])]  # fmt: skip
+        factors = [_ratio(e, *pair) for pair in pairs]
+        if None not in factors and len({round(one, 3) for one in factors if one}) > 1:
+            return (
+                f"every slice along axis {axis} has a factor of its own: scales of channels taken as one, or mixed up?"
+            )
+        offsets = [float(np.median((a - b)[plain])) if plain.any() else 0.0 for a, b, plain in pairs]
+        fits = (e.near(b + by, a)[plain].all() for (a, b, plain), by in zip(pairs, offsets, strict=True))
+        if len({round(by, 3) for by in offsets}) > 1 and min(a.size for a, _, _ in pairs) > 2 and all(fits):
+            return f"every slice along axis {axis} has an offset of its own: bias or zero points of channels?"
+    return None
+
+
+# --- order of the elements --------------------------------------------------------------------------------------------
+
+
+def _permuted(e: Evidence) -> str | None:
+    if not 2 <= e.b.ndim <= _MOST_AXES:
+        return None
+    for axes in permutations(range(e.b.ndim)):
+        turned = e.b.transpose(axes)
+        if axes != tuple(range(e.b.ndim)) and e.equal(e.a.reshape(-1), turned.reshape(-1)):
+            return f"equal to the right result with its axes in the order {list(axes)}: layout, or axes swapped?"
+    return None
+
+
+def _moved(e: Evidence) -> str | None:
+    for axis, size in enumerate(e.b.shape):
+        if size > 1 and e.equal(e.a, np.flip(e.b, axis)):
+            return f"equal to the right result reversed along axis {axis}"
+    for by in _moves(e.b.shape):
+        kept = tuple(slice(max(one, 0), size + min(one, 0)) for one, size in zip(by, e.b.shape, strict=True))
+        from_ = tuple(slice(max(-one, 0), size + min(-one, 0)) for one, size in zip(by, e.b.shape, strict=True))
+        if e.equal(e.a[kept], e.b[from_]):
+            places = " and ".join(f"{one} along axis {axis}" for axis, one in enumerate(by) if one)
+            return f"the right result moved by {places}: padding or start at the wrong side?"
+    return None
+
+
+def _moves(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Moves by up to two elements along one or two axes that are long enough to tell."""
+    axes = [axis for axis, size in enumerate(shape) if size > 2][:_MOST_AXES]
+    for count in (1, 2):
+        for chosen in combinations(axes, count):
+            for steps in product((1, -1, 2, -2), repeat=count):
+                if all(abs(step) < shape[axis] - 1 for axis, step in zip(chosen, steps, strict=True)):
+                    by = dict(zip(chosen, steps, strict=True))
+                    yield tuple(by.get(axis, 0) for axis in range(len(shape)))
+
+
+def _reordered(e: Evidence) -> str | None:
+    if len(np.unique(e.b)) > 2 and e.equal(np.sort(e.a, axis=None), np.sort(e.b, axis=None)):
+        return "the right numbers in another order: layout, axis or index?"
+    return None
+
+
+# --- precision and rounding -------------------------------------------------------------------------------------------
+
+
+def _ties(e: Evidence) -> str | None:
+    if np.abs((e.a - e.b)[e.wrong]).max(initial=0) > 1 or not e.inputs or e.inputs[0][0].shape != e.wrong.shape:
+        return None
+    x, info = e.inputs[0]
+    if info.element is not None or not info.dtype.is_float:
+        return None
+    q = e.info.quantization
+    scaled = x.astype(np.float64) / (q.scale if q is not None and q.axis is None else 1.0)
+    ties = np.abs(scaled - np.trunc(scaled)) == 0.5
+    if ties.any() and not (e.wrong & ~ties).any():
+        return "only numbers halfway between two integers are wrong: half to even, or half away from zero?"
+    return None
+
+
+def _coarse(e: Evidence) -> str | None:
+    if e.info.dtype not in (DataType.FLOAT32, DataType.FLOAT64) or e.found.size < 2:
+        return None
+    for dtype in (DataType.BFLOAT16, DataType.FLOAT16, DataType.FLOAT32):
+        coarse = e.b.astype(dtype.numpy).astype(np.float64)
+        stored = dtype is not e.info.dtype and np.array_equal(e.a, e.a.astype(dtype.numpy).astype(np.float64))
+        if stored and not np.array_equal(e.b, coarse):
+            return f"every element is a {dtype} number: computed, summed or stored in {dtype}?"
+    return None
+
+
+def _one_step(e: Evidence) -> str | None:
+    off = (e.a - e.b)[e.wrong]
+    if not e.info.dtype.is_integer or np.abs(off).max(initial=0) != 1 or np.ptp(e.b) < 3:
+        return None
+    away = np.asarray(off * np.sign(e.b[e.wrong]))
+    if (off < 0).all():
+        return "all wrong elements are one too low: rounded down?"
+    if (off > 0).all():
+        return "all wrong elements are one too high: rounded up?"
+    if (away < 0).all():
+        return "all wrong elements are one too near to zero: truncated instead of rounded?"
+    if (away > 0).all():
+        return "all wrong elements are one too far from zero: rounded instead of truncated?"
+    return "all wrong elements are one off, in both directions: rounding?"
+
+
+# --- place of the wrong elements --------------------------------------------------------------------------------------
+
+
+def _vector_tail(e: Evidence) -> str | None:
+    """All elements from a multiple of a vector's width on are wrong, along an axis or of the whole tensor."""
+    for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
+        rows = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
+        wrong = np.asarray(rows.any(axis=1))
+        for width in _VECTORS:
+            body = size - size % width
+            if 0 < body < size and wrong[body:].all() and not wrong[:body].any():
+                place = "in memory order" if axis is None else f"along axis {axis}"
+                return f"only elements from {body} on {place} (of {size}) are wrong: the tail of a vector of {width}?"
+    return None
+
+
+def _slices(e: Evidence) -> str | None:
+    """Some slices along an axis are wrong, and all others are right."""
+    for axis, size in enumerate(e.wrong.shape):
+        rest = tuple(other for other in range(e.wrong.ndim) if other != axis)
+        bad = np.flatnonzero(e.wrong.any(axis=rest))
+        if size < 2 or len(bad) == size:
+            continue
+        if len(bad) <= size // 2 and size > 2 and e.wrong.ndim > 1 and bad[0] != 0 and bad[-1] != size - 1:
+            return f"only elements at {bad.tolist()} along axis {axis} are wrong"
+        if axis == 0 and e.wrong.ndim > 2 and bad[0] == 1:
+            return "only the first slice along axis 0 is right: is the batch ignored?"
+    return None
+
+
+def _border(e: Evidence) -> str | None:
+    axes = [axis for axis, size in enumerate(e.wrong.shape) if size >= 3]
+    sides = [(axis, end) for axis in axes for end in (0, -1)]
+    for axis, end in sides:
+        if not np.delete(e.wrong, end, axis).any():
+            side = "first" if end == 0 else "last"
+            return f"only the {side} elements along axis {axis} are wrong: padding?"
+    for chosen in _neighbours(axes):
+        inside = tuple(slice(1, -1) if axis in chosen else slice(None) for axis in range(e.wrong.ndim))
+        if not e.wrong[inside].any():
+            return f"only elements at the border of axes {list(chosen)} are wrong: padding?"
+    return None
+
+
+def _neighbours(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    for count in (1, 2, 3):
+        yield from (some for some in combinations(axes, count) if some[-1] - some[0] == count - 1)
+
+
+def _everything(e: Evidence) -> str | None:
+    share = "all" if e.wrong.all() else "most"
+    return f"{share} elements are wrong: layout, exchanged axes, or the order of operands?" if e.all_wrong else None
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    _denormals, _signed_zero, _stale, _never_written, _nan, _infinities, _special_inputs, _vector_tail, _ties, _zeros,
+    _overflow, _narrow, _offset, _same_offset, _one_step, _factor, _permuted, _moved, _by_slice, _clamped, _coarse,
+    _slices, _border, _reordered, _everything,
+)  # fmt: skip
