@@ -3,6 +3,7 @@
 from interposer.testing.samples import (  # noqa: F401
     activation,
     attention,
+    axes,
     blocks,
     choice,
     containers,
@@ -22,6 +23,7 @@ from interposer.testing.samples import (  # noqa: F401
     images,
     linear_attention,
     lstm,
+    many,
     matmul,
     matrices,
     normalization,
@@ -40,8 +42,10 @@ from interposer.testing.samples import (  # noqa: F401
     scatter,
     selection,
     sequence,
+    special,
     spectral,
     strings,
+    tails,
     trees,
     windowed,
 )

@@ -84,9 +84,9 @@ def worked_quantize() -> Iterator[Sample]:
     x = of([0, 0.25, 0.75, -0.25, 100, -100, np.inf])
     info = TensorInfo((7,), UINT8, Quantization(0.5, 10))
     expected = [u8([10, 11, 12, 9, 210, 0, 255])]
-    yield Sample(Quantize(UINT8), [x], [info], "worked", expected)
+    yield Sample(Quantize(UINT8), [x], [info], "worked", expected, exact=True)
     to_even = [u8([10, 10, 12, 10, 210, 0, 255])]
-    yield Sample(Quantize(UINT8, RoundingMethod.HALF_TO_EVEN), [x], [info], "worked-half-to-even", to_even)
+    yield Sample(Quantize(UINT8, RoundingMethod.HALF_TO_EVEN), [x], [info], "worked-half-to-even", to_even, exact=True)
 
 
 @samples(Dequantize)

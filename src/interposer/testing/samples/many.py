@@ -1,0 +1,234 @@
+"""Samples of quantized tensors with many elements, some of which saturate, and of long sums.
+
+With many elements the mean of the errors tells a bias of half a step from chance, which single elements cannot. The
+scales of inputs and results have odd ratios, so that few results lie halfway between two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer import ops
+from interposer.ops import Activation, ActivationFunction, PoolingAlgorithm, ReduceOperation
+from interposer.schema import Op
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.testing.samples.common import declared
+from interposer.types import DataLayout, DataType, Quantization, TensorInfo
+
+__all__: list[str] = []
+
+A, R = ActivationFunction, ReduceOperation
+INT8, UINT8, INT16, INT32 = DataType.INT8, DataType.UINT8, DataType.INT16, DataType.INT32
+FLOAT32, FLOAT16, BFLOAT16 = DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16
+INPUT: Final = {
+    INT8: Quantization(0.0313, -3),
+    UINT8: Quantization(0.0313, 120),
+    INT16: Quantization(0.000119),
+}
+RESULT: Final = {
+    INT8: Quantization(0.0247, 5),
+    UINT8: Quantization(0.0247, 117),
+    INT16: Quantization(0.0000967),
+}
+"""Scales at which numbers from -4 to 4 reach beyond both ends of the range."""
+ENDS: Final = {
+    INT8: (Quantization(0.0157, -128), Quantization(0.0193, 127)),
+    UINT8: (Quantization(0.0157, 0), Quantization(0.0193, 255)),
+}
+"""Zero points at the lower and at the upper end of the range."""
+SHAPE: Final = (6, 5, 37)
+NHWC: Final = DataLayout.NHWC
+
+
+def _one(op: Op, operands: list[Given | None], dtype: DataType, name: str, times: float = 1.0) -> Sample:
+    q = RESULT[dtype]
+    scaled = Quantization(q.scale * times, q.zero_point)
+    return Sample(
+        op, operands, [declared(op, *operands, q=scaled)], f"many-{name}-{dtype}" if name else f"many-{dtype}"
+    )
+
+
+@samples(ops.Quantize)
+def quantize() -> Iterator[Sample]:
+    """From float32, and from one quantization to another."""
+    for dtype in INPUT:
+        yield _one(ops.Quantize(dtype), [given(SHAPE)], dtype, "")
+        for source, q in INPUT.items():
+            yield _one(ops.Quantize(dtype), [given(SHAPE, source, q)], dtype, f"requantize-{source}-to")
+
+
+@samples(Activation)
+def activations() -> Iterator[Sample]:
+    """Functions whose results are rescaled."""
+    for function, a, b in (
+        (A.RELU, 0.0, 0.0), (A.LEAKY_RELU, 0.173, 0.0), (A.BOUNDED_RELU, 2.9, -1.3), (A.TANH, 1.0, 1.0),
+        (A.HARD_SWISH, 0.0, 0.0), (A.LINEAR, 0.83, 0.37),
+    ):  # fmt: skip
+        for dtype, q in INPUT.items():
+            op = Activation(function, a, b)
+            yield _one(op, [given(SHAPE, dtype, q)], dtype, function.name.lower(), 0.7)
+
+
+@samples(ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum)
+def arithmetic() -> Iterator[Sample]:
+    """Two operands of different scales, also with zero points at the ends of the range."""
+    for kind in (ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum):
+        op = kind()
+        for dtype, q in INPUT.items():
+            other = Quantization(q.scale * 0.83, q.zero_point)
+            yield _one(op, [given(SHAPE, dtype, q), given((5, 1), dtype, other)], dtype, "")
+        for dtype, (low, high) in ENDS.items():
+            end = low if kind in (ops.Maximum, ops.Subtraction) else high
+            end = RESULT[dtype] if kind is ops.Addition else end
+            pair: list[Given | None] = [given(SHAPE, dtype, low, low=0), given(SHAPE, dtype, high, high=0)]
+            output = declared(op, *pair, q=Quantization(0.0127, end.zero_point))
+            yield Sample(op, pair, [output], f"many-ends-{dtype}")
+
+
+@samples(ops.Prelu)
+def slopes() -> Iterator[Sample]:
+    """A slope for each channel."""
+    for dtype, q in INPUT.items():
+        yield _one(ops.Prelu(), [given(SHAPE, dtype, q), weights((37,), dtype, q)], dtype, "")
+
+
+@samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
+def convolutions() -> Iterator[Sample]:
+    """Channels beyond a multiple of a vector, scales for each channel, zero points at the ends of the range."""
+    for dtype, q in INPUT.items():
+        for per_axis in (False, True):
+            label = "channels" if per_axis else "tensor"
+            yield _convolved(ops.Convolution2d(pad_left=1, pad_bottom=2, stride_x=2, data_layout=NHWC), dtype, q, label)
+            yield _convolved(ops.DepthwiseConvolution2d(pad_right=2, pad_top=1, data_layout=NHWC), dtype, q, label)
+            yield _convolved(ops.TransposeConvolution2d(stride_y=2, pad_left=1, data_layout=NHWC), dtype, q, label)
+    for dtype, (low, high) in ENDS.items():
+        op = ops.Convolution2d(pad_left=1, pad_top=2, data_layout=NHWC)
+        yield _convolved(op, dtype, low, "low-end")
+        yield _convolved(op, dtype, high, "high-end")
+
+
+def _convolved(op: Any, dtype: DataType, q: Quantization, label: str) -> Sample:
+    channels, outputs, per_axis = 11, 21, label == "channels"
+    shape, axis = (outputs, 3, 2, channels), 0
+    if isinstance(op, ops.DepthwiseConvolution2d):
+        shape, axis, outputs = (1, 3, 2, channels), 3, channels
+    kind = UINT8 if dtype is UINT8 and not per_axis else INT8
+    scales = [0.0071 * (1 + (index % 5) / 2) for index in range(outputs)] if per_axis else [0.0113]
+    of_weights = Quantization(scales, 128 if kind is UINT8 else 0, axis if per_axis else None)
+    of_bias = Quantization([q.scale * scale for scale in scales], 0, 0 if per_axis else None)
+    low, high = (
+        (0.0 if q.zero_point in (-128, 0) and dtype is not INT16 else -4.0),
+        (0.0 if label == "high-end" else 4.0),
+    )
+    operands: list[Given | None] = [
+        given((2, 7, 6, channels), dtype, q, low=low, high=high), weights(shape, kind, of_weights),
+        weights((outputs,), DataType.INT64 if dtype is INT16 else INT32, of_bias),
+    ]  # fmt: skip
+    return _one(op, operands, dtype, label, 1.7 if isinstance(op, ops.DepthwiseConvolution2d) else 4.3)
+
+
+@samples(ops.FullyConnected, ops.BatchMatMul)
+def products() -> Iterator[Sample]:
+    """Sums of 75 products that do not cancel out, beyond 16 bits."""
+    for dtype, q in INPUT.items():
+        kind = UINT8 if dtype is UINT8 else INT8
+        of_weights = Quantization(0.0091, 128 if kind is UINT8 else 0)
+        operands: list[Given | None] = [
+            given((43, 75), dtype, q, low=1), weights((75, 19), kind, of_weights, low=-0.2),
+        ]  # fmt: skip
+        yield _one(ops.FullyConnected(), operands, dtype, "", 41.3)
+        pair: list[Given | None] = [given((2, 23, 75), dtype, q, low=1), given((2, 75, 19), dtype, q, low=-1)]
+        yield _one(ops.BatchMatMul(), pair, dtype, "", 163.1)
+
+
+@samples(ops.Pooling2d)
+def pools() -> Iterator[Sample]:
+    """Averages and largest elements of another scale."""
+    for dtype, q in INPUT.items():
+        for pool_type in (PoolingAlgorithm.AVERAGE, PoolingAlgorithm.MAX):
+            window: dict[str, Any] = {"pool_width": 2, "pool_height": 3, "stride_x": 1, "stride_y": 2, "pad_left": 1}
+            op = ops.Pooling2d(pool_type, data_layout=NHWC, **window)
+            yield _one(
+                op,
+                [given((3, 9, 6, 13), dtype, q)],
+                dtype,
+                pool_type.name.lower(),
+                1.37 if pool_type is PoolingAlgorithm.AVERAGE else 1.21,
+            )
+            same: list[Given | None] = [given((3, 9, 6, 13), dtype, q)]
+            yield Sample(op, same, [declared(op, *same, q=q)], f"many-{pool_type.name.lower()}-one-scale-{dtype}")
+
+
+@samples(ops.Mean, ops.Reduce)
+def reductions() -> Iterator[Sample]:
+    """Means and sums of 7 elements, and the largest of them."""
+    for dtype, q in INPUT.items():
+        one: list[Given | None] = [given((19, 7, 37), dtype, q)]
+        yield _one(ops.Mean((1,)), one, dtype, "", 0.43)
+        for operation in (R.SUM, R.MAX, R.MIN):
+            times = 3.7 if operation is R.SUM else 1.21
+            yield _one(ops.Reduce((1,), operation=operation), one, dtype, operation.name.lower(), times)
+
+
+@samples(ops.BatchNormalization, ops.L2Normalization, ops.Resize, ops.Softmax)
+def others() -> Iterator[Sample]:
+    """A factor and an offset for each channel, lengths of rows, images between pixels, probabilities."""
+    for dtype in (INT8, UINT8):
+        q = INPUT[dtype]
+        statistics: list[Given | None] = [Given(TensorInfo((7,), dtype, q), low=low, high=high, constant=True)
+                                          for low, high in ((-1, 1), (0.5, 2), (-1, 1), (0.5, 2))]  # fmt: skip
+        image = given((2, 7, 6, 7), dtype, q)
+        op = ops.BatchNormalization(eps=0.01, data_layout=NHWC)
+        yield _one(op, [image, *statistics], dtype, "", 2.3)
+        unit = Quantization(1 / 128, 128 if dtype is UINT8 else 0)
+        l2 = ops.L2Normalization(axis=2)
+        yield Sample(l2, [given(SHAPE, dtype, q)], [TensorInfo(SHAPE, dtype, unit)], f"many-{dtype}")
+        resize = ops.Resize(target_height=11, target_width=9, data_layout=NHWC, method=ops.ResizeMethod.BILINEAR)
+        yield Sample(resize, [image], [declared(resize, image, q=q)], f"many-{dtype}")
+        yield Sample(ops.Softmax(), [given((41, 13), dtype, q)], name=f"many-{dtype}")
+
+
+# --- long sums --------------------------------------------------------------------------------------------------------
+
+
+@samples(ops.Reduce, ops.Mean, ops.FullyConnected, ops.BatchMatMul, ops.LayerNormalization, ops.Softmax)
+def long_sums() -> Iterator[Sample]:
+    """Sums of thousands of numbers of one sign, in which a narrow accumulator stops growing."""
+    for dtype in (FLOAT32, FLOAT16, BFLOAT16):
+        row = given((3, 4001), dtype, low=0.5, high=1.5)
+        yield Sample(ops.Reduce((1,), operation=R.SUM), [row], name=f"long-sum-{dtype}")
+        yield Sample(ops.Reduce((1,), operation=R.MEAN), [row], name=f"long-mean-{dtype}")
+        yield Sample(ops.Mean((1,)), [row], name=f"long-{dtype}")
+        matrix = weights((4001, 5), dtype, low=0.25, high=0.75)
+        yield Sample(ops.FullyConnected(), [row, matrix], name=f"long-{dtype}")
+        yield Sample(ops.BatchMatMul(), [row, matrix], name=f"long-{dtype}")
+        wide = given((3, 4001), dtype, low=6.0, high=10.0)
+        yield Sample(ops.LayerNormalization(), [wide], name=f"long-{dtype}")
+        yield Sample(ops.Softmax(), [given((3, 4001), dtype, low=-1, high=1)], name=f"long-{dtype}")
+
+
+@samples(ops.Convolution2d, ops.Pooling2d)
+def long_windows() -> Iterator[Sample]:
+    """Windows over 1,573 numbers of one sign."""
+    for dtype in (FLOAT32, FLOAT16):
+        image = given((1, 11, 13, 11), dtype, low=0.5, high=1.5)
+        filters = weights((3, 11, 13, 11), dtype, low=0.25, high=0.75)
+        yield Sample(ops.Convolution2d(data_layout=NHWC), [image, filters], name=f"long-{dtype}")
+        pool = ops.Pooling2d(PoolingAlgorithm.AVERAGE, data_layout=NHWC)
+        yield Sample(pool, [image], name=f"long-{dtype}")
+
+
+@samples(ops.Reduce, ops.CumSum, ops.FullyConnected, ops.BatchMatMul)
+def whole_sums() -> Iterator[Sample]:
+    """Sums of integers beyond 16 bits, and beyond 32 bits, where they wrap around."""
+    small = np.arange(1, 112).reshape(3, 37) * 1009
+    large = small * 20_011_003
+    for title, rows in {"16": small, "32": large}.items():
+        x = of(rows.astype(np.int32), INT32)
+        yield Sample(ops.Reduce((1,), operation=R.SUM), [x], name=f"beyond-{title}-bits")
+        yield Sample(ops.CumSum(axis=1), [x], name=f"beyond-{title}-bits")
+        column = of(np.arange(1, 75).reshape(37, 2), INT32)
+        yield Sample(ops.BatchMatMul(), [x, column], name=f"beyond-{title}-bits")

@@ -1,0 +1,140 @@
+"""Samples whose sizes are no multiples of usual vectors and tiles, and in which no two sizes are equal.
+
+Equal sizes hide exchanged axes, and multiples of 4, 8 and 16 hide what becomes of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from interposer import ops
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    ElementwiseUnary,
+    PoolingAlgorithm,
+    ReduceOperation,
+    UnaryOperation,
+)
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
+from interposer.types import DataLayout, DataType
+
+__all__: list[str] = []
+
+LAYOUTS: Final = {"nhwc": DataLayout.NHWC, "nchw": DataLayout.NCHW}
+CHANNELS: Final = (1, 3, 7, 19)
+ROWS: Final = (3, 5, 37)
+WINDOW: Final[dict[str, Any]] = {
+    "stride_x": 1, "stride_y": 2, "dilation_x": 2, "dilation_y": 1, "pad_left": 1, "pad_right": 0, "pad_top": 2,
+    "pad_bottom": 3,
+}  # fmt: skip
+"""A window in which nothing is the same along both axes, nor at both ends of one."""
+
+
+def _image(layout: DataLayout, channels: int, dims: tuple[int, int, int] = (2, 11, 13)) -> tuple[int, ...]:
+    n, h, w = dims
+    return (n, h, w, channels) if layout is DataLayout.NHWC else (n, channels, h, w)
+
+
+@samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
+def convolutions() -> Iterator[Sample]:
+    """From few channels to many, and from many to few."""
+    for label, layout in LAYOUTS.items():
+        for inputs, outputs in zip(CHANNELS, reversed(CHANNELS), strict=True):
+            title = f"tail-{label}-{inputs}-to-{outputs}"
+            image, bias = given(_image(layout, inputs)), weights((outputs,))
+            filters = weights(_image(layout, inputs, (outputs, 5, 3)))
+            op = ops.Convolution2d(data_layout=layout, **WINDOW)
+            yield Sample(op, [image, filters, bias], name=title)
+            spread = ops.TransposeConvolution2d(data_layout=layout, **WINDOW)
+            yield Sample(spread, [image, filters, bias], name=title)
+            deep = ops.DepthwiseConvolution2d(data_layout=layout, **WINDOW)
+            yield Sample(deep, [image, weights((1, 5, 3, inputs)), weights((inputs,))], name=title)
+
+
+@samples(ops.Pooling2d)
+def pools() -> Iterator[Sample]:
+    """Windows in which nothing is the same along both axes."""
+    for label, layout in LAYOUTS.items():
+        for pool_type in PoolingAlgorithm:
+            for channels in CHANNELS:
+                op = ops.Pooling2d(pool_type, pool_width=3, pool_height=5, data_layout=layout, **WINDOW)
+                title = f"tail-{pool_type.name.lower()}-{label}-{channels}"
+                yield Sample(op, [given(_image(layout, channels))], name=title)
+
+
+@samples(ops.FullyConnected, ops.BatchMatMul)
+def products() -> Iterator[Sample]:
+    """Matrices whose rows, columns and sums are all beyond a multiple of a vector."""
+    for rows, inner, columns in ((1, 19, 37), (5, 37, 1), (13, 17, 19), (3, 1, 21)):
+        title = f"tail-{rows}x{inner}x{columns}"
+        yield Sample(ops.FullyConnected(), [given((rows, inner)), weights((inner, columns)), weights((columns,))],
+                     name=title)  # fmt: skip
+        yield Sample(ops.BatchMatMul(), [given((2, rows, inner)), given((2, inner, columns))], name=title)
+
+
+@samples(
+    Activation, ElementwiseUnary, ops.Addition, ops.Division, ops.Maximum, ops.Multiplication, ops.Softmax, ops.Reduce,
+    ops.Transpose, ops.Concat,
+)  # fmt: skip
+def rows() -> Iterator[Sample]:
+    """Rows of 37 elements; operands that broadcast along each axis in turn."""
+    yield Sample(Activation(ActivationFunction.RELU), [given(ROWS)], name="tail-relu")
+    yield Sample(Activation(ActivationFunction.SIGMOID), [given(ROWS)], name="tail-sigmoid")
+    yield Sample(ElementwiseUnary(UnaryOperation.EXP), [given(ROWS)], name="tail")
+    for kind in (ops.Addition, ops.Division, ops.Maximum, ops.Multiplication):
+        for label, shape in {"row": (37,), "column": (5, 1), "first": (3, 1, 1), "full": ROWS}.items():
+            yield Sample(kind(), [given(ROWS), given(shape, low=0.5)], name=f"tail-{label}")
+    for axis in range(3):
+        yield Sample(ops.Softmax(axis=axis), [given(ROWS)], name=f"tail-{axis}")
+        yield Sample(ops.Reduce((axis,), operation=ReduceOperation.SUM), [given(ROWS)], name=f"tail-{axis}")
+        yield Sample(ops.Concat(axis=axis), [given(ROWS), given(ROWS)], name=f"tail-{axis}")
+    for axes in ((0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)):
+        yield Sample(ops.Transpose(axes), [given(ROWS)], name=f"tail-{''.join(map(str, axes))}")
+
+
+@samples(ops.BatchNormalization, ops.InstanceNormalization, ops.LayerNormalization, ops.RmsNormalization)
+def normalizations() -> Iterator[Sample]:
+    """Images and rows in which no two sizes are equal."""
+    for label, layout in LAYOUTS.items():
+        image, both = given(_image(layout, 7)), (weights((7,), low=0.5, high=2), weights((7,)))
+        statistics: list[Given | None] = [weights((7,)), weights((7,), low=0.5, high=2), weights((7,)), weights((7,))]
+        yield Sample(ops.BatchNormalization(data_layout=layout, eps=0.01), [image, *statistics], name=f"tail-{label}")
+        yield Sample(ops.InstanceNormalization(data_layout=layout, eps=0.01), [image, *both], name=f"tail-{label}")
+    one, other = weights((37,), low=0.5, high=2), weights((37,))
+    yield Sample(ops.LayerNormalization(eps=0.01), [given(ROWS), one, other], name="tail")
+    yield Sample(ops.RmsNormalization(eps=0.01), [given(ROWS), one], name="tail")
+
+
+@samples(ops.Resize, ops.RoiAlign, ops.RoiPooling, ops.Pooling3d)
+def unequal_windows() -> Iterator[Sample]:
+    """Operators on images whose two directions have attributes of their own."""
+    for label, layout in LAYOUTS.items():
+        for method in (ops.ResizeMethod.BILINEAR, ops.ResizeMethod.NEAREST_NEIGHBOR):
+            op = ops.Resize(target_width=17, target_height=5, method=method, data_layout=layout)
+            yield Sample(op, [given(_image(layout, 3, (2, 7, 11)))], name=f"tail-{method.name.lower()}-{label}")
+        boxes = [of([[0, 0, 9, 14], [3, 2, 17, 20], [1, 7, 20, 11]]), of([1, 0, 1], DataType.INT32)]
+        image = given(_image(layout, 3, (2, 7, 11)))
+        align = ops.RoiAlign(3, 2, 2.0, 3.0, layout, 1, 3)
+        yield Sample(align, [image, *boxes], name=f"tail-{label}")
+        yield Sample(ops.RoiPooling(3, 2, 2.0, 3.0, layout), [image, *boxes], name=f"tail-{label}")
+    volume: dict[str, Any] = {
+        "pool_width": 2,
+        "pool_height": 3,
+        "pool_depth": 1,
+        "stride_x": 3,
+        "stride_y": 1,
+        "stride_z": 2,
+    }
+    pads: dict[str, Any] = {
+        "pad_left": 1,
+        "pad_top": 2,
+        "pad_back": 1,
+        "dilation_x": 1,
+        "dilation_y": 2,
+        "dilation_z": 3,
+    }
+    for pool_type in PoolingAlgorithm:
+        volumes = ops.Pooling3d(pool_type, data_layout=DataLayout.NDHWC, **volume, **pads)
+        yield Sample(volumes, [given((2, 5, 9, 7, 3))], name=f"tail-{pool_type.name.lower()}")
