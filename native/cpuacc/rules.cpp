@@ -60,10 +60,11 @@ Layouts follow_blocked(const Graph& graph, const Node& node, const Settings&) {
   Layouts wanted;
   wanted.out = {layout};
   int64_t channels = out.extent(channel_axis_of(layout));
+  if (channels == 1) return {};  // blocks of one channel are mostly padding
   for (int number : node.inputs) {
     const Tensor& tensor = graph[number];
     if (!is_f32(tensor)) return {};
-    bool alike = tensor.rank() == 4 && tensor.extent(channel_axis_of(layout)) == channels && channels > 1;
+    bool alike = tensor.rank() == 4 && tensor.extent(channel_axis_of(layout)) == channels;
     if (!alike && beside_blocked(tensor, layout).empty()) return {};
     wanted.in.push_back(alike ? layout : Layout::plain);
   }

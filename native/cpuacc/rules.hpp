@@ -41,7 +41,9 @@ Shape blocked_shape(const Tensor& tensor);
 /// cannot.
 Shape beside_blocked(const Tensor& tensor, Layout layout);
 
-/// Operands and result in the layout of the first blocked operand: for nodes that take elements one by one.
+/// The layouts of an elementwise node: those of its first blocked operand. Every operand with as many channels as the
+/// result is blocked like the result; operands that broadcast along the channels stay plain. All are plain if the result
+/// has one channel.
 Layouts follow_blocked(const Graph& graph, const Node& node, const Settings& settings);
 
 }  // namespace cpuacc

@@ -1,0 +1,131 @@
+"""Images that CpuAcc keeps in blocks of channels give CpuRef's results, whatever follows a convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    BinaryOperation,
+    Concat,
+    Convolution2d,
+    DepthwiseConvolution2d,
+    ElementwiseBinary,
+    ElementwiseUnary,
+    TransposeConvolution2d,
+    UnaryOperation,
+)
+from interposer.types import Array, DataLayout, TensorInfo
+
+pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+
+LAYOUTS = [DataLayout.NHWC, DataLayout.NCHW]
+FIRST, LAST = DataLayout.NCHW, DataLayout.NHWC
+FUNCTIONS = [Activation(function, a=0.75, b=0.25) for function in ActivationFunction] + [
+    *(ElementwiseUnary(operation) for operation in (UnaryOperation.ABS, UnaryOperation.NEG, UnaryOperation.EXP)),
+    ElementwiseUnary(UnaryOperation.ERF),
+]
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).uniform(0.1, 1, shape).astype(np.float32)
+
+
+class Net:
+    """A network that begins with one image, in NHWC or NCHW, of 6 x 5 pixels."""
+
+    def __init__(self, channels: int, layout: DataLayout = LAST) -> None:
+        self.network = ip.Network("images")
+        self.shape = (2, channels, 6, 5) if layout is FIRST else (2, 6, 5, channels)
+        self.image = self.network.add_input_layer(0, TensorInfo(self.shape), name="x")
+
+    def convolved(self, x: Layer, outputs: int, layout: DataLayout, size: int = 3) -> Layer:
+        inputs = tuple(x.output.known.shape)[1 if layout is FIRST else 3]
+        shape = (outputs, inputs, size, size) if layout is FIRST else (outputs, size, size, inputs)
+        weights, bias = (self.network.add_constant_layer(numbers(*one)) for one in (shape, (outputs,)))
+        return self.network.add_layer(Convolution2d(data_layout=layout), x, weights, bias)
+
+    def assert_alike(self, *results: Layer) -> None:
+        for number, result in enumerate(results):
+            self.network.add_output_layer(number, result)
+        image = np.random.default_rng(1).standard_normal(self.shape).astype(np.float32)
+        found, wanted = (ip.load(self.network, [backend]).run([image]) for backend in ("CpuAcc", "CpuRef"))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * float(np.nanmax(np.abs(other))))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("outputs", [1, 17])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_a_convolution_of_any_number_of_output_channels_keeps_the_function_behind_it(
+    function: Activation | ElementwiseUnary, outputs: int, layout: DataLayout
+) -> None:
+    net = Net(8, layout)
+    convolved = net.convolved(net.image, outputs, layout)
+
+    net.assert_alike(net.network.add_layer(function, convolved))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("second", [(1,), (2, 1, 1, 1), (2, 4, 3, 1), (1, 4, 3, 1), (1, 1)])
+@pytest.mark.parametrize("operation", [BinaryOperation.ADD, BinaryOperation.MUL, BinaryOperation.MAXIMUM])
+def test_an_image_of_one_channel_broadcasts_with_what_it_meets(
+    operation: BinaryOperation, second: tuple[int, ...], layout: DataLayout
+) -> None:
+    net = Net(8, layout)
+    if layout is FIRST and len(second) == 4:
+        second = (second[0], second[3], second[1], second[2])
+    mask = net.convolved(net.image, 1, layout)
+    other = net.network.add_constant_layer(numbers(*second))
+
+    met = net.network.add_layer(ElementwiseBinary(operation), other, mask)
+
+    net.assert_alike(met, net.network.add_layer(Activation(ActivationFunction.SIGMOID), met))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("outputs", [1, 20])
+def test_a_mask_of_one_channel_scales_an_image_of_many(outputs: int, layout: DataLayout) -> None:
+    net = Net(8, layout)
+    mask = net.network.add_layer(Activation(ActivationFunction.SIGMOID), net.convolved(net.image, 1, layout))
+    image = net.convolved(net.image, outputs, layout)
+    scaled = net.network.add_layer(ElementwiseBinary(BinaryOperation.MUL), image, mask)
+
+    net.assert_alike(scaled, net.convolved(scaled, 5, layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_sum_behind_a_transposed_convolution_of_one_channel_may_have_two_readers(layout: DataLayout) -> None:
+    net = Net(4, layout)
+    shape = (1, 4, 3, 3) if layout is FIRST else (1, 3, 3, 4)
+    grown = net.network.add_layer(
+        TransposeConvolution2d(data_layout=layout, stride_x=2, stride_y=2),
+        net.image,
+        net.network.add_constant_layer(numbers(*shape)),
+    )
+    total = net.network.add_layer(Addition(), grown, net.network.add_constant_layer(numbers(1)))
+    clamped = net.network.add_layer(Activation(ActivationFunction.RELU), total)
+
+    net.assert_alike(clamped, net.network.add_layer(ElementwiseUnary(UnaryOperation.NEG), total))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("channels", [1, 16])
+def test_images_with_one_channel_more_or_less_are_joined_and_convolved_channel_by_channel(
+    channels: int, layout: DataLayout
+) -> None:
+    net = Net(8, layout)
+    axis = 1 if layout is FIRST else 3
+    image, mask = net.convolved(net.image, channels, layout), net.convolved(net.image, 1, layout)
+    for order in ((image, mask), (mask, image)):
+        joined = net.network.add_layer(Concat(axis=axis), *order)
+        last = tuple(joined.output.known.shape)[axis]
+        weights = net.network.add_constant_layer(numbers(1, 3, 3, last))
+        seen = net.network.add_layer(DepthwiseConvolution2d(data_layout=layout), joined, weights)
+        net.network.add_output_layer(10 + len(net.network.graph.outputs), seen)
+    net.assert_alike(mask)
