@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "cpuacc/lowering.hpp"
 
@@ -31,6 +32,13 @@ Around around(const Shape& shape, int axis);
 
 /// The layout of the first operand that is blocked; plain where none is.
 Layout blocked_operand(const Graph& graph, const Node& node);
+
+/// Whether an image of this layout can be read by a node with that attribute `data_layout` ("NCHW", "NDHWC"): both agree on
+/// which axis holds the channels.
+inline bool agree_on_channels(Layout layout, std::string_view data_layout) {
+  bool last = !data_layout.empty() && data_layout.back() == 'C';
+  return layout == (last ? Layout::blocked_nhwc : Layout::blocked_nchw);
+}
 
 inline int channel_axis_of(Layout layout) { return layout == Layout::blocked_nhwc ? 3 : 1; }
 

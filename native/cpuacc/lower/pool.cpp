@@ -113,7 +113,7 @@ void lower(const Node& node, Builder& builder) {
 
 Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
-  bool blocked = is_blocked(in.layout) && node.type == "Pooling2d" && is_f32(in);
+  bool blocked = agree_on_channels(in.layout, node.text("data_layout")) && node.type == "Pooling2d" && is_f32(in);
   Layout layout = blocked ? in.layout : Layout::plain;
   return {{layout}, {layout}};
 }

@@ -137,6 +137,7 @@ void lower(const Node& node, Builder& builder) {
 
 Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
   Layout layout = graph.in(node, 0)->layout;
+  if (!agree_on_channels(layout, node.text("data_layout"))) return {};
   return {{layout}, {layout}};
 }
 

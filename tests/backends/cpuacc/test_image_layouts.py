@@ -17,6 +17,10 @@ from interposer.ops import (
     DepthwiseConvolution2d,
     ElementwiseBinary,
     ElementwiseUnary,
+    Pooling2d,
+    PoolingAlgorithm,
+    Resize,
+    ResizeMethod,
     TransposeConvolution2d,
     UnaryOperation,
 )
@@ -129,3 +133,27 @@ def test_images_with_one_channel_more_or_less_are_joined_and_convolved_channel_b
         seen = net.network.add_layer(DepthwiseConvolution2d(data_layout=layout), joined, weights)
         net.network.add_output_layer(10 + len(net.network.graph.outputs), seen)
     net.assert_alike(mask)
+
+
+@pytest.mark.parametrize("outputs", [1, 4])
+@pytest.mark.parametrize(("before", "after"), [(FIRST, LAST), (LAST, FIRST)])
+def test_pooling_may_read_the_channels_of_a_convolution_as_rows_or_columns(
+    before: DataLayout, after: DataLayout, outputs: int
+) -> None:
+    net = Net(8, before)
+    image = net.convolved(net.image, outputs, before)
+
+    options = {"pool_height": 2, "pool_width": 2, "pad_right": 1, "pad_bottom": 1, "data_layout": after}
+    net.assert_alike(net.network.add_layer(Pooling2d(pool_type=PoolingAlgorithm.MAX, **options), image))
+
+
+@pytest.mark.parametrize("method", ResizeMethod)
+@pytest.mark.parametrize(("before", "after"), [(FIRST, LAST), (LAST, FIRST)])
+def test_resizing_may_read_the_channels_of_a_convolution_as_rows_or_columns(
+    before: DataLayout, after: DataLayout, method: ResizeMethod
+) -> None:
+    net = Net(8, before)
+    image = net.convolved(net.image, 4, before)
+
+    resize = Resize(target_height=7, target_width=9, method=method, data_layout=after)
+    net.assert_alike(net.network.add_layer(resize, image))
