@@ -1,6 +1,7 @@
 // Convolution2d and TransposeConvolution2d of float32.
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpuacc/lower/image_f32.hpp"
 
@@ -325,24 +326,23 @@ void lower_convolution(const Node& node, Builder& builder) {
 
 // ---- TransposeConvolution2d ------------------------------------------------------------------------------------------
 
-/// Places of the result that see the same cells of the window: every `stride`-th, from `first` on. What they see is a
-/// convolution with stride 1; `cells` are the cells of the window in its order, -1 for none.
+/// The places of the result at a distance of `stride` from one another, from `first` on. They see the same elements of the
+/// window, `cells`, whose offsets are congruent to `number` modulo the stride. Over these places, the transposed
+/// convolution is a convolution with stride 1, and with a dilation because consecutive cells are
+/// dilation / gcd(dilation, stride) input pixels apart. The window has no cells, and its input is not read, if none falls
+/// on these places.
 struct Phase {
   Phase(const Axis& axis, int64_t number) : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
-    for (int64_t k = 0; k < axis.kernel; ++k) {
-      if ((k * axis.dilation) % axis.stride != number) continue;
-      size_t back = size_t((k * axis.dilation - number) / axis.stride);
-      if (cells.size() <= back) cells.resize(back + 1, -1);
-      cells[back] = k;
-    }
-    if (cells.empty()) cells.push_back(-1);
-    std::reverse(cells.begin(), cells.end());
-    int64_t kernel = int64_t(cells.size()), places = (axis.places - first + axis.stride - 1) / axis.stride;
-    dense = {kernel, 1, 1, kernel - 1 - (first + axis.pad - number) / axis.stride, std::max<int64_t>(0, places)};
+    for (int64_t k = axis.kernel; k-- > 0;)
+      if (k * axis.dilation % axis.stride == number) cells.push_back(k);
+    int64_t places = std::max<int64_t>(0, (axis.places - first + axis.stride - 1) / axis.stride);
+    int64_t farthest = cells.empty() ? 0 : (cells[0] * axis.dilation - number) / axis.stride;
+    dense = {std::max<int64_t>(1, int64_t(cells.size())), 1, axis.dilation / std::gcd(axis.dilation, axis.stride),
+             farthest - (first + axis.pad - number) / axis.stride, places};
   }
 
   int64_t first;
-  std::vector<int64_t> cells;
+  std::vector<int64_t> cells;  // in the order in which the convolution reads them
   Axis dense;
 };
 
@@ -356,7 +356,7 @@ std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer
       for (int64_t y : down.cells)
         for (int64_t x : across.cells) {
           int64_t at = last ? ((o * height + y) * width + x) * all + i : ((o * all + i) * height + y) * width + x;
-          made.push_back(y < 0 || x < 0 ? 0.0f : tensor.values<float>()[at]);
+          made.push_back(tensor.values<float>()[at]);
         }
   return made;
 }
@@ -386,9 +386,11 @@ void lower_transposed(const Node& node, Builder& builder) {
     for (int64_t y = 0; y < rows.stride; ++y)
       for (int64_t x = 0; x < columns.stride; ++x) {
         Phase down(rows, y), across(columns, x);
-        int64_t taps = down.dense.kernel * across.dense.kernel;
+        if (down.dense.places == 0 || across.dense.places == 0) continue;
+        bool sees = !down.cells.empty() && !across.cells.empty();
+        int64_t inputs = sees ? layer.inputs() : 0, taps = down.dense.kernel * across.dense.kernel;
         std::vector<float> values = weights_of_phase(tensor, last, layer, group, down, across);
-        Weights weights{values.data(), layer.outputs(), layer.inputs(), taps, taps * layer.inputs(), taps, 1};
+        Weights weights{values.data(), layer.outputs(), inputs, taps, taps * inputs, taps, 1};
         Unit unit = make_unit(layer, down.dense, across.dense, weights, builder);
         unit.pointwise = false;
         unit.convolution.product.bias = bias;
