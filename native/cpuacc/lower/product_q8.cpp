@@ -339,6 +339,12 @@ void place(Product& p, const Q8Window& w, int64_t segment_bytes) {
   p.copies = (outside || segment_bytes % 4 != 0) && !w.taps.empty();
 }
 
+/// Whether place n of the window is pixel n of the image and cell n of the result, and there are no other pixels or
+/// cells. Padding at the end adds places; cropping at the end of a transposed convolution removes some.
+bool covers_image(const Q8Axis& axis) {
+  return axis.stride == 1 && axis.step == 1 && axis.first == 0 && axis.places == axis.extent && axis.places == axis.result;
+}
+
 /// So many rows, or places, that what they see stays in a cache beside the weights.
 int64_t chunk_of(const Product& p, int64_t weight_bytes) {
   int64_t room = weight_bytes > 24 * 1024 ? 96 * 1024 : 20 * 1024;
@@ -354,8 +360,7 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
                  Buffer out, Buffer other) {
   Q8Window w = given;
   if (w.batch * w.rows.places * w.columns.places * w.outputs == 0) return;
-  bool one = w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && w.rows.stride == 1 && w.columns.stride == 1 &&
-             w.rows.step == 1 && w.columns.step == 1;
+  bool one = w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && covers_image(w.rows) && covers_image(w.columns);
   auto product = std::make_shared<Product>();
   Product& p = *product;
   p.flat = one;

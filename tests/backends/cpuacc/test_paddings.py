@@ -9,6 +9,11 @@ import pytest
 
 import interposer as ip
 from interposer.ops import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    PaddingMethod,
+    Pooling2d,
+    PoolingAlgorithm,
     TransposeConvolution2d,
 )
 from interposer.schema import Op
@@ -16,6 +21,7 @@ from interposer.types import Array, DataLayout, Quantization, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
+SIDES = ["pad_left", "pad_right", "pad_top", "pad_bottom"]
 LAYOUTS = [DataLayout.NHWC, DataLayout.NCHW]
 DTYPES = ["float32", "int8"]
 
@@ -59,6 +65,67 @@ class Windows:
         for one, other in zip(found, wanted, strict=True):
             scale = 0 if self.quantized else float(np.abs(other[np.isfinite(other)]).max(initial=1e-9))
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [(1, 1), (2, 3)], ids=str)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_convolution_padded_at_one_side_is_the_reference(
+    side: str, size: tuple[int, int], dtype: str, layout: DataLayout
+) -> None:
+    windows = Windows(dtype)
+    for channels, outputs, stride in itertools.product((1, 20), (1, 5), (1, 2)):
+        op = Convolution2d(stride_x=stride, stride_y=stride, data_layout=layout, **{side: 1})
+        image = drawn(in_layout((2, 4, 5, channels), layout), dtype)
+        weights = drawn(in_layout((outputs, *size, channels), layout), dtype)
+        windows.add(op, image, weights)
+    windows.assert_alike()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [(1, 1), (3, 3)], ids=str)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_depthwise_convolution_padded_at_one_side_is_the_reference(
+    side: str, size: tuple[int, int], dtype: str, layout: DataLayout
+) -> None:
+    windows = Windows(dtype)
+    for channels, times, stride in itertools.product((1, 7), (1, 2), (1, 2)):
+        op = DepthwiseConvolution2d(stride_x=stride, stride_y=stride, data_layout=layout, **{side: 2})
+        image = drawn(in_layout((1, 5, 6, channels), layout), dtype)
+        windows.add(op, image, drawn((1, *size, channels * times), dtype))
+    windows.assert_alike()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [(1, 1), (2, 3)], ids=str)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_transposed_convolution_cropped_at_one_side_is_the_reference(
+    side: str, size: tuple[int, int], dtype: str, layout: DataLayout
+) -> None:
+    windows = Windows(dtype)
+    for channels, outputs, stride in itertools.product((1, 16), (1, 5), (1, 2)):
+        op = TransposeConvolution2d(stride_x=stride, stride_y=stride, data_layout=layout, **{side: 1})
+        image = drawn(in_layout((2, 4, 5, channels), layout), dtype)
+        weights = drawn(in_layout((outputs, *size, channels), layout), dtype)
+        windows.add(op, image, weights)
+    windows.assert_alike()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("side", SIDES)
+def test_pooling_padded_at_one_side_is_the_reference(side: str, dtype: str, layout: DataLayout) -> None:
+    windows = Windows(dtype)
+    for size, stride, algorithm, method in itertools.product((2, 3), (1, 2), PoolingAlgorithm, PaddingMethod):
+        if algorithm is PoolingAlgorithm.L2 and dtype != "float32":
+            continue
+        options = {"pool_width": size, "pool_height": size, "stride_x": stride, "stride_y": stride, side: 1}
+        op = Pooling2d(pool_type=algorithm, padding_method=method, data_layout=layout, **options)
+        windows.add(op, drawn(in_layout((2, 5, 6, 4), layout), dtype))
+    windows.assert_alike()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
