@@ -121,11 +121,12 @@ Refusal within_limits(double rows, double columns, double depth) {
 // ---- FullyConnected --------------------------------------------------------------------------------------------------
 
 MatrixProduct fully_connected(const Graph& graph, const Node& node) {
-  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1);
+  const Tensor& weights = *graph.in(node, 1);
   bool transposed = node.flag("transpose_weight_matrix");
   MatrixProduct m{};
   int64_t depth = weights.extent(transposed ? 1 : 0), columns = weights.extent(transposed ? 0 : 1);
-  m.depth = int32_t(depth), m.columns = int32_t(columns), m.rows = int32_t(depth ? in.elements() / depth : 0);
+  m.depth = int32_t(depth), m.columns = int32_t(columns);
+  m.rows = int32_t(columns ? graph.out(node).elements() / columns : 0);  // also of an operand without elements
   m.a_row = depth, m.a_depth = 1, m.out_row = columns;
   m.b_depth = transposed ? 1 : columns, m.b_column = transposed ? depth : 1;
   return m;

@@ -245,6 +245,15 @@ def test_a_fully_connected_layer_is_the_reference(shape: tuple[int, int, int, bo
     assert error(product(*shape, rng), rng) <= 1e-5
 
 
+def test_a_product_without_elements_gives_the_vector_that_is_added_to_it() -> None:
+    network = ip.Network("empty")
+    weights, bias = (network.add_constant_layer(np.ones(shape, np.float32)) for shape in ((0, 5), (5,)))
+    product = network.add_layer(BatchMatMul(), network.add_input_layer(0, TensorInfo((3, 0))), weights)
+    network.add_output_layer(0, network.add_layer(Addition(), product, bias))
+    found = ip.load(network, ["CpuAcc"]).run([np.ones((3, 0), np.float32)])[0]
+    assert np.array(found).tolist() == [[1.0] * 5] * 3
+
+
 @pytest.mark.parametrize("outputs", [40, 48, 70, 144])
 def test_threads_that_share_the_columns_of_one_row_give_the_reference(outputs: int) -> None:
     rng = np.random.default_rng(5)
