@@ -15,14 +15,14 @@ CPUACC_INLINE Vec select(IntVec condition, Vec yes, Vec no) {
 
 CPUACC_INLINE Vec absolute(Vec x) { return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) & 0x7fffffff); }
 
-CPUACC_INLINE Vec power_of_two(IntVec n) { return reinterpret_cast<Vec>((n + 127) << 23); }
+CPUACC_INLINE Vec power_of_two(IntVec n) { return reinterpret_cast<Vec>((reinterpret_cast<BitVec>(n) + 127u) << 23); }
 
 /// Within 2 units in the last place; 0 and infinity where it leaves the range.
 CPUACC_INLINE Vec exponential(Vec x) {
   const float magic = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
   x = at_most(at_least(x, all(-104.0f)), all(89.0f));
   Vec shifted = x * 1.44269504f + magic;
-  IntVec n = reinterpret_cast<IntVec>(shifted) - 0x4b400000;
+  IntVec n = reinterpret_cast<IntVec>(reinterpret_cast<BitVec>(shifted) - 0x4b400000u);  // any bits if x is NaN
   Vec whole = __builtin_convertvector(n, Vec);
   Vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
   Vec p = ((((all(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
@@ -41,7 +41,7 @@ CPUACC_INLINE Vec exponential_below_zero(Vec x) {
   Vec p = ((((all(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
            1.6666665459e-1f) * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  IntVec power = (reinterpret_cast<IntVec>(shifted) << 23) + (127 << 23);
+  BitVec power = (reinterpret_cast<BitVec>(shifted) << 23) + (127u << 23);  // of the low bits: those of `magic` leave
   return reinterpret_cast<Vec>(((x >= -87.0f) | (x != x)) & reinterpret_cast<IntVec>(p * reinterpret_cast<Vec>(power)));
 }
 

@@ -27,6 +27,7 @@ constexpr int kLanes = 4, kRegisters = 32;
 typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
+typedef uint32_t BitVec __attribute__((vector_size(kLanes * 4)));  // wraps around where IntVec must not
 
 #define CPUACC_INLINE static inline __attribute__((always_inline))
 

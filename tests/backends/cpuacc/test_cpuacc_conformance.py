@@ -60,6 +60,29 @@ def test_it_passes_the_whole_kit_on_every_instruction_set(cpuacc, isa):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+NOT_A_NUMBER = """
+import numpy as np
+import interposer as ip
+from interposer.ops import Attention, Softmax
+query, key, value = np.random.default_rng(0).normal(0, 300, (3, 1, 2, 40, 8)).astype(np.float32)
+query[0, 0, 3] = key[0, 1, 33] = np.nan
+network = ip.Network("attention")
+inputs = [network.add_input_layer(n, ip.TensorInfo(query.shape)) for n in range(3)]
+network.add_output_layer(0, network.add_layer(Attention(is_causal=True), *inputs))
+network.add_output_layer(1, network.add_layer(Softmax(), inputs[1]))
+ip.load(network, ["CpuAcc"]).run([query, key, value])
+"""
+
+
+@pytest.mark.slow
+def test_sanitizers_find_no_overflow_in_exponentials_of_scores_that_are_not_numbers(natives):
+    library = built(natives.folder / "cpuacc-sanitized", sanitize="address,undefined")
+    environment = os.environ | sanitizer_environment() | {"INTERPOSER_BACKEND_PATH": str(library.parent)}
+    words = [sys.executable, "-c", NOT_A_NUMBER]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_sanitizers_find_nothing_in_the_whole_kit(natives):
     library = built(natives.folder / "cpuacc-sanitized", sanitize="address,undefined")
