@@ -100,6 +100,25 @@ def test_what_is_not_seen_does_no_harm_even_where_it_is_infinite():
         assert run(Attention(), query, key, value, mask)[0].ravel().tolist() == [7]
 
 
+def test_a_key_that_is_not_seen_has_no_influence_even_if_it_and_its_value_are_not_finite():
+    query, key, value = drawn(3, (1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 2))
+    mask = np.array([True, True, True, False, False])
+    expected = run(Attention(), query, key, value, mask)
+    key[:, :, 3], value[:, :, 3] = np.inf, np.nan
+    key[:, :, 4], value[:, :, 4] = np.nan, -np.inf
+    for excluding in (mask, np.where(mask, F32(0), F32(-np.inf)), mask[:3]):
+        np.testing.assert_array_equal(run(Attention(), query, key, value, excluding), expected)
+    lengths = np.array([3])
+    np.testing.assert_array_equal(run(Attention(), query, key, value, None, None, None, lengths), expected)
+
+
+def test_a_key_that_some_queries_see_makes_only_their_results_not_a_number():
+    query, key, value = drawn(4, (1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 2))
+    value[0, 0, 1] = [np.nan, 1]
+    [result] = run(Attention(is_causal=True), query, key, value)
+    assert np.isnan(result[0, 0]).tolist() == [[False, False], [True, False], [True, False]]
+
+
 def test_scores_are_those_of_every_stage():
     query, key, value = F32([[[[2]]]]), F32([[[[1], [3]]]]), F32([[[[0], [1]]]])
     mask = np.array([False, True])

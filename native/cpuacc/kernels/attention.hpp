@@ -3,19 +3,29 @@
 #ifndef CPUACC_KERNELS_ATTENTION_HPP
 #define CPUACC_KERNELS_ATTENTION_HPP
 
+#include <math.h>
+
 #include "cpuacc/kernels/matrix.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
 
+/// The keys [begin, end) that one query may see by their positions.
+struct SeenKeys {
+  SeenKeys(const AttentionHead& h, const AttentionRun& run, int row) : begin(0), end(run.valid) {
+    int64_t position = row + run.position;
+    if (h.left >= 0 && position - h.left > begin) begin = position - h.left;
+    if (h.right >= 0 && position + h.right + 1 < end) end = position + h.right + 1;
+    if (run.mask && h.mask_keys < end) end = h.mask_keys;
+    if (end < begin) end = begin;
+  }
+  int64_t begin, end;
+};
+
 /// What is added to the scores of one query: the mask, and minus infinity where a key is not seen.
 void lay_out_mask(const AttentionHead& h, const AttentionRun& run, int row, float* to) {
   const int padded = (h.keys + 15) / 16 * 16;
-  int64_t position = row + run.position, begin = 0, end = run.valid;
-  if (h.left >= 0 && position - h.left > begin) begin = position - h.left;
-  if (h.right >= 0 && position + h.right + 1 < end) end = position + h.right + 1;
-  if (run.mask && h.mask_keys < end) end = h.mask_keys;
-  if (end < begin) end = begin;
+  const auto [begin, end] = SeenKeys(h, run, row);
   for (int k = 0; k < padded; ++k) to[k] = -__builtin_inff();
   if (!run.mask) {
     for (int64_t k = begin; k < end; ++k) to[k] = 0;
@@ -38,7 +48,7 @@ CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_s
     for (int v = 0; v < 16; v += kLanes)
       for (int m = 0; m < kRows; ++m) {
         float* at = scores + n * block_step + m * 16 + v;
-        Vec x = load(at) * h.scale;
+        Vec x = h.scale == 1 ? load(at) : load(at) * h.scale;
         if (h.cap != 0) x = h.cap * hyperbolic_tangent(x / h.cap);
         if (added) x += load(added + n * 16 + v);
         store(at, x);
@@ -63,6 +73,53 @@ CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_s
   }
 }
 
+/// Whether all elements of a row of sums are finite, and those of the padding behind them.
+CPUACC_INLINE bool is_finite(const float* sums, int blocks) {
+  IntVec wrong = {};
+  for (int n = 0; n < blocks * 16; n += kLanes) {
+    Vec x = load(sums + n);
+    wrong |= x - x != 0.0f;
+  }
+  int any = 0;
+  for (int n = 0; n < kLanes; ++n) any |= wrong[n];
+  return any == 0;
+}
+
+/// One row of the result, of the keys that the query sees and of no others. The products of the fast path include all keys,
+/// with a probability of 0 for those that the query does not see, which turns their infinities and NaNs into NaN.
+/// `scores` holds one element for each key.
+__attribute__((noinline)) void attend_seen_keys(const AttentionHead& h, const AttentionRun& run, int row, float* scores,
+                                                float* out) {
+  const auto [begin, end] = SeenKeys(h, run, row);
+  const uint8_t* shown = run.mask && h.mask_is_bool ? static_cast<const uint8_t*>(run.mask) + row * h.mask_row : nullptr;
+  const float* added = run.mask && !h.mask_is_bool ? static_cast<const float*>(run.mask) + row * h.mask_row : nullptr;
+  const float* query = run.query + row * h.query_row;
+  auto is_seen = [&](int64_t k) {
+    return (!shown || shown[k * h.mask_key]) && (!added || added[k * h.mask_key] != -__builtin_inff());
+  };
+  float top = -__builtin_inff(), total = 0;
+  for (int64_t k = begin; k < end; ++k) {
+    if (!is_seen(k)) continue;
+    float x = 0;
+    for (int n = 0; n < h.size; ++n)
+      x += query[n * h.query_element] * h.query_scale * run.key[k * h.key_row + n * h.key_element];
+    x *= h.scale;
+    if (h.cap != 0) x = h.cap * tanhf(x / h.cap);
+    if (added) x += added[k * h.mask_key];
+    scores[k] = x;
+    if (x > top) top = x;
+  }
+  if (top == -__builtin_inff()) top = 0;
+  for (int n = 0; n < h.value_size; ++n) out[n] = 0;
+  for (int64_t k = begin; k < end; ++k) {
+    if (!is_seen(k)) continue;
+    float e = expf(scores[k] - top);
+    total += e;
+    for (int n = 0; n < h.value_size; ++n) out[n] += e * run.value[k * h.value_row + n * h.value_element];
+  }
+  for (int n = 0; n < h.value_size && total != 0; ++n) out[n] /= total;
+}
+
 void attention(const AttentionHead& h, const AttentionRun& run, float* out, float* scratch, int first, int last,
                bool same_head) {
   const int key_blocks = (h.keys + 15) / 16, value_blocks = (h.value_size + 15) / 16, most = h.rows;
@@ -82,10 +139,13 @@ void attention(const AttentionHead& h, const AttentionRun& run, float* out, floa
   const Finish nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
   const bool each = h.left >= 0 || h.right >= 0 || (run.mask && h.mask_row != 0);
   const bool any = each || run.mask || run.valid < h.keys || h.keys % 16;
+  const bool excludes = h.excludes && (h.left >= 0 || h.right >= 0 || run.valid < h.keys || run.mask);
   if (any && !each) lay_out_mask(h, run, 0, added);
   for (int row = first; row < last; row += most) {
     const int rows = last - row < most ? last - row : most;
     pack_rows(left, run.query + row * h.query_row, rows, queries, int64_t{rows} * 16);
+    for (int n = 0; n < rows * ((h.size + 15) / 16) * 16 && h.query_scale != 1; n += kLanes)
+      store(queries + n, load(queries + n) * h.query_scale);
     product({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
             {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
     int m = 0;
@@ -101,6 +161,7 @@ void attention(const AttentionHead& h, const AttentionRun& run, float* out, floa
       float* to = out + (row + m) * h.out_row;
       const float* from = sums + int64_t{m} * value_blocks * 16;
       for (int n = 0; n < h.value_size; ++n) to[n] = from[n] * factors[m];
+      if (excludes && !is_finite(from, value_blocks)) attend_seen_keys(h, run, row + m, scores, to);
     }
   }
 }

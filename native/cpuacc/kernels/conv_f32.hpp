@@ -167,11 +167,13 @@ static inline int64_t scratch_of(const MatrixProduct& m) {
 struct AttentionHead {
   int32_t queries, keys, size, value_size;
   int64_t query_row, query_element, key_row, key_element, value_row, value_element, out_row;
+  float query_scale;            // that the query is multiplied by before the product with the keys
   float scale, cap;             // products become x = scale * product, and then cap * tanh(x / cap) where cap is not 0
   int64_t mask_row, mask_key;   // 0: one for all
   int32_t mask_keys;            // the mask knows; keys behind them are not seen
   bool mask_is_bool;
   bool unseen_is_zero;          // the result where no key is seen; else it is not a number
+  bool excludes;                // keys that are not seen, or masked by minus infinity, count nothing whatever they hold
   int64_t left, right;          // how many keys before and behind its own position a query sees; -1: all
   int32_t rows;                 // queries at once
 };

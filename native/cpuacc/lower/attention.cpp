@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kCachedFloats = 20 * 1024;  // for the rows that are worked on at once, beside key and value
 constexpr int64_t kMost = 1 << 24;            // extents
+constexpr int64_t kFarthest = int64_t{1} << 32;  // windows, and counts of keys: beyond all extents
 
 /// A tensor as (batch, heads, rows, elements): steps in elements, 0 where an extent is broadcast.
 struct View {
@@ -42,7 +43,7 @@ int64_t place(const View& view, int64_t batch, int64_t head) { return batch * vi
 int64_t valid_keys(const State& state, const Step& step, const Run& run, int64_t batch) {
   if (!step.in[4]) return state.fused.head.keys;
   int64_t given = state.long_lengths ? run.at<int64_t>(step.in[4])[batch] : run.at<int32_t>(step.in[4])[batch];
-  return given;
+  return std::clamp(given, -kFarthest, kFarthest);
 }
 
 void run_attention(const Step& step, const Run& run, int part, int parts) {
@@ -209,11 +210,13 @@ void lower_attention(const Node& node, Builder& builder) {
   head.query_row = f.query.steps[2], head.key_row = f.key.steps[2], head.value_row = f.value.steps[2];
   head.query_element = head.key_element = head.value_element = 1;
   head.out_row = f.out.steps[2];
-  head.scale = float(node.has("scale") ? node.number("scale") : 1 / std::sqrt(double(query.size)));
+  head.scale = 1;
+  head.query_scale = float(node.has("scale") ? node.number("scale") : 1 / std::sqrt(double(query.size)));
   head.cap = float(node.number("softcap"));
-  head.left = node.integer("left_window_size", -1), head.right = node.integer("right_window_size", -1);
+  head.left = std::min(node.integer("left_window_size", -1), kFarthest);
+  head.right = std::min(node.integer("right_window_size", -1), kFarthest);
   if (node.flag("is_causal") && (head.right < 0 || head.right > 0)) head.right = 0;
-  head.unseen_is_zero = true;
+  head.unseen_is_zero = head.excludes = true;
   f.mask = mask_view(graph, node.inputs.size() > 3 ? node.inputs[3] : -1);
   set_mask(f, graph);
   f.shared = std::max<int64_t>(1, query.heads / std::max<int64_t>(1, key.heads));
@@ -308,7 +311,7 @@ void view_result(Graph& graph, const Node& last, Fused* found, Node** turn) {
   for (int n = 0; n < out.rank(); ++n) found->out.steps[ahead + n] = steps[size_t(n)];
 }
 
-void set_head(Fused* found, const Shape& scores, int64_t size, int64_t value_size, double scale) {
+void set_head(Fused* found, const Shape& scores, int64_t size, int64_t value_size, double query_scale, double scale) {
   AttentionHead& head = found->head;
   int64_t rank = int64_t(scores.size());
   found->batch = rank > 3 ? scores[0] : 1;
@@ -319,6 +322,7 @@ void set_head(Fused* found, const Shape& scores, int64_t size, int64_t value_siz
   head.key_row = found->key.steps[3], head.key_element = found->key.steps[2];
   head.value_row = found->value.steps[2], head.value_element = found->value.steps[3];
   head.out_row = found->out.steps[2];
+  head.query_scale = float(query_scale);
   head.scale = float(scale);
   head.left = head.right = -1;
 }
@@ -339,16 +343,17 @@ bool fuse_attention(Graph& graph, Node& last) {
   if (rank < 2 || rank > 4 || axis_of(softmax->integer("axis", -1), rank) != rank - 1) return false;
   if (graph.out(last).rank() != rank) return false;
   auto found = std::make_shared<Fused>();
-  double scale = 1;
+  double query_scale = 1, scale = 1;
   Node *scores = find_scores(graph, softmax->inputs[0], found.get(), &scale), *turn = nullptr;
   if (!scores || !within_limits(graph, {scores->inputs[0], scores->inputs[1], last.inputs[1], last.outputs[0]})) return false;
-  if (!view_operand(graph, scores->inputs[0], scores->flag("transpose_x"), &found->query, &scale) ||
-      !view_operand(graph, scores->inputs[1], scores->flag("transpose_y"), &found->key, &scale) ||
+  if (!view_operand(graph, scores->inputs[0], scores->flag("transpose_x"), &found->query, &query_scale) ||
+      !view_operand(graph, scores->inputs[1], scores->flag("transpose_y"), &found->key, &query_scale) ||
       !view_operand(graph, last.inputs[1], last.flag("transpose_y"), &found->value, nullptr))
     return false;
   const Tensor& query = *graph.in(*scores, 0);
   view_result(graph, last, found.get(), &turn);
-  set_head(found.get(), shape, query.extent(scores->flag("transpose_x") ? -2 : -1), graph.out(last).shape.back(), scale);
+  set_head(found.get(), shape, query.extent(scores->flag("transpose_x") ? -2 : -1), graph.out(last).shape.back(),
+           query_scale, scale);
   if (found->mask.tensor >= 0) {
     found->head.mask_row = found->mask.steps[2], found->head.mask_key = found->mask.steps[3];
     found->head.mask_keys = found->head.keys;

@@ -37,7 +37,7 @@ def attention(
     op: Attention, query: Array, key: Array, value: Array, mask: Array | None,
     past_key: Array | None, past_value: Array | None, valid_lengths: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """All in float32 where a tensor has fewer bits; minus infinity as a score is what makes a key unseen."""
+    """Compute in float32 where a tensor has fewer bits. Keys that are not seen have a score of minus infinity."""
     q, k, v = _split(query, op.q_num_heads), _split(key, op.kv_num_heads), _split(value, op.kv_num_heads)
     if past_key is not None and past_value is not None:
         k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
@@ -45,10 +45,11 @@ def attention(
     scale = 1 / math.sqrt(q.shape[3]) if op.scale is None else op.scale
     scaled = _by_groups(q32 * scale, k32.swapaxes(2, 3))
     capped = op.softcap * np.tanh(scaled / op.softcap) if op.softcap else scaled
-    masked = _masked(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
+    visible = _visible(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
+    masked = np.where(visible, capped + _added(mask, capped), -np.inf)
     probabilities = _softmax(masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy))
     probabilities = probabilities.astype(masked.dtype, copy=False)
-    output = _joined(_by_groups(probabilities, v32), query.ndim)
+    output = _joined(_weighted(probabilities, v32, visible), query.ndim)
     scores = {
         AttentionScores.SCALED: scaled,
         AttentionScores.CAPPED: capped,
@@ -66,19 +67,44 @@ def _by_groups(a: Array, b: Array) -> Array:
     return product.reshape(*a.shape[:3], b.shape[3])
 
 
-def _masked(op: Attention, scores: Array, mask: Array | None, valid_lengths: Array | None, past: int) -> Array:
-    seen = _seen(op, scores.shape[2], scores.shape[3], valid_lengths, past)
-    if mask is None:
-        return np.where(seen, scores, -np.inf)
-    shown = mask.shape[-1] if mask.ndim else scores.shape[3]
-    if mask.dtype == np.bool_:
-        visible = np.where(mask, scores[..., :shown], -np.inf)
-    else:
-        added = mask.astype(scores.dtype)
-        visible = np.where(np.isneginf(added), -np.inf, scores[..., :shown] + added)
-    masked = np.full_like(scores, -np.inf)
-    masked[..., :shown] = visible
-    return np.where(seen, masked, -np.inf)
+def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
+    """Multiply probabilities (B, H, Q, K) with values (B, G, K, E), leaving out the keys that a query does not see.
+
+    A plain product would turn an infinity or NaN in the value of an excluded key into NaN, as its probability is 0.
+    """
+    finite = np.isfinite(values)
+    output = _by_groups(probabilities, np.where(finite, values, 0))
+    special = np.repeat(np.where(finite, 0, values), probabilities.shape[1] // values.shape[1], axis=1)
+    for key in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
+        product = probabilities[..., key, np.newaxis] * special[:, :, np.newaxis, key]
+        output += np.where(visible[..., key, np.newaxis], product, 0)
+    return output
+
+
+def _added(mask: Array | None, scores: Array) -> Array:
+    """What a mask of numbers adds to the scores."""
+    if mask is None or mask.dtype == np.bool_:
+        return np.zeros((), scores.dtype)
+    return _for_all_keys(mask, scores.shape[3]).astype(scores.dtype)
+
+
+def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Array | None, past: int) -> Array:
+    """Return which keys each query sees, (B, H, Q, K)."""
+    keys = scores.shape[3]
+    visible = _seen(op, scores.shape[2], keys, valid_lengths, past)
+    if mask is not None and mask.ndim:
+        visible = visible & (np.arange(keys) < mask.shape[-1])
+    if mask is not None:
+        shown = mask if mask.dtype == np.bool_ else ~np.isneginf(mask.astype(scores.dtype))
+        visible = visible & _for_all_keys(shown, keys)
+    return np.broadcast_to(visible, scores.shape)
+
+
+def _for_all_keys(mask: Array, keys: int) -> Array:
+    """Append zeros for the last keys if a mask leaves them out."""
+    if mask.ndim == 0:
+        return mask
+    return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])])
 
 
 def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:

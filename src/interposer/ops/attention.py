@@ -62,6 +62,10 @@ class Attention(Op):
     scores. A query that sees no key at all gives zeros. With a ``softcap`` c, scores s become c * tanh(s / c) before
     they are masked.
 
+    A query does not see a key either if a mask of numbers is minus infinity there. A key that a query does not see has
+    the score minus infinity and the probability 0, and never influences the result for that query, even if the key or
+    its value holds an infinity or NaN. All other infinities and NaNs follow IEEE 754.
+
     Shapes:
         query: (B, H, Q, D), or (B, Q, H * D) with ``q_num_heads`` H
         key: (B, G, K, D), or (B, K, G * D) with ``kv_num_heads`` G

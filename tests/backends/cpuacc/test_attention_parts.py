@@ -91,3 +91,44 @@ def test_the_layer_of_several_heads_that_share_keys_gives_what_the_reference_giv
     network.add_output_layer(0, network.add_layer(Attention(is_causal=causal, softcap=2.0), *operands))
 
     assert_alike(network)
+
+
+def drawn_with_specials(shape: tuple[int, ...], seed: int, specials: int) -> Array:
+    """Normal numbers, some of which are infinite, NaN or near the end of the range."""
+    rng = np.random.default_rng(seed)
+    array = rng.standard_normal(shape).astype(np.float32)
+    places = rng.integers(0, array.size, specials)
+    array.reshape(-1)[places] = rng.choice(np.float32([np.nan, np.inf, -np.inf, 3e38, -3e38]), specials)
+    return array
+
+
+EXCLUDING = {
+    "nothing": Attention(),
+    "later keys": Attention(is_causal=True),
+    "far keys": Attention(left_window_size=2, right_window_size=1),
+    "capped": Attention(is_causal=True, softcap=3.0),
+}
+
+
+@pytest.mark.parametrize("excluding", EXCLUDING)
+@pytest.mark.parametrize("mask", ["none", "bool", "numbers", "short", "lengths"])
+@pytest.mark.parametrize("specials", [1, 3])
+def test_excluded_keys_that_are_not_finite_have_no_influence(specials: int, mask: str, excluding: str) -> None:
+    for seed in range(4):
+        network = ip.Network("excluded keys")
+        arrays = [drawn_with_specials((2, 3, 7, 5), 4 * seed, specials // 2)]
+        arrays += [drawn_with_specials((2, 3, 9, 5), 4 * seed + n, specials) for n in (1, 2)]
+        rng = np.random.default_rng(seed)
+        shown = rng.random((2, 1, 7, 6 if mask == "short" else 9)) < 0.5
+        operands: list[Array | None] = [None] * 4
+        if mask in ("bool", "short"):
+            operands[0] = shown
+        elif mask == "numbers":
+            operands[0] = np.where(shown, rng.standard_normal(shown.shape), -np.inf).astype(np.float32)
+        elif mask == "lengths":
+            operands[3] = np.array([0, 5])
+        layers = [network.add_input_layer(n, TensorInfo(one.shape)) for n, one in enumerate(arrays)]
+        layers += [None if one is None else network.add_constant_layer(one) for one in operands]
+        network.add_output_layer(0, network.add_layer(EXCLUDING[excluding], *layers))
+        found, wanted = (ip.load(network, [backend]).run(arrays)[0] for backend in ("CpuAcc", "CpuRef"))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
