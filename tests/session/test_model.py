@@ -248,10 +248,12 @@ def test_open_extents_of_a_network_are_bound_by_name_or_by_shape(shapes: dict[st
 
 @pytest.mark.parametrize(("shapes", "message"), [
     ({"c": (2, 3)}, "shapes: the network has no input 'c' (it has: a, b)"),
-    ({"row": 2}, "shapes: the network has no extent 'row'; did you mean 'rows'? (it has: rows)"),
-    ({"a": (2, 4)}, "shapes: 'a' has the shape [rows, 3]; [2, 4] was given"),
+    ({"row": 2}, "shapes: the network has no dimension 'row'; did you mean 'rows'? (it has: rows)"),
+    ({"a": (2, 4, 1)}, "shapes: 'a' has the shape [rows, 3]; [2, 4, 1] was given, which has another rank"),
+    ({"a": 2}, "shapes: 'a' is an input of the shape [rows, 3]; give all its dimensions, not 2"),
+    ({"rows": -2}, "shapes: 'rows' is -2; a dimension must not be negative"),
     ({"a": (2, 3), "b": (4, 3)}, "shapes: 'rows' is both 2 and 4"),
-    ({"a": "2x3"}, "a shape must be a sequence of extents, not '2x3'"),
+    ({"a": "2x3"}, "shapes: 'a' is '2x3'; expected a shape, such as (1, 3, 8)"),
 ])  # fmt: skip
 def test_shapes_that_a_network_cannot_have_are_refused(shapes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:

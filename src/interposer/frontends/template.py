@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,12 +31,14 @@ class Template:
         outputs: the same of its outputs; None where it says nothing.
         build: gives the network for shapes by name, and for values of inputs, which then are inputs no more. It may be
             called from several threads.
+        usual: shapes of inputs that are open, as they were where the model was made.
     """
 
     name: str
     inputs: Mapping[str, TensorInfo]
     outputs: Mapping[str, TensorInfo | None]
     build: Callable[[Shapes, Values], Network]
+    usual: Shapes = field(default_factory=dict)
 
     def network(self, shapes: Shapes | None = None, values: Values | None = None) -> Network:
         """The network for these shapes and values.
@@ -50,7 +52,9 @@ class Template:
     def bound(self, values: Values) -> Template:
         """The template with values for some inputs, which it has no more then; `network` will check them."""
         rest = {name: info for name, info in self.inputs.items() if name not in values}
-        return replace(self, inputs=rest, build=lambda shapes, more: self.build(shapes, {**values, **more}))
+        usual = {name: shape for name, shape in self.usual.items() if name not in values}
+        build = self.build
+        return replace(self, inputs=rest, usual=usual, build=lambda shapes, more: build(shapes, {**values, **more}))
 
 
 def check_names(values: Values, inputs: Iterable[str]) -> None:

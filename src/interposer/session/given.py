@@ -58,11 +58,8 @@ def named_inputs(
     first = next(iter(named))
     if first not in infos:
         raise BindingError(_unknown_keyword(infos, first, arguments))
-    taken = (
-        "inputs" in infos
-        and f"; the input 'inputs' has the name of an argument: give {{'inputs': ..., {first!r}: ...}}"
-    )
-    raise BindingError(f"inputs are given both as an argument and by keyword ({first!r}); use one way{taken or ''}")
+    mixed = f"inputs are given both as an argument and by keyword ({first!r}); use one way for all of them"
+    raise BindingError(_hidden("inputs") if "inputs" in infos else mixed)
 
 
 def _known(infos: Mapping[str, TensorInfo], named: Mapping[str, Any], arguments: Sequence[str]) -> Mapping[str, Any]:

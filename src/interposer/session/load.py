@@ -20,7 +20,7 @@ from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
-from interposer.session.source import Source, read_network, read_source
+from interposer.session.source import Source, content_of, read_network, read_source
 from interposer.session.variants import KnownBlueprint
 
 __all__ = ["default_runtime", "load"]
@@ -55,7 +55,8 @@ def load(
     """Read a network, divide it among backends, and make it ready to run.
 
     Args:
-        source: a path, the bytes of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
+        source: a path, a binary file that is open (it is read from its position to its end, and stays open), the bytes
+            of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
             an NNAPI document (a mapping).
         backends: ids in order of preference; None means all that are available, CpuRef last. "auto" measures which
             part of the network is fastest on which of them, engines included, and keeps what was found for the next
@@ -64,7 +65,8 @@ def load(
         options: what the optimizer is asked for.
         runtime: where it is loaded; None means the default runtime.
         limits: the most memory and arithmetic that the network may need.
-        shapes: for inputs by name their shapes, or for named extents their values.
+        shapes: for inputs by name their shapes, or for named dimensions their values. Every input can be resized, of
+            every format, where the layers allow the shapes that follow; None in a shape keeps what the model says.
         values: for inputs by name their values; they are constants then, and inputs no more. What is not given here,
             and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
         fallback: whether to do without a backend that fails to make ready or to run its part: it is put aside for this
@@ -78,6 +80,7 @@ def load(
         LimitExceededError: the network needs more than the limits allow.
         InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
     """
+    source = content_of(source)
     runtime = default_runtime() if runtime is None else runtime
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")

@@ -106,6 +106,10 @@ class Model:
             self._make(key, lambda: self.network, network.optimized)
         elif key is not None:
             self._make_within_limits(key, self.network)
+        else:
+            usual = self._blueprint.usual()
+            if usual is not None:
+                self._make_within_limits(*usual)
 
     @property
     def network(self) -> Network:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from io import UnsupportedOperation
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect
 from interposer.frontends.template import Template, Values
@@ -15,10 +16,11 @@ from interposer.ir.text import parse_graph
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
-__all__ = ["FORMATS", "Source", "read_network", "read_source"]
+__all__ = ["FORMATS", "Source", "content_of", "read_network", "read_source"]
 
 Source: TypeAlias = (
-    "str | os.PathLike[str] | bytes | bytearray | memoryview | Network | Template | Mapping[str, Any] | ModelProto"
+    "str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview"
+    " | Network | Template | Mapping[str, Any] | ModelProto"
 )
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
@@ -30,11 +32,13 @@ def read_network(
 ) -> Network:
     """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
+    Dimensions that a TFLite file leaves open get the sizes that they had where the file was made.
+
     Args:
-        source: a path, the bytes of a file, a network, a front end's template, an `onnx.ModelProto`, or a document for
-            `interposer.frontends.nnapi.build`.
+        source: a path, a binary file that is open, the bytes of a file, a network, a front end's template, an
+            `onnx.ModelProto`, or a document for `interposer.frontends.nnapi.build`.
         format: one of `FORMATS`; None tells it from the content.
-        shapes: for inputs by name their shapes, or for named extents their values.
+        shapes: for inputs by name their shapes, or for named dimensions their values.
         values: for inputs by name their values; they are constants of the network then, and inputs no more.
 
     Raises:
@@ -44,7 +48,7 @@ def read_network(
         InvalidNetworkError: shapes or values that a `Network` was given and that do not fit its layers.
     """
     found = read_source(source, format, shapes, values)
-    return found.network() if isinstance(found, Template) else found
+    return found.network(found.usual) if isinstance(found, Template) else found
 
 
 def read_source(
@@ -54,6 +58,7 @@ def read_source(
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")
+    source = content_of(source)
     if isinstance(source, Template):
         if shapes:
             raise InvalidArgumentError("a template takes its shapes where it is made: template(..., shapes={...})")
@@ -69,9 +74,36 @@ def read_source(
     if type(source).__name__ == "ModelProto" and format in {None, "onnx"}:
         format = "onnx"
     elif not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
-        raise InvalidArgumentError(f"a model must be a path, bytes or a Network, not {type(source).__name__}")
+        raise InvalidArgumentError(
+            f"a model must be a path, an open file, bytes or a Network, not {type(source).__name__}"
+        )
     source = os.fsdecode(source) if isinstance(source, os.PathLike) else source
     return _bound(_load(format or _format_of(source), source, shapes), values or {})
+
+
+def content_of(source: Any) -> Any:
+    """The bytes that an open file gives, read from its position on; any other source as it is.
+
+    Raises:
+        InvalidArgumentError: the file is opened as text, closed, or only for writing.
+        ParseError: the file cannot be read.
+    """
+    read = getattr(source, "read", None)
+    if isinstance(source, memoryview):
+        return source.cast("B") if source.c_contiguous else source.tobytes()
+    if isinstance(source, str | os.PathLike | bytes | bytearray) or not callable(read):
+        return source
+    try:
+        content = read()
+    except (ValueError, UnsupportedOperation) as error:
+        raise InvalidArgumentError(f"the open file cannot be read: {error}") from error
+    except OSError as error:
+        raise ParseError(f"the open file cannot be read: {error.strerror or error}") from error
+    if isinstance(content, str):
+        raise InvalidArgumentError('the file is opened as text; open it with open(path, "rb")')
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise InvalidArgumentError(f"read() of the file gave {type(content).__name__}; expected bytes")
+    return content
 
 
 def _bound(found: Network | Template, values: Values) -> Network | Template:
@@ -90,7 +122,7 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template
     if format == "tflite":
         from interposer.frontends import tflite  # noqa: PLC0415
 
-        return tflite.template(source, shapes=shapes)
+        return tflite.template(source, shapes=shapes, dynamic=True)
     if format == "nnapi":
         from interposer.frontends import nnapi  # noqa: PLC0415
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from interposer.errors import InvalidArgumentError, UnboundInputError
+from interposer.errors import InvalidArgumentError, InvalidNetworkError, ParseError, UnboundInputError
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
@@ -44,6 +45,7 @@ class Blueprint:
         self.needed: tuple[str, ...] = ()
         self._last: Network | None = None
         self._shapes: dict[tuple[tuple[int, ...], ...], tuple[TensorShape, ...]] = {}
+        self._usual = dict(self._template.usual) if self._template is not None else {}
         if self._template is not None:
             self._try(self._template)
         if self.network is not None:
@@ -86,6 +88,19 @@ class Blueprint:
         """The arguments of `load` that would give what is lacking."""
         shapes = any(not info.is_concrete for info in self.inputs.values())
         return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self.needed else ""]))
+
+    def usual(self) -> tuple[Key, Network] | None:
+        """A first variant, for the shapes that open inputs had where the model was made; None if there are none."""
+        usual = {name: TensorShape(shape) for name, shape in self._usual.items() if not isinstance(shape, int)}
+        sizes = {name: usual.get(name, info.shape) for name, info in self.inputs.items()}
+        if not self._usual or self.needed or not all(shape.is_concrete for shape in sizes.values()):
+            return None
+        with suppress(UnboundInputError, ParseError, InvalidNetworkError):  # it may be good for other shapes
+            if self.network is not None:
+                return Key(tuple(sizes.values())), specialised(self.network, sizes)
+            assert self._template is not None
+            return Key(tuple(sizes.values())), self._template.network(sizes)
+        return None
 
     def values(self) -> dict[str, TensorInfo]:
         """What is known of all values by name; see `known_values`.
@@ -147,7 +162,7 @@ class KnownBlueprint(Blueprint):
 
     def __init__(self, optimized: OptimizedNetwork, read: Callable[[], Network]) -> None:
         self.needed = ()
-        self._last = None
+        self._last, self._usual = None, {}
         self._template, self._shapes = None, {}
         self.optimized, self._read = optimized, read
         self.name = optimized.name

@@ -165,20 +165,32 @@ def test_an_input_without_a_shape_needs_one():
     ("shapes", "text"),
     [
         ({"z": (1, 3)}, "shapes: the model has no input 'z' (it has: x)"),
-        ({"bach": 1}, "shapes: the model has no extent 'bach'; did you mean 'batch'? (it has: batch)"),
+        ({"bach": 1}, "shapes: the model has no dimension 'bach'; did you mean 'batch'? (it has: batch)"),
         ({"x": (1, 2, 3)}, "shapes: 'x' has rank 2 in the model; (1, 2, 3) was given"),
-        ({"x": (1, 4)}, "shapes: 'x' has extent 3 along axis 1; 4 was given"),
         ({"x": (1, 3), "batch": 2}, "shapes: 'batch' is both 2 and 1"),
         ({"batch": -1}, "shapes: 'batch' is -1; expected 0 to 2147483647"),
-        ({"x": "13"}, "shapes: 'x' is '13'; expected a shape, or a number for a named extent"),
+        ({"x": "13"}, "shapes: 'x' is '13'; expected a shape, or a number for a named dimension"),
         ({"x": (1.0, 3)}, "shapes: 'x' has the extent 1.0; expected a number, or None for any"),
-        ({1: 3}, "shapes: the model has no extent 1 (it has: batch)"),
+        ({1: 3}, "shapes: the model has no dimension 1 (it has: batch)"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(shapes, text):
     with pytest.raises(InvalidArgumentError) as caught:
         load(chain("Relu", shape=("batch", 3)), shapes=shapes)
     assert str(caught.value) == text
+
+
+def test_a_dimension_that_the_model_fixes_can_be_resized():
+    found = load(chain("Relu", "Neg", shape=("batch", 3)), shapes={"x": (2, 7)})
+    assert [layer.output.known.shape for layer in found if layer.outputs] == [(2, 7)] * 3
+
+
+def test_a_reshape_that_does_not_fit_a_resized_input_is_named():
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["y"], name="flat")]
+    given = model(nodes, {"x": (2, 3)}, constants={"to": np.int64([3, 2])})
+    with pytest.raises(ParseError) as caught:
+        load(given, shapes={"x": (2, 4)})
+    assert str(caught.value).startswith("node 'flat' (Reshape): ")
 
 
 def flattening(target, shape):

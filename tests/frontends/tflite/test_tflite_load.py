@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import InvalidArgumentError, ParseError, UnboundInputError, UnsupportedOperatorError
+from interposer.errors import (
+    BindingError,
+    InvalidArgumentError,
+    ParseError,
+    UnboundInputError,
+    UnsupportedOperatorError,
+)
 from interposer.frontends import tflite
 from interposer.ir.network import Network
 from interposer.types import Quantization, TensorInfo
@@ -199,15 +205,68 @@ def test_padding_that_depends_on_an_open_extent_is_refused_with_advice():
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"other": (1, 4, 4, 2)}, "the model has no input 'other' (inputs: i0)"),
-        ({"i0": (4, 4)}, "the input 'i0' of shape [1, 4, 4, 2] cannot be given the shape (4, 4)"),
-        ({"i0": 4}, "the input 'i0' of shape [1, 4, 4, 2] cannot be given the shape 4"),
+        ({"other": (1, 4, 4, 2)}, "shapes: the network has no input 'other' (it has: i0)"),
+        ({"i0": (4, 4)}, "shapes: 'i0' has the shape [i0_0, i0_1, 4, 2]; [4, 4] was given, which has another rank"),
+        ({"i0": 4}, "shapes: 'i0' is an input of the shape [i0_0, i0_1, 4, 2]; give all its dimensions, not 4"),
+        ({"i0_2": 4}, "shapes: the network has no dimension 'i0_2'; did you mean 'i0_1'? (it has: i0_0, i0_1)"),
+        ({"i0": (2, 4, 4, 2), "i0_0": 3}, "shapes: 'i0_0' is both 3 and 2"),
     ],
 )
 def test_shapes_that_cannot_be_meant_are_refused(shapes, message):
     with pytest.raises(InvalidArgumentError) as caught:
         tflite.load(dynamic_model(), shapes=shapes)
     assert str(caught.value) == message
+
+
+def test_dimensions_that_the_file_leaves_open_have_names():
+    found = infos(tflite.load(dynamic_model(), shapes={"i0_0": 5}))
+    assert found["CONV_2D:0:0"].shape == (5, 2, 2, 3)
+    found = infos(tflite.load(dynamic_model(), dynamic=True, shapes={"i0_1": 6}))
+    assert str(found["CONV_2D:0:0"]) == "float32[?, 4, 2, 3]"
+
+
+def test_a_dimension_that_the_file_fixes_can_be_resized():
+    found = infos(tflite.load(dynamic_model(), shapes={"i0": (1, 4, 10, 2)}))
+    assert found["CONV_2D:0:0"].shape == (1, 2, 8, 3)
+
+
+def test_a_reshape_that_does_not_fit_a_resized_input_is_named():
+    data = one_operator("RESHAPE", [T((2, 3)), ints([3, 2])], [T((3, 2))])
+    with pytest.raises(ParseError) as caught:
+        tflite.load(data, shapes={"i0": (2, 4)})
+    assert caught.value.where == "operators[0] RESHAPE"
+
+
+@pytest.mark.needs_cpuref
+def test_a_model_is_made_for_the_shapes_of_each_call_where_the_file_leaves_them_open():
+    model = ip.load(dynamic_model(), ["CpuRef"])
+    assert str(model.inputs["i0"].shape) == "[i0_0, i0_1, 4, 2]"
+    assert model.optimized.inputs[0].output.known.shape == (1, 4, 4, 2)
+    for shape in ((1, 4, 4, 2), (3, 5, 4, 2), (2, 4, 4, 2)):
+        [found] = model.run([np.ones(shape, np.float32)])
+        np.testing.assert_array_equal(found, np.full((shape[0], shape[1] - 2, 2, 3), 18, np.float32))
+    with pytest.raises(BindingError, match=r"input 'i0' has shape \[1, 4, 5, 2\]; expected \[i0_0, i0_1, 4, 2\]"):
+        model.run([np.ones((1, 4, 5, 2), np.float32)])
+
+
+@pytest.mark.needs_cpuref
+def test_inner_values_of_a_model_with_open_shapes_have_the_names_of_the_file():
+    model = ip.load(dynamic_model(), ["CpuRef"])
+    assert list(model.values) == ["i0", "i1", "o0"]
+    kernel, output = model.run([np.ones((2, 4, 4, 2), np.float32)], ["i1", "o0"])
+    assert (kernel.shape, output.shape) == ((3, 3, 3, 2), (2, 2, 2, 3))
+
+
+@pytest.mark.needs_cpuref
+def test_padding_that_depends_on_an_open_height_is_settled_by_each_call():
+    x = T((1, 4, 4, 2), signature=(1, -1, 4, 2))
+    weights = T((3, 3, 3, 2), value=np.ones((3, 3, 3, 2), np.float32))
+    options = ("Conv2DOptions", {"padding": 0, "stride_w": 2, "stride_h": 2})
+    model = ip.load(one_operator("CONV_2D", [x, weights, None], [T((1, 2, 2, 3))], options), ["CpuRef"])
+    assert model.optimized.outputs[0].values[0].known.shape == (1, 2, 2, 3)
+    for height in (4, 5, 9, 4):
+        [found] = model.run([np.ones((1, height, 4, 2), np.float32)])
+        assert found.shape == (1, (height + 1) // 2, 2, 3)
 
 
 def test_a_shape_in_the_file_that_does_not_follow_from_the_inputs_is_not_believed():

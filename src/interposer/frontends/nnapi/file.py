@@ -21,7 +21,7 @@ def load(source: Source, *, shapes: Shapes | None = None) -> Network:
 
     Args:
         source: a path, or the bytes of a file.
-        shapes: for inputs by name their shapes, where the document leaves extents open.
+        shapes: for inputs by name their shapes, as of `build`.
 
     Raises:
         ParseError: the file cannot be read, or `build` refuses what it holds.

@@ -7,21 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interposer.constants import share
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.errors import InterposerError, ParseError, UnsupportedOperatorError
 from interposer.frontends.naming import keep_names
 from interposer.frontends.nnapi import families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.nnapi.document import Model, Operation, read_document
 from interposer.frontends.nnapi.node import Node
 from interposer.frontends.nnapi.registry import Entry, find
+from interposer.frontends.resizing import Resizes, resized
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import Array, Quantization, TensorInfo, TensorShape
+from interposer.types import UNRANKED, Array, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Importer", "build"]
 
-Shapes: TypeAlias = Mapping[str, Sequence[int] | int]
+Shapes: TypeAlias = Resizes
 _MOST_OPERATIONS: Final = 1 << 16
 """How many operations one import converts, those of a referenced model as often as it is run."""
 
@@ -34,7 +35,8 @@ def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Netwo
 
     Args:
         document: a mapping with "operands", "operations", "inputs" and "outputs".
-        shapes: for inputs by name their shapes, where the document leaves extents open.
+        shapes: for inputs by name their shapes. A dimension that the document fixes may get another size where the
+            operations allow that; None keeps what the document says.
 
     Raises:
         ParseError: the document is damaged, describes what NNAPI does not allow, or what is not supported.
@@ -45,13 +47,18 @@ def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Netwo
 
 
 class Importer:
-    """Turns a model into a graph, operation by operation; `outer` is the import of the model that runs it, if any."""
+    """Turns a model into a graph, operation by operation; `outer` is the import of the model that runs it, if any.
+
+    `is_resized` is True if an input has a shape that the document does not allow, so that the shapes of other operands
+    in the document do not hold either.
+    """
 
     def __init__(self, model: Model, shapes: Shapes, outer: Importer | None = None) -> None:
         self.model = model
         self.operands = model.operands
         self.graph = Graph(model.name)
         self._shapes = shapes
+        self.is_resized: bool = outer is not None and outer.is_resized
         self._values: dict[int, Value] = {}
         self._referenced: tuple[Model, ...] = model.referenced if outer is None else outer._referenced
         self._converted: list[int] = [0] if outer is None else outer._converted
@@ -91,7 +98,8 @@ class Importer:
         for index, info in zip(model.inputs, infos, strict=True):
             told = model.operands[index]
             fits = (told.dtype, told.quantization) == (info.dtype, info.quantization)
-            if not fits or (told.has_rank and not told.info().shape.accepts(info.shape)):
+            has_shape = told.has_rank and not self.is_resized
+            if not fits or (has_shape and not told.info().shape.accepts(info.shape)):
                 raise ParseError(f"model {number} takes {told.type} {list(told.dims)}, but gets {info}", where=where)
         inner = Importer(model, {}, self)
         inner.graph.name = f"model {number}"
@@ -123,28 +131,28 @@ class Importer:
         given = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
                  if not self.operands[index].omitted]  # fmt: skip
         names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in given]
-        for name in self._shapes.keys() - set(names):
-            raise InvalidArgumentError(
-                f"the model has no input {name!r}{did_you_mean(name, names)} (inputs: {', '.join(names) or 'none'})"
-            )
+        shapes = resized(
+            {name: self._declared(index) for (_, index), name in zip(given, names, strict=True)}, self._shapes
+        )
+        self.is_resized = any(
+            not self._declared(index).accepts(shapes[name]) for (_, index), name in zip(given, names, strict=True)
+        )
         for (binding_id, index), name in zip(given, names, strict=True):
-            info = self._input_info(index, name)
+            info = self._input_info(index, name, shapes[name])
             layer = self.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
             infer_layer(layer)
             self._values[index] = layer.output
 
-    def _input_info(self, index: int, name: str) -> TensorInfo:
-        operand, shape = self.operands[index], self._shapes.get(name)
-        info = operand.info()
-        if shape is None and operand.has_rank:
-            return info
-        if shape is None:
+    def _declared(self, index: int) -> TensorShape:
+        operand = self.operands[index]
+        return operand.info().shape if operand.has_rank else TensorShape(UNRANKED)
+
+    def _input_info(self, index: int, name: str, shape: TensorShape) -> TensorInfo:
+        if not shape.is_ranked:
             raise ParseError(
                 f"the rank of operands[{index}] is not known; give shapes={{{name!r}: ...}}", where="inputs"
             )
-        if isinstance(shape, int) or not (info.shape.accepts(TensorShape(shape)) or not operand.has_rank):
-            raise InvalidArgumentError(f"the input {name!r} of shape {info.shape} cannot be given the shape {shape}")
-        return info.with_shape(shape)
+        return self.operands[index].info().with_shape(shape)
 
     def _convert(self, operation: Operation, entry: Entry) -> None:
         where = operation.where

@@ -248,6 +248,8 @@ class Node:
     def _agreed_shape(self, inferred: TensorShape, told: Operand, number: int) -> TensorShape:
         """The extents that do not follow from the inputs; all others are left open."""
         given = told.info().shape
+        if self.importer.is_resized and len(given) == len(inferred):
+            given = TensorShape([None] * len(given))
         if not given.accepts(inferred):
             self.fail(f"its output {number} has shape {given} in the document, but it gives {inferred}")
         return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(given, inferred, strict=True))

@@ -18,10 +18,15 @@ _LARGEST: Final = 2**31 - 1
 
 
 class Bindings:
-    """What the caller gave as `shapes`: extents by their name, and shapes by the input's name."""
+    """What the caller gave as `shapes`: dimensions by their name, and shapes by the input's name.
 
-    def __init__(self, shapes: Shapes) -> None:
-        self._shapes = {name: _plain(name, given) for name, given in shapes.items()}
+    A shape may change dimensions that the model declares, but not for the inputs in `values`, whose shape is that of
+    their value.
+    """
+
+    def __init__(self, shapes: Shapes, values: Mapping[str, Sequence[int]] | None = None) -> None:
+        self._values = values or {}
+        self._shapes = {name: _plain(name, given) for name, given in {**shapes, **self._values}.items()}
         self._extents: dict[str, int] = {}
 
     def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
@@ -54,7 +59,7 @@ class Bindings:
         for name, given in self._shapes.items():
             known = extents if isinstance(given, int) else set(declared)
             if name not in known:
-                kind = "extent" if isinstance(given, int) else "input"
+                kind = "dimension" if isinstance(given, int) else "input"
                 hint, names = did_you_mean(str(name), known), ", ".join(sorted(known)) or "none"
                 raise InvalidArgumentError(f"shapes: the model has no {kind} {name!r}{hint} (it has: {names})")
             if isinstance(given, int):
@@ -68,7 +73,7 @@ class Bindings:
         if len(given) != len(dims):
             raise InvalidArgumentError(f"shapes: {name!r} has rank {len(dims)} in the model; {given} was given")
         for axis, (dim, wanted) in enumerate(zip(dims, given, strict=True)):
-            if isinstance(wanted, int) and differ(dim, wanted):
+            if isinstance(wanted, int) and differ(dim, wanted) and name in self._values:
                 raise InvalidArgumentError(f"shapes: {name!r} has extent {dim} along axis {axis}; {wanted} was given")
             if isinstance(dim, Dim) and dim.name and isinstance(wanted, int):
                 self._bind(dim.name, wanted)
@@ -96,7 +101,9 @@ def _plain(name: str, given: int | Sequence[int | str | None]) -> int | tuple[in
     if isinstance(given, SupportsIndex):
         return index(given)
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidArgumentError(f"shapes: {name!r} is {given!r}; expected a shape, or a number for a named extent")
+        raise InvalidArgumentError(
+            f"shapes: {name!r} is {given!r}; expected a shape, or a number for a named dimension"
+        )
     dims = tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in given)
     for dim in dims:
         if not isinstance(dim, int | str | None):

@@ -41,7 +41,8 @@ def load(
 
     Args:
         source: a path, the bytes of a file, or an `onnx.ModelProto`; binary or in protobuf's text format.
-        shapes: binds open extents: by input's name a shape (None for what stays open), by extent's name a number.
+        shapes: by input's name a shape, by dimension's name a number. None in a shape keeps what the model says. A
+            dimension that the model fixes may get another size where the nodes allow that.
         values: binds inputs by name to arrays; they are constants of the network then, and inputs no more. One that
             has a default in the model, an initializer, gets another value so.
         operators: functions for operators by their names ("Relu", "com.example.Swish"), which come before all others;
@@ -83,8 +84,15 @@ def template(
                 return _network(model, {**given, **shapes}, values, own)
 
         inputs = dict(_infos(model, given, {}))
-        outputs = {output.name: declared_info(output) for output in graph.output}
+        outputs = {output.name: _without_sizes(declared_info(output), given) for output in graph.output}
         return Template(_name(graph), inputs, outputs, build)
+
+
+def _without_sizes(info: TensorInfo | None, given: Shapes) -> TensorInfo | None:
+    """What the model says of an output, without sizes that may be others for the shapes that the caller gives."""
+    if info is None or not given or not info.is_tensor or not info.is_ranked:
+        return info
+    return info.with_shape([None] * info.rank)
 
 
 def _name(graph: Message) -> str:
@@ -164,7 +172,7 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
     graph, arrays = model.message.graph, model.arrays(values)
     claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
     settled = {name: given.shape for name, given in values.items() if isinstance(given, np.ndarray)}
-    for name, info in Bindings({**shapes, **settled}).infos(_inputs(graph, values)):
+    for name, info in Bindings(shapes, settled).infos(_inputs(graph, values)):
         yield name, _quantized(info, claims.get(name))
 
 

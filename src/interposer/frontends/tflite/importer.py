@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from interposer.constants import LEAST_MAPPED, mapped, share
-from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, did_you_mean
+from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
+from interposer.frontends.resizing import resized
 from interposer.frontends.template import Template, Values, check_names, value_of
 from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.consistency import called
@@ -26,7 +27,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import UNRANKED, Array, Dim, Quantization, TensorInfo
+from interposer.types import UNRANKED, Array, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Importer", "load", "template"]
 
@@ -48,8 +49,10 @@ def load(
 
     Args:
         source: a path, or the bytes of a file.
-        shapes: shapes for inputs by name, instead of those in the file; None for an extent that stays open.
-        dynamic: leave the extents open that the file lets change, instead of taking those that it was made with.
+        shapes: by input's name a shape instead of that in the file, where None leaves a dimension open. By dimension's
+            name a number: dimensions that the file lets change are called after input and axis, as in ``image_0``.
+        dynamic: leave the dimensions open that the file lets change (those that are -1 in its ``shape_signature``),
+            instead of taking those that it was made with.
         values: binds inputs by name to arrays; they are constants of the network then, and inputs no more.
 
     Raises:
@@ -76,7 +79,7 @@ def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = Fa
 
     with _told_of(path):
         importer = Importer(model, file, given, dynamic)
-        return Template(importer.graph.name, importer.inputs(), importer.outputs(), build)
+        return Template(importer.graph.name, importer.inputs(), importer.outputs(), build, importer.usual_shapes())
 
 
 @contextmanager
@@ -122,8 +125,11 @@ class Importer:
         self._constants = model.constants(self.subgraph)
         self.graph = Graph(file or self.subgraph.name or "tflite") if graph is None else graph
         self._file = file
-        self._dynamic = dynamic or any(map(_is_open, shapes.values()))
         self._shapes = shapes
+        self._dynamic = dynamic or any(map(_is_open, shapes.values()))
+        self._given_shapes = self._shapes_of_inputs() if shapes else {}
+        self._dynamic |= bool(self._given_shapes)
+        self._is_resized = any(not self._fits(name, shape) for name, shape in self._given_shapes.items())
         self._values: dict[int, Value] = {}
         self._given = values or {}
         self._inputs: set[Layer] = set()
@@ -181,7 +187,7 @@ class Importer:
         """The import of another subgraph, whose extents are as open as what it is given."""
         graph.name = graph.name or self._model.subgraphs[number].name
         inner = Importer(self._model, self._file, {}, True, number, graph)
-        inner._converted, inner._inputs = self._converted, self._inputs
+        inner._converted, inner._inputs, inner._is_resized = self._converted, self._inputs, self._is_resized
         return inner
 
     def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
@@ -231,10 +237,6 @@ class Importer:
             wanted = self.subgraph.tensors[index].name or f"input_{number}"
             candidates = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(1)))
             names.append(next(name for name in candidates if name not in names))
-        for name in self._shapes.keys() - set(names):
-            raise InvalidArgumentError(
-                f"the model has no input {name!r}{did_you_mean(name, names)} (inputs: {', '.join(names) or 'none'})"
-            )
         return names
 
     def _output_names(self) -> list[str]:
@@ -256,12 +258,39 @@ class Importer:
 
     def _input_info(self, index: int, name: str) -> TensorInfo:
         info = tensor_info(self.subgraph.tensors[index], "inputs", dynamic=self._dynamic)
-        shape = self._shapes.get(name)
-        if shape is None:
-            return info
-        if isinstance(shape, int) or len(shape) != info.rank:
-            raise InvalidArgumentError(f"the input {name!r} of shape {info.shape} cannot be given the shape {shape}")
-        return info.with_shape(shape)
+        return info.with_shape(self._given_shapes.get(name) or _titled(name, info.shape))
+
+    def _shapes_of_inputs(self) -> dict[str, TensorShape]:
+        """The shapes of all inputs, if the caller gives some of them."""
+        signatures = {name: _titled(name, self._signature(index)) for name, index in self._named_inputs()}
+        usual, found = self._usual(), resized(signatures, self._shapes)
+        stays_open = {name for name in found if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
+        return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in found.items()}
+
+    def _usual(self) -> dict[str, TensorShape]:
+        """The shapes that the inputs had where the file was made."""
+        tensors = self.subgraph.tensors
+        return {name: tensor_info(tensors[index], "inputs").shape for name, index in self._named_inputs()}
+
+    def _signature(self, index: int) -> TensorShape:
+        return tensor_info(self.subgraph.tensors[index], "inputs", dynamic=True).shape
+
+    def _named_inputs(self) -> Iterator[tuple[str, int]]:
+        return zip(self._input_names(), self.subgraph.inputs, strict=True)
+
+    def _fits(self, name: str, shape: TensorShape) -> bool:
+        """True where the file allows that shape for an input, so that what it says of other tensors holds."""
+        return self._signature(dict(self._named_inputs())[name]).accepts(shape)
+
+    def usual_shapes(self) -> dict[str, TensorShape]:
+        """The shapes of inputs that are left open, as they were where the file was made."""
+        usual = self._usual()
+        found = {
+            name: _closed(info.shape, usual[name])
+            for name, info in self.inputs().items()
+            if info.rank == usual[name].rank and not info.is_concrete
+        }
+        return {name: shape for name, shape in found.items() if shape.is_concrete}
 
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
         where = f"operators[{index}] {operator.name}"
@@ -305,7 +334,8 @@ class Importer:
 
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
         """What the file says of an operator's output."""
-        return tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
+        info = tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
+        return info.with_shape([None] * info.rank) if self._is_resized else info
 
     def _drop_unused_constants(self) -> None:
         for layer in self.graph:
@@ -316,6 +346,16 @@ class Importer:
 def _is_open(shape: Sequence[int | str | None] | int) -> bool:
     """True where an extent is left open, so that those which the file was made with say nothing of what follows."""
     return isinstance(shape, Sequence) and any(dim is None or isinstance(dim, str | Dim) for dim in shape)
+
+
+def _titled(name: str, shape: TensorShape) -> TensorShape:
+    """The shape of an input, whose open dimensions are called after it."""
+    return TensorShape(Dim(f"{name}_{axis}") if isinstance(size, Dim) else size for axis, size in enumerate(shape))
+
+
+def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
+    """The shape, with the usual sizes of dimensions that are open."""
+    return TensorShape(there if isinstance(size, Dim) else size for size, there in zip(shape, usual, strict=True))
 
 
 def _title(operator: Operator) -> str:

@@ -1,0 +1,87 @@
+"""Shapes that a caller gives to the inputs of a model: by input name a shape, by dimension name a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from operator import index
+from typing import Any, TypeAlias
+
+from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.types import Dim, TensorShape
+
+__all__ = ["Resizes", "resized"]
+
+Resizes: TypeAlias = "Mapping[str, Sequence[int | str | None] | int]"
+
+
+def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, TensorShape]:
+    """The shapes of all inputs, with those that the caller gives.
+
+    A given shape must have the rank of the input. It may change a known dimension; None keeps what the model says. A
+    named dimension has the same value wherever it stands.
+
+    Raises:
+        InvalidArgumentError: an input or a dimension that the model does not have, another rank, or two values for one
+            dimension.
+    """
+    _check_names(inputs, shapes)
+    given = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
+    sizes = {name: _size(name, size) for name, size in shapes.items() if isinstance(size, Integral)}
+    for name, shape in inputs.items():
+        _learn(sizes, shape, given[name])
+    return {name: _filled(shape, sizes) for name, shape in given.items()}
+
+
+def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
+    sizes = {dim.name for shape in inputs.values() if shape.is_ranked for dim in shape if isinstance(dim, Dim)}
+    for name, given in shapes.items():
+        is_size = isinstance(given, Integral)
+        known = sorted(filter(None, sizes)) if is_size else list(inputs)
+        if name not in known:
+            kind, names = "dimension" if is_size else "input", ", ".join(known) or "none"
+            hint = did_you_mean(str(name), known)
+            if is_size and name in inputs:
+                text = f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {given}"
+                raise InvalidArgumentError(text)
+            raise InvalidArgumentError(f"shapes: the network has no {kind} {name!r}{hint} (it has: {names})")
+
+
+def _size(name: str, given: Any) -> int:
+    if index(given) < 0:
+        raise InvalidArgumentError(f"shapes: {name!r} is {given}; a dimension must not be negative")
+    return index(given)
+
+
+def _given(name: str, declared: TensorShape, given: Any) -> TensorShape:
+    if given is None or isinstance(given, Integral):
+        return declared
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise InvalidArgumentError(f"shapes: {name!r} is {given!r}; expected a shape, such as (1, 3, 8)")
+    try:
+        shape = TensorShape(given)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"shapes: {name!r}: {error}") from error
+    if not declared.is_ranked:
+        return shape
+    if len(shape) != len(declared):
+        text = f"shapes: {name!r} has the shape {declared}; {shape} was given, which has another rank"
+        raise InvalidArgumentError(text)
+    return TensorShape(dim if isinstance(size, Dim) else size for dim, size in zip(declared, shape, strict=True))
+
+
+def _learn(sizes: dict[str, int], declared: TensorShape, given: TensorShape) -> None:
+    """A named dimension that a given shape settles is the same wherever it has that name."""
+    if not declared.is_ranked:
+        return
+    for dim, size in zip(declared, given, strict=True):
+        if not isinstance(dim, Dim) or isinstance(size, Dim) or dim.name is None:
+            continue
+        if sizes.setdefault(dim.name, size) != size:
+            raise InvalidArgumentError(f"shapes: {dim.name!r} is both {sizes[dim.name]} and {size}")
+
+
+def _filled(shape: TensorShape, sizes: Mapping[str, int]) -> TensorShape:
+    if not shape.is_ranked:
+        return shape
+    return TensorShape(sizes.get(dim.name or "", dim) if isinstance(dim, Dim) else dim for dim in shape)
