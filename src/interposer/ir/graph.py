@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from interposer.errors import InvalidArgumentError, VerificationError
 from interposer.ops.control import Constant, Input, Output
@@ -389,6 +389,11 @@ class Graph:
 
     def __deepcopy__(self, memo: dict[int, object]) -> Graph:
         return self.clone()
+
+    def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
+        from interposer.ir.stored import graph_of, parts_of  # noqa: PLC0415 - it needs this module
+
+        return graph_of, parts_of(self)
 
     def absorb(self, layers: Iterable[Layer], values: Mapping[Value, Value]) -> dict[Value, Value]:
         """Append copies of `layers` (in running order), with `values` standing in for what is outside of them.

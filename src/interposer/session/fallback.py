@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from interposer.backend import BackendEvent
 from interposer.backend.isolated import PLACED_ANEW, TAKEN_BACK
@@ -61,6 +61,7 @@ class Choice:
                 "dataclasses.replace(plan, backends=...) has others"
             )
         self.runtime, self.fallback, self.plan = runtime, fallback, plan
+        self._given_plan = plan
         self.used_plan = plan
         if asks_to_measure(backends, options):
             options = replace(options or OptimizerOptions(), placement="measured")
@@ -72,6 +73,12 @@ class Choice:
         self._aside: dict[str, str] = {}
         self._faulty: set[str] = set()
         self._is_fork = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `load` that give such a choice, without what was learned since."""
+        backends = self._backends if isinstance(self._backends, str | None) else tuple(self._backends)
+        return {"backends": backends, "options": self._options, "fallback": self.fallback, "plan": self._given_plan}
 
     def fork(self) -> Choice:
         """A choice of its own for another variant of the network; it begins with what this one knows of backends.

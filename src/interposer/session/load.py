@@ -18,6 +18,7 @@ from interposer.session.fallback import asks_to_measure
 from interposer.session.kept import Keeper
 from interposer.session.limits import Limits
 from interposer.session.model import Model
+from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
 from interposer.session.source import Source, content_of, read_network, read_source
@@ -86,10 +87,16 @@ def load(
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
     backends = tuple(backends) if isinstance(backends, Iterator) else backends
     measured = plan is not None or asks_to_measure(backends, options)
+    origin = Origin.of(source, {"format": format, "shapes": shapes, "values": values})
     if measured:
-        return Model(read_source(source, format, shapes, values), runtime, backends, options, limits, fallback, plan)
-    with _collector_paused():
-        return _load(source, backends, format, options, runtime, limits, shapes, values, fallback)
+        network = read_source(source, format, shapes, values)
+        model = Model(network, runtime, backends, options, limits, fallback, plan)
+    else:
+        with _collector_paused():
+            model = _load(source, backends, format, options, runtime, limits, shapes, values, fallback)
+    if isinstance(origin.source, str) or model.needed_values:
+        model._origin = origin  # or else its network says it all, and the content need not be held
+    return model
 
 
 def _load(

@@ -40,6 +40,7 @@ from interposer.session.fallback import Choice
 from interposer.session.given import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
+from interposer.session.pickled import Origin, reduced
 from interposer.session.placement.plan import Plan
 from interposer.session.requested import requested_names
 from interposer.session.variants import Blueprint, Key, KnownBlueprint
@@ -68,6 +69,12 @@ class Model:
     late, with False nothing of it.
 
     `inputs` and `outputs` map names to infos; an output's is None where the file says nothing of it.
+
+    A model can be pickled with its options, backends, shapes, limits, fallback and plan. If `load` read it from a path,
+    the pickle has the path and the digest of the file, and is not read where the file has another content; files with
+    external weights are not part of the digest. Otherwise it has the content. The loading process uses its own default
+    runtime; a model on any other runtime cannot be pickled. `copy.copy` and `copy.deepcopy` give another model on the
+    same runtime, which is closed by itself.
     """
 
     def __init__(
@@ -90,6 +97,7 @@ class Model:
 
     def _set_up(self, network: Network | Template | KnownBlueprint, choice: Choice, limits: Limits) -> None:
         self.runtime, self._choice, self._limits = choice.runtime, choice, limits
+        self._origin: Origin | None = None
         self._variants: _Variants = OrderedDict()
         self._others: OrderedDict[tuple[str, ...], Model] = OrderedDict()
         self._calls: dict[Key, int] = {}
@@ -648,6 +656,19 @@ class Model:
         with suppress(UnknownNetworkError):  # it went with its runtime
             self.runtime.unload_network(self._variants[key][0])
         del self._variants[key]
+
+    def __copy__(self) -> Model:
+        self._check_open()
+        other = Model.__new__(Model)
+        other._set_up(self._blueprint.source, self._choice.fork(), self._limits)
+        other._origin = self._origin
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[Any, ...]]:
+        return reduced(self)
 
     def __enter__(self) -> Model:
         return self

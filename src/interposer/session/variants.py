@@ -52,6 +52,13 @@ class Blueprint:
             self._take(self.network)
 
     @property
+    def source(self) -> Network | Template | KnownBlueprint:
+        """What another model is made of that is to be the same."""
+        found = self if isinstance(self, KnownBlueprint) else self.network or self._template
+        assert found is not None
+        return found
+
+    @property
     def settled(self) -> Key | None:
         """The key of the only variant, where nothing is left open."""
         return None if self.lacking else Key(tuple(info.shape for info in self.inputs.values()))

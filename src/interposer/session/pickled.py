@@ -1,0 +1,112 @@
+"""Models as pickles: by path and digest of their file, or by the content of their network; not their runtime."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from interposer.errors import InvalidArgumentError, LoadError, ParseError
+from interposer.ir.network import Network
+
+if TYPE_CHECKING:
+    from interposer.session.model import Model
+
+__all__ = ["Origin", "reduced"]
+
+_CHUNK: Final = 1 << 20
+_Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What `load` made a model of: the `source`, a path or content, and the arguments that say how to read it."""
+
+    source: Any
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    stamp: _Stamp | None = None
+
+    @classmethod
+    def of(cls, source: Any, reading: Mapping[str, Any]) -> Origin:
+        """That of a call of `load`; a path is made absolute, as another process may be in another folder."""
+        given = {name: one for name, one in reading.items() if one is not None}
+        if not isinstance(source, str | os.PathLike):
+            return cls(source, given)
+        path = os.path.abspath(os.fsdecode(source))
+        return cls(path, given, _stamp(path))
+
+
+def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
+    """What pickle needs to make the model again; see `Model`.
+
+    Raises:
+        InvalidArgumentError: the model is closed, has a runtime of its own, was made of a template, or its file was
+            changed since it was loaded.
+    """
+    from interposer.session.load import default_runtime  # noqa: PLC0415 - it needs the model
+
+    model._check_open()
+    if model.runtime is not default_runtime():
+        raise InvalidArgumentError(
+            f"the model {model.name!r} is on a runtime of its own, which cannot be pickled; "
+            "load it on the default runtime (no runtime=), or load it anew in the other process"
+        )
+    how = model._choice.arguments | {"limits": model._limits}
+    origin = model._origin
+    if origin is not None and isinstance(origin.source, str):
+        return _from_path, (origin.source, _unchanged(origin), {**origin.reading, **how})
+    network = model._blueprint.network
+    if network is not None:
+        return _from_content, (network, how)
+    if origin is None:
+        raise InvalidArgumentError(f"the model {model.name!r} was made of a template, which cannot be pickled")
+    return _from_content, (_plain(origin.source), {**origin.reading, **how})
+
+
+def _plain(source: Any) -> Any:
+    """The content as something that pickle knows."""
+    return bytes(source) if isinstance(source, bytearray | memoryview) else source
+
+
+def _unchanged(origin: Origin) -> str:
+    """The digest of the file, which must be the one that was loaded."""
+    if origin.stamp is None or _stamp(origin.source) != origin.stamp:
+        raise InvalidArgumentError(
+            f"the file {origin.source!r} was changed or deleted since the model was loaded; load the model anew"
+        )
+    return _digest(origin.source)
+
+
+def _from_path(path: str, digest: str, arguments: Mapping[str, Any]) -> Model:
+    from interposer.session.load import load  # noqa: PLC0415 - it needs the model
+
+    if _digest(path) != digest:
+        raise LoadError(f"the file {path!r} has another content than when the model was pickled; load the model anew")
+    return load(path, **arguments)
+
+
+def _from_content(source: Network | Any, arguments: Mapping[str, Any]) -> Model:
+    from interposer.session.load import load  # noqa: PLC0415 - it needs the model
+
+    return load(source, **arguments)
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise ParseError(f"the file cannot be read: {error.strerror or error}", path=path) from error
+    return digest.hexdigest()
