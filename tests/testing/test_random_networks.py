@@ -4,16 +4,22 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import pytest
 
 from interposer.errors import InvalidArgumentError
+from interposer.ir.graph import Layer, Value
 from interposer.ir.text import print_graph
-from interposer.ops import Addition, Convolution2d, Softmax
+from interposer.ops import Activation, ActivationFunction, Addition, Constant, Convolution2d, Input, Output, Softmax
+from interposer.schema import Op
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.random_networks import KINDS, RandomNetwork, random_network
-from interposer.types import Array
+from interposer.testing.random_networks.growth import MAX_ELEMENTS, MAX_ELEMENTS_OF_LARGE, MAX_OPERATIONS_OF_LARGE
+from interposer.testing.sample import sampled_ops
+from interposer.types import Array, DataLayout, DataType
 
 
 def digest(network: RandomNetwork) -> str:
@@ -66,6 +72,220 @@ def test_every_network_is_valid_and_runs_on_the_reference_kernels(kind: str):
         network.network.validate()
         assert sorted(network.feeds) == sorted(network.network.inputs)
         assert sorted(ran(network)) == list(range(len(network.network.outputs)))
+
+
+DATA_DEPENDENT = {"BoxWithNmsLimit", "GenerateProposals", "ImageDecoder", "NonZero", "StringSplit", "Unique"}
+"""Operators whose results have shapes that depend on data, in every sample."""
+AT_RANDOM = {"RandomFill", "RandomMultinomial"}
+COMMON = (
+    "Convolution2d", "DepthwiseConvolution2d", "TransposeConvolution2d", "Convolution3d", "BatchMatMul",
+    "FullyConnected", "Einsum", "Pooling2d", "Pooling3d", "LpPooling", "Resize", "BatchNormalization",
+    "LayerNormalization", "GroupNormalization", "InstanceNormalization", "RmsNormalization", "L2Normalization",
+    "Normalization", "Attention", "LstmSequence", "GruSequence", "RnnSequence", "Lstm", "Reduce", "Mean", "Transpose",
+    "Reshape", "Slice", "StridedSlice", "Concat", "Splitter", "Pad", "Tile", "Gather", "DepthToSpace",
+    "BroadcastTo", "Cast", "Comparison", "Where", "ElementwiseUnary", "ElementwiseBinary", "Activation", "Softmax",
+    "ArgMinMax", "CumSum", "TopK", "Quantize", "Dequantize", "SequenceAt", "OptionalHasElement",
+)  # fmt: skip
+SIZES = (0, 1, 7, 8, 9, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
+
+
+def places(layer: Layer, *names: str) -> list[int]:
+    return [getattr(layer.op, name) for name in names]
+
+
+def is_image_layer(layer: Layer) -> bool:
+    return hasattr(layer.op, "pad_left")
+
+
+def is_windowed(layer: Layer) -> bool:
+    return is_image_layer(layer) and hasattr(layer.op, "dilation_x")
+
+
+def shape(value: Value) -> tuple[int, ...]:
+    return tuple(value.known.shape)
+
+
+def is_broadcast(layer: Layer) -> bool:
+    return layer.kind in {"Addition", "Multiplication", "Subtraction", "Maximum", "Minimum"}
+
+
+def is_quantized(layer: Layer) -> bool:
+    return bool(layer.values) and layer.values[0].known.is_quantized
+
+
+LAYERS: dict[str, Callable[[Layer], bool]] = {
+    "padding at the end only": lambda one: (
+        is_image_layer(one)
+        and not any(places(one, "pad_left", "pad_top"))
+        and any(places(one, "pad_right", "pad_bottom"))
+    ),
+    "padding at the start only": lambda one: (
+        is_image_layer(one)
+        and any(places(one, "pad_left", "pad_top"))
+        and not any(places(one, "pad_right", "pad_bottom"))
+    ),
+    "strides that differ": lambda one: is_image_layer(one) and one.op.stride_x != one.op.stride_y,
+    "dilations that differ": lambda one: is_windowed(one) and one.op.dilation_x != one.op.dilation_y,
+    "channels first": lambda one: getattr(one.op, "data_layout", None) is DataLayout.NCHW,
+    "channels last": lambda one: getattr(one.op, "data_layout", None) is DataLayout.NHWC,
+    "groups": lambda one: one.kind == "Convolution2d" and one.op.groups > 1,
+    "one output channel before a sigmoid": lambda one: (
+        one.op == Activation(ActivationFunction.SIGMOID)
+        and one.values[0].producer.kind == "Convolution2d"
+        and one.values[0].producer.values[1].known.shape[0] == 1
+    ),
+    "a linear function with an offset": lambda one: (
+        one.kind == "Activation" and one.op.function is ActivationFunction.LINEAR and one.op.b != 0
+    ),
+    "a transposed convolution with a declared output": lambda one: (
+        one.kind == "TransposeConvolution2d" and one.op.output_shape is not None
+    ),
+    "an 8-bit convolution with one weight for each channel, padded at the end only": lambda one: (
+        one.kind == "Convolution2d"
+        and is_quantized(one)
+        and one.values[1].known.num_elements == one.values[1].known.shape[0] * max(one.values[1].known.shape[1:])
+        and places(one, "pad_left", "pad_top", "stride_x", "stride_y") == [0, 0, 1, 1]
+        and one.op.pad_right + one.op.pad_bottom > 0
+    ),
+    "a scalar that is broadcast": lambda one: is_broadcast(one) and () in map(shape, one.values),
+    "a broadcast of the first operand": lambda one: (
+        is_broadcast(one) and shape(one.values[0]) != shape(one.output) == shape(one.values[1])
+    ),
+    "a broadcast of both operands": lambda one: (
+        is_broadcast(one) and shape(one.values[0]) != shape(one.output) != shape(one.values[1])
+    ),
+    "a broadcast that adds axes": lambda one: is_broadcast(one) and one.values[0].known.rank < one.output.known.rank,
+    "a constant as the first operand": lambda one: (
+        is_broadcast(one) and isinstance(one.values[0].producer.op, Constant)
+    ),
+    "weights that are no constant": lambda one: (
+        one.kind == "Convolution2d" and not isinstance(one.values[1].producer.op, Constant)
+    ),
+    "a layer of constants only": lambda one: (
+        bool(one.values) and all(isinstance(value.producer.op, Constant) for value in one.values)
+    ),
+    "scales for each channel": lambda one: any(
+        value.known.quantization is not None and value.known.quantization.per_axis for value in one.values
+    ),
+    "an addition of two quantized values": lambda one: (
+        one.kind == "Addition"
+        and is_quantized(one)
+        and not any(isinstance(value.producer.op, Constant | Input) for value in one.values)
+    ),
+    "a concat of different quantizations": lambda one: (
+        one.kind == "Concat" and len({value.known.quantization for value in one.values}) > 1
+    ),
+    "uint8": lambda one: is_quantized(one) and one.values[0].known.dtype is DataType.UINT8,
+    "int16": lambda one: is_quantized(one) and one.values[0].known.dtype is DataType.INT16,
+    "float16": lambda one: bool(one.values) and one.values[0].known.dtype is DataType.FLOAT16,
+    "bfloat16": lambda one: bool(one.values) and one.values[0].known.dtype is DataType.BFLOAT16,
+    "float64": lambda one: bool(one.values) and one.values[0].known.dtype is DataType.FLOAT64,
+}
+
+
+VALUES: dict[str, Callable[[Value], bool]] = {
+    "a zero point of -128": lambda one: zero_point(one) == ("int8", -128),
+    "a zero point of 127": lambda one: zero_point(one) == ("int8", 127),
+    "a zero point of 0": lambda one: zero_point(one) == ("uint8", 0),
+    "a zero point of 255": lambda one: zero_point(one) == ("uint8", 255),
+    "an odd scale": lambda one: (
+        one.known.quantization is not None and np.frexp(one.known.quantization.scale)[0] not in {0.5, 0.75}
+    ),
+    "several readers": lambda one: len(one.uses) > 2,
+    "an output of an inner value": lambda one: (
+        any(isinstance(use.layer.op, Output) for use in one.uses)
+        and not all(isinstance(use.layer.op, Output) for use in one.uses)
+    ),
+    "several tiles": lambda one: one.known.is_tensor and one.known.num_elements > MAX_ELEMENTS,
+}
+
+NETWORKS: dict[str, Callable[[RandomNetwork], bool]] = {
+    "one output": lambda one: len(one.network.outputs) == 1,
+    "several outputs": lambda one: len(one.network.outputs) > 2,
+    "several inputs": lambda one: len(one.network.inputs) > 2,
+    "branches that join": lambda one: any(len(inner_operands(layer)) > 1 for layer in one.network),
+    "NaN": lambda one: any(np.isnan(array).any() for array in float32_feeds(one)),
+    "infinities": lambda one: any(np.isinf(array).any() for array in float32_feeds(one)),
+    "denormals": lambda one: any(is_denormal(array).any() for array in float32_feeds(one)),
+    "a negative zero": lambda one: any(is_negative_zero(array).any() for array in float32_feeds(one)),
+    "one operator": lambda one: sum(layer.op.executable for layer in one.network) == 1,
+    "twelve operators": lambda one: sum(layer.op.executable for layer in one.network) >= 12,
+}  # fmt: skip
+
+
+def zero_point(value: Value) -> tuple[str, int] | None:
+    q = value.known.quantization
+    return None if q is None or q.per_axis else (str(value.known.dtype), q.zero_point)
+
+
+def inner_operands(layer: Layer) -> set[int]:
+    return {id(value) for value in layer.values if not isinstance(value.producer.op, Constant | Input)}
+
+
+def float32_feeds(network: RandomNetwork) -> list[Array]:
+    return [array for array in network.feeds.values() if array.dtype == np.float32]
+
+
+def is_denormal(array: Array) -> Array:
+    return (array != 0) & (np.abs(array) < np.finfo(np.float32).tiny)
+
+
+def is_negative_zero(array: Array) -> Array:
+    return (array == 0) & np.signbit(array)
+
+
+def features(network: RandomNetwork) -> Iterator[str]:
+    """Everything that is remarkable in a network."""
+    yield from (name for name, holds in NETWORKS.items() if holds(network))
+    for layer in network.network:
+        for value in layer.outputs:
+            yield from (f"a size of {size}" for size in value.known.shape)
+            yield from (name for name, holds in VALUES.items() if holds(value))
+        if layer.op.executable:
+            yield layer.kind
+            yield f"family {layer.op.family}"
+            yield from (name for name, holds in LAYERS.items() if holds(layer))
+
+
+def test_two_thousand_networks_have_every_feature_and_keep_within_the_limits():
+    found = Counter[str]()
+    for number in range(2000):
+        network = random_network(1, number)
+        found.update(features(network))
+        assert operations(network) <= MAX_OPERATIONS_OF_LARGE
+        assert all(
+            layer.output.known.num_elements <= MAX_ELEMENTS_OF_LARGE for layer in network.network.inputs.values()
+        )
+    families = {op.family for op in sampled_ops()} - {"randomness", "images"}
+    expected = {*LAYERS, *VALUES, *NETWORKS, *COMMON, *(f"family {name}" for name in families)}
+    expected |= {f"a size of {size}" for size in SIZES}
+    assert {name for name in expected if not found[name]} == set()
+    assert not found.keys() & AT_RANDOM
+
+
+def operations(network: RandomNetwork) -> int:
+    computed = [layer for layer in network.network if layer.op.executable]
+    return sum(layer.op.operations(layer.input_infos, layer.output_infos) for layer in computed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [op for op in sampled_ops() if op.op_name() not in DATA_DEPENDENT | AT_RANDOM])
+def test_every_operator_that_is_favoured_occurs(op: type[Op]):
+    networks = (random_network(1, number, favoured=[op]) for number in range(60))
+    assert any(type(layer.op) is op for network in networks for layer in network.network)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_most_results_are_informative(kind: str):
+    results = [array for number in range(100) for array in ran(random_network(2, number, kind=kind)).values()]
+    numbers = [array.astype(np.float64) for array in results if array.dtype != object and array.size >= 6]
+    assert sum(bool((array == array.flat[0]).all()) for array in numbers) < len(numbers) / 8
+
+
+def test_special_values_come_in_few_networks_only():
+    networks = [random_network(1, number, kind="float") for number in range(200)]
+    special = [any(not np.isfinite(array).all() for array in float32_feeds(one)) for one in networks]
+    assert 1 <= sum(special) <= 30
 
 
 def test_the_kind_follows_from_the_number_where_none_is_given():

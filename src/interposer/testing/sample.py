@@ -167,6 +167,13 @@ def sources_of(op: type[Op]) -> tuple[Source, ...]:
     return tuple(_SOURCES.get(op, ()))
 
 
+def sampled_ops() -> tuple[type[Op], ...]:
+    """Return the operators that have samples, in the order of the families."""
+    import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
+
+    return tuple(_SOURCES)
+
+
 def samples_of(op: type[Op]) -> tuple[Sample, ...]:
     """All samples of an operator.
 

@@ -18,7 +18,8 @@ from interposer.ops import (
 )
 from interposer.ops.window import Window
 from interposer.testing.random_networks.elementwise import activated
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank, image, layout_for, slid, spread
 from interposer.types import DataLayout
 

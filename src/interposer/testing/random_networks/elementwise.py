@@ -31,10 +31,11 @@ from interposer.ops import (
 from interposer.ops.axes import broadcast_shapes
 from interposer.schema import Op
 from interposer.testing.random_networks.drawing import Draw
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.types import DataType, TensorInfo
 
-__all__ = ["activated", "activation", "broadcastable", "partner"]
+__all__ = ["POSITIVE_FUNCTIONS", "activated", "activation", "broadcastable", "partner"]
 
 _FLOAT = ("float",)
 _F = ActivationFunction
@@ -56,9 +57,8 @@ _PARAMETERS: Final[dict[ActivationFunction, tuple[tuple[float, float], ...]]] = 
 }
 """The parameters a and b that a function is drawn with; those of any other function are 0."""
 _WITHIN_ONE: Final = frozenset({_F.SIGMOID, _F.HARD_SIGMOID, _F.SOFTSIGN})
-_POSITIVE: Final = frozenset(
-    {_F.SIGMOID, _F.RELU, _F.SOFT_RELU, _F.ABS, _F.SQRT, _F.SQUARE, _F.HARD_SIGMOID}
-)  # fmt: skip
+POSITIVE_FUNCTIONS: Final = frozenset({_F.SIGMOID, _F.RELU, _F.SOFT_RELU, _F.ABS, _F.SQRT, _F.SQUARE, _F.HARD_SIGMOID})
+"""Functions without negative results."""
 _FUNCTIONS: Final = (*_F, _F.RELU, _F.RELU, _F.BOUNDED_RELU, _F.SIGMOID)
 
 
@@ -83,7 +83,7 @@ def activated(growth: Growth, value: Value, op: Activation | None = None) -> Val
         reach = max(abs(op.a), abs(op.b))
     elif op.function in (_F.LINEAR, _F.SELU):
         reach = max(reach * max(abs(op.a), abs(op.b), 0.25), abs(op.b))
-    return growth.add(op, value, reach=reach, positive=op.function in _POSITIVE)
+    return growth.add(op, value, reach=reach, positive=op.function in POSITIVE_FUNCTIONS)
 
 
 @grower(14, Activation, kinds=_FLOAT)
@@ -176,8 +176,12 @@ def broadcastable(growth: Growth, shape: tuple[int, ...]) -> tuple[int, ...]:
 def partner(growth: Growth, value: Value) -> Value:
     """Return a value of the same type that broadcasts with `value`: itself, another one, a constant or an input."""
     draw, info = growth.draw, value.known
-    if draw.chance(1, 3):
-        return growth.another(lambda one: one.known == info) or value
+    if draw.chance(1, 20):
+        return value
+    if draw.chance(1, 2):
+        found = growth.another(lambda one: one is not value and one.known == info)
+        if found is not None:
+            return found
     if draw.chance(1, 3):
         found = growth.another(lambda one: one.known.dtype is info.dtype and not one.known.is_quantized
                                and one is not value and _broadcast(growth, one, value))  # fmt: skip
@@ -266,7 +270,8 @@ def _comparison(growth: Growth, value: Value) -> None:
 
 def _compared(growth: Growth, value: Value) -> Value:
     x = value if value.known.dtype.is_integer and not value.known.is_quantized else growth.real(value)
-    return growth.add(Comparison(growth.draw.one_of(tuple(ComparisonOperation))), *paired(growth, x), reach=1.0)
+    operation = growth.draw.weighted(tuple(ComparisonOperation), (1, 3, 3, 3, 3, 1))
+    return growth.add(Comparison(operation), *paired(growth, x), reach=1.0)
 
 
 def _truth(growth: Growth, value: Value) -> Value:
@@ -311,6 +316,8 @@ def _cast(growth: Growth, value: Value) -> None:
         raise Skipped
     if target is DataType.UINT8 and value not in growth.positive and value.known.dtype.is_float:
         value = growth.add(Activation(_F.ABS), value, positive=True)
+    if target.is_integer and value.known.dtype.is_float and growth.reach(value) < 4:
+        value = growth.add(Activation(_F.LINEAR, 5.5), value, reach=growth.reach(value) * 5.5)
     growth.add(Cast(target), value)
 
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.kernels import KernelInfo, reference
-from interposer.ops import Cast, Dequantize, Quantize, Reshape
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Cast,
+    Dequantize,
+    Multiplication,
+    Quantize,
+    Reshape,
+    Transpose,
+)
 from interposer.schema import Op
 from interposer.testing.random_networks.arrays import drawn, spoiled
 from interposer.testing.random_networks.drawing import Draw
@@ -20,16 +29,13 @@ from interposer.types import Array, DataLayout, DataType, Quantization, TensorIn
 
 __all__ = [
     "EIGHT_BITS",
-    "GROWERS",
     "MAX_ELEMENTS",
     "MAX_ELEMENTS_OF_LARGE",
     "MAX_OPERATIONS",
     "MAX_OPERATIONS_OF_LARGE",
     "REAL",
-    "Grower",
     "Growth",
     "Skipped",
-    "grower",
 ]
 
 MAX_ELEMENTS: Final = 4096
@@ -58,7 +64,7 @@ class Growth:
 
     `values` are those that a layer may take. `reach` holds, for a value, about the largest magnitude that its elements
     have; it is an estimate, from which scales and weights are chosen. `positive` holds the values without negative
-    elements.
+    elements, and `negative` those without positive ones.
     """
 
     draw: Draw
@@ -69,6 +75,7 @@ class Growth:
     feeds: dict[int, Array] = field(default_factory=dict)
     reaches: dict[Value, float] = field(default_factory=dict)
     positive: set[Value] = field(default_factory=set)
+    negative: set[Value] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         draw = self.draw
@@ -112,6 +119,20 @@ class Growth:
         """Return True if a tensor of that shape is within the limits of this network."""
         return math.prod(shape) <= self.room and len(shape) <= _MAX_RANK
 
+    def axis(self, value: Value) -> int:
+        """Return an axis, counted from the front or from the end; mostly one whose size is not 1.
+
+        Raises:
+            Skipped: the value is a scalar.
+        """
+        draw, shape = self.draw, value.known.shape
+        if not shape:
+            raise Skipped
+        long = [axis for axis, size in enumerate(shape) if size > 1]
+        axis = draw.one_of(long) if long and draw.chance(7, 8) else draw.below(len(shape))
+        axis = len(shape) - 1 if shape[-1] > 1 and draw.chance(1, 3) else axis
+        return axis - len(shape) if draw.chance(1, 2) else axis
+
     # --- values -------------------------------------------------------------------------------------------------------
 
     def take(self) -> Value:
@@ -124,6 +145,10 @@ class Growth:
     def reach(self, value: Value) -> float:
         """Return about the largest magnitude of the value's elements."""
         return self.reaches.get(value, 4.0)
+
+    def sign(self, value: Value) -> int:
+        """Return 1 if no element of the value is negative, -1 if none is positive, else 0."""
+        return 1 if value in self.positive else -1 if value in self.negative else 0
 
     def another(self, accept: Callable[[Value], bool]) -> Value | None:
         """Return one of the values that `accept` holds for, later ones first, or None."""
@@ -153,6 +178,9 @@ class Growth:
         if q is not None and not q.per_axis:
             lowest, highest = integer_range(value.known.dtype)
             reach = min(reach, max(highest - q.zero_point, q.zero_point - lowest) * q.scale)
+            positive = positive or q.zero_point == lowest
+            if q.zero_point == highest:
+                self.negative.add(value)
         self.reaches[value] = min(max(reach, 1e-3), 1e6)
         if positive:
             self.positive.add(value)
@@ -170,15 +198,14 @@ class Growth:
         info = TensorInfo(shape, dtype or self.real_type)
         if self.draw.chance(1, 16):
             return self.input(info, reach)
-        value = self.constant(drawn(self.draw, info, reach))
-        if self.draw.chance(1, 12):
-            value = self._computed(value)
+        array = drawn(self.draw, info, reach)
+        if self.with_special and self.draw.chance(1, 8):
+            array = spoiled(self.draw, array)
+        value = _computed(self, array) if self.draw.chance(1, 12) else self.constant(array)
         self.note(value, reach)
+        if self.draw.chance(1, 60):
+            self.values.append(value)
         return value
-
-    def _computed(self, value: Value) -> Value:
-        """Return the result of a layer on a constant, which has the same shape and type: a constant subgraph."""
-        return self.network.add_layer(Reshape(tuple(value.known.shape)), value).output
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
@@ -202,8 +229,14 @@ class Growth:
             reach = max((self.reach(value) for value in layer.values), default=1.0)
         for value in layer.outputs:
             self.note(value, reach, positive)
-        self.values.extend(layer.outputs)
+        self.values.extend(value for value in layer.outputs if value.known.is_tensor)
         return layer.outputs[0]
+
+    def hidden(self, op: Op, *values: Value) -> Value:
+        """Add a layer whose result is for one consumer only: no other grower takes it."""
+        layer = self.network.add_layer(op, *values)
+        self._check(layer)
+        return layer.output
 
     def _check(self, layer: Layer) -> None:
         infos = [value.info for value in layer.outputs]
@@ -229,6 +262,7 @@ class Growth:
         for value in self.values[values:]:
             self.reaches.pop(value, None)
             self.positive.discard(value)
+            self.negative.discard(value)
         del self.values[values:]
         kept = self.network.inputs
         for number in [number for number in self.feeds if number not in kept]:
@@ -254,21 +288,21 @@ class Growth:
         if info.is_quantized and not _per_axis(info) and info.dtype in (*EIGHT_BITS, DataType.INT16):
             return value
         value = value if info.is_quantized else self.real(value)
-        q = self.quantization(self.stored_type, self.reach(value), value in self.positive)
+        q = self.quantization(self.stored_type, self.reach(value), self.sign(value))
         return self.add(Quantize(self.stored_type), value, outputs=TensorInfo(value.known.shape, self.stored_type, q))
 
-    def quantization(self, dtype: DataType, reach: float, positive: bool = False) -> Quantization:
-        """Return a quantization for numbers of that magnitude: an odd scale, and often an extreme zero point.
+    def quantization(self, dtype: DataType, reach: float, sign: int = 0) -> Quantization:
+        """Return a quantization for numbers of that magnitude and sign: an odd scale, and often an extreme zero point.
 
-        Where numbers of both signs meet a zero point at the end of its range, half of them saturate, as behind a ReLU.
+        Where numbers of both signs meet a zero point at the end of its range, half of them saturate, as after a ReLU.
         """
         lowest, highest = integer_range(dtype)
-        point = self._zero_point(lowest, highest, positive)
-        steps = highest - point if positive else max(highest - point, point - lowest)
+        point = self._zero_point(lowest, highest, sign)
+        steps = max(highest - point if sign >= 0 else 0, point - lowest if sign <= 0 else 0)
         factor = self.draw.integer(97, 257) / 128
         return Quantization(float(np.float32(reach / steps * factor)), point)
 
-    def _zero_point(self, lowest: int, highest: int, positive: bool) -> int:
+    def _zero_point(self, lowest: int, highest: int, sign: int) -> int:
         if highest > 255:
             return 0
         middle = (lowest + highest + 1) // 2
@@ -279,8 +313,9 @@ class Growth:
             self.draw.integer(middle - 9, middle + 9),
             self.draw.integer(lowest, highest),
         )
-        if positive:
-            return self.draw.one_of((lowest, lowest, middle - self.draw.below(120)))
+        if sign:
+            end = lowest if sign > 0 else highest
+            return self.draw.one_of((end, end, middle - sign * self.draw.below(120)))
         return self.draw.weighted(points, (4, 2, 3, 6, 5))
 
 
@@ -288,40 +323,20 @@ def _per_axis(info: TensorInfo) -> bool:
     return info.quantization is not None and info.quantization.per_axis
 
 
-@dataclass(frozen=True)
-class Grower:
-    """A function that adds layers after a value: how often it is drawn, and the operators that it may add."""
-
-    function: Callable[[Growth, Value], Any]
-    weight: int
-    ops: frozenset[type[Op]]
-    kinds: tuple[str, ...]
-
-    def weight_for(self, kind: str, favoured: Collection[type[Op]]) -> int:
-        """Return how often it is drawn for a network of that kind."""
-        weight = self.weight if kind in self.kinds else (self.weight + 7) // 8
-        return weight * 40 if not self.ops.isdisjoint(favoured) else weight
-
-
-GROWERS: Final[list[Grower]] = []
-"""All growers, in the order of their modules."""
-
-_Function = Callable[[Growth, Value], Any]
-
-
-def grower(
-    weight: int, *ops: type[Op], kinds: tuple[str, ...] = ("float", "quantized")
-) -> Callable[[_Function], _Function]:
-    """Register the decorated function, which adds layers after a value.
-
-    Args:
-        weight: how often it is drawn in networks of the given kinds; in those of other kinds, an eighth of it.
-        ops: the operators that it may add.
-        kinds: the kinds of networks that it is for.
-    """
-
-    def register(function: _Function) -> _Function:
-        GROWERS.append(Grower(function, weight, frozenset(ops), kinds))
-        return function
-
-    return register
+def _computed(growth: Growth, array: Array) -> Value:
+    """Return about the same numbers as the result of a layer on constants, which an optimizer may fold."""
+    draw = growth.draw
+    kind = draw.below(5)
+    if kind == 0:
+        return growth.hidden(Reshape(array.shape), growth.constant(array.reshape(-1)))
+    if kind == 1:
+        order = draw.order(array.ndim)
+        turned = array.transpose([order.index(axis) for axis in range(array.ndim)])
+        return growth.hidden(Transpose(order), growth.constant(np.ascontiguousarray(turned)))
+    if kind == 2:
+        pair = (growth.constant(np.array(draw.one_of((0.5, 1.0, -1.0)), array.dtype)), growth.constant(array))
+        return growth.hidden(Multiplication(), *(pair if draw.chance(1, 2) else pair[::-1]))
+    if kind == 3:
+        narrow = array.astype(np.float16)
+        return growth.hidden(Cast(DataType.of(array.dtype)), growth.constant(narrow))
+    return growth.hidden(Activation(ActivationFunction.LEAKY_RELU, 0.5), growth.constant(array))

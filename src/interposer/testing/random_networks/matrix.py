@@ -7,7 +7,8 @@ import math
 from interposer.ir.graph import Value
 from interposer.ops import Activation, Addition, BatchMatMul, Einsum, FullyConnected, Reshape
 from interposer.testing.random_networks.elementwise import activated
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank
 from interposer.types import TensorInfo
 

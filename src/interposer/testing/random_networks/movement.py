@@ -31,7 +31,8 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank, layout_for
 from interposer.types import Array, DataLayout, DataType, TensorInfo
 
@@ -225,7 +226,7 @@ def _repeat(growth: Growth, value: Value) -> None:
 @grower(3, ReverseV2, ReverseSequence)
 def _reverse(growth: Growth, value: Value) -> None:
     draw, rank = growth.draw, value.known.rank
-    if rank >= 2 and draw.chance(1, 3):
+    if rank >= 2 and 0 not in value.known.shape and draw.chance(1, 3):
         time, batch = draw.order(rank)[:2]
         lengths = draw.integers((value.known.shape[batch],), 1, max(1, value.known.shape[time]))
         growth.add(ReverseSequence(time, batch), value, growth.constant(lengths))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from interposer.errors import InvalidArgumentError, did_you_mean
@@ -12,17 +13,22 @@ from interposer.ir.network import Network
 from interposer.ops import Constant, Input, Reshape
 from interposer.schema import Op
 from interposer.testing.random_networks import (  # noqa: F401 - the growers register themselves
+    attention,
+    containers,
     convolution,
     elementwise,
+    from_samples,
     matrix,
     movement,
     normalization,
     pooling,
     quantized,
+    recurrent,
     reduction,
 )
 from interposer.testing.random_networks.drawing import Draw
-from interposer.testing.random_networks.growth import EIGHT_BITS, GROWERS, Grower, Growth, Skipped
+from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped
+from interposer.testing.random_networks.registry import GROWERS, Grower
 from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["KINDS", "RandomNetwork", "random_network"]
@@ -30,7 +36,7 @@ __all__ = ["KINDS", "RandomNetwork", "random_network"]
 KINDS: Final = ("float", "quantized")
 """What a network mostly computes with: floating-point numbers, or quantized integers."""
 _TRIES: Final = 4
-"""How many growers are tried for each layer that a network is to have."""
+"""How many growers are tried, at most, for each operator that a network is to have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +68,8 @@ def random_network(
         number: which of them, from 0.
         kind: "float" or "quantized"; by default even numbers are float, and odd ones quantized.
         favoured: operators that come more often than others; their order does not matter.
-        max_layers: how many operators are drawn at most. Layers that convert a value for them, such as a Reshape or a
-            Dequantize, are not counted.
+        max_layers: how many operators there are at most. The last one that is drawn may bring others with it, such as
+            a Reshape or a Dequantize before it, or the products of an attention.
 
     Raises:
         InvalidArgumentError: an unknown kind, a negative number, or a `max_layers` below 1.
@@ -87,16 +93,26 @@ def _grow(growth: Growth, max_layers: int) -> None:
     draw = growth.draw
     for _ in range(draw.weighted((1, 2, 3), (6, 3, 1))):
         _add_input(growth)
-    weights = [one.weight_for(growth.kind, growth.favoured) for one in GROWERS]
-    most = min(draw.integer(1, max_layers), draw.integer(1, max_layers) + 2)
-    added = 0
+    growers = _growers()
+    weights = [one.weight_for(growth.kind, growth.favoured) for one in growers]
+    most = draw.integer(1, max_layers)
     for _ in range(_TRIES * most):
-        added += _tried(growth, draw.weighted(GROWERS, weights))
-        if added == most:
+        _tried(growth, draw.weighted(growers, weights))
+        if _operators(growth) >= most:
             return
-    if not added:
+    if not _operators(growth):
         value = growth.take()
         growth.add(Reshape(tuple(value.known.shape)), value)
+
+
+@cache
+def _growers() -> tuple[Grower, ...]:
+    """All growers in an order that does not depend on imports."""
+    return tuple(sorted(GROWERS, key=lambda one: one.name))
+
+
+def _operators(growth: Growth) -> int:
+    return sum(layer.op.executable for layer in growth.network)
 
 
 def _add_input(growth: Growth) -> Value:
@@ -113,16 +129,14 @@ def _add_input(growth: Growth) -> Value:
     return growth.input(TensorInfo(shape, dtype))
 
 
-def _tried(growth: Growth, grower: Grower) -> bool:
-    """Let a grower add its layers; return False, with none of them added, where it finds nothing to add."""
+def _tried(growth: Growth, grower: Grower) -> None:
+    """Let a grower add its layers; where it finds nothing to add, those that it has added are removed again."""
     layers, values, operations = len(growth.network), len(growth.values), growth.operations_left
     try:
         grower.function(growth, growth.take())
     except (Skipped, InvalidArgumentError):
         growth.undo(layers, values)
         growth.operations_left = operations
-        return False
-    return True
 
 
 def _add_outputs(growth: Growth) -> None:

@@ -18,21 +18,13 @@ from interposer.ops import (
     RmsNormalization,
     Softmax,
 )
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank, image, layout_for
 
 __all__: list[str] = []
 
 _FLOAT = ("float",)
-
-
-def _axis(growth: Growth, value: Value) -> int:
-    """Return an axis, often the last one, counted from the front or from the end."""
-    draw, rank = growth.draw, value.known.rank
-    if rank == 0:
-        raise Skipped
-    axis = rank - 1 if draw.chance(1, 2) else draw.below(rank)
-    return axis - rank if draw.chance(1, 2) else axis
 
 
 @grower(4, BatchNormalization, InstanceNormalization, GroupNormalization, kinds=_FLOAT)
@@ -61,7 +53,7 @@ def _normalization_of_channels(growth: Growth, value: Value) -> None:
 @grower(6, LayerNormalization, RmsNormalization, kinds=_FLOAT)
 def _normalization_of_rows(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.real(value)
-    axis, dtype = _axis(growth, x), x.known.dtype
+    axis, dtype = growth.axis(x), x.known.dtype
     shape = tuple(x.known.shape[axis:])
     gamma = growth.weights(shape, 1.0, dtype) if draw.chance(2, 3) else None
     eps = draw.one_of((1e-5, 1e-3, 1e-2))
@@ -78,7 +70,7 @@ def _normalization_without_weights(growth: Growth, value: Value) -> None:
     kind = growth.choice((L2Normalization, Normalization, MeanVarianceNormalization), lambda op: op)
     x = image(growth, value) if kind is Normalization else growth.real(value)
     if kind is L2Normalization:
-        growth.add(L2Normalization(1e-6, layout_for(growth), _axis(growth, x)), x, reach=1.0)
+        growth.add(L2Normalization(1e-6, layout_for(growth), growth.axis(x)), x, reach=1.0)
     elif kind is Normalization:
         within = draw.chance(1, 4)
         channel = NormalizationAlgorithmChannel.WITHIN if within else NormalizationAlgorithmChannel.ACROSS
@@ -98,13 +90,13 @@ def _normalization_without_weights(growth: Growth, value: Value) -> None:
 def _softmax(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.real(value)
     kind = growth.choice((Softmax, Softmax, Softmax, LogSoftmax, Hardmax), lambda op: op)
-    axis = _axis(growth, x)
+    axis = growth.axis(x)
     beta = draw.weighted((1.0, 0.5, 2.0, -1.0), (6, 1, 1, 1))
     if kind is Hardmax:
         growth.add(Hardmax(axis), x, reach=1.0, positive=True)
     elif kind is LogSoftmax:
         growth.add(LogSoftmax(beta, axis), x, reach=growth.reach(x) + 4)
     else:
-        result = growth.add(Softmax(beta, axis), x, reach=1.0, positive=True)
+        result = growth.add(Softmax(beta, axis), x, reach=min(1.0, 6 / max(1, x.known.shape[axis])), positive=True)
         if draw.chance(1, 6):
             growth.add(Activation(), result, reach=1.0, positive=True)

@@ -19,7 +19,8 @@ from interposer.ops import (
 )
 from interposer.ops.window import Window
 from interposer.testing.random_networks.drawing import Draw
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import image, layout_for, slid
 from interposer.types import DataLayout
 
@@ -99,7 +100,8 @@ def _pooling_of_any_rank(growth: Growth, value: Value) -> None:
         growth.add(LpPooling(**attributes, p=draw.integer(1, 3)), x)
         return
     pooled = growth.add(MaxPoolingWithIndices(**attributes, column_major=draw.chance(1, 4)), x)
-    if draw.chance(1, 2):
+    some_cell = all(window.dilation == 1 for window in windows) and not growth.with_special
+    if some_cell and 0 not in x.known.shape and draw.chance(1, 2):
         growth.add(MaxUnpooling(tuple(x.known.shape[2:])), pooled, pooled.producer.outputs[1])
 
 

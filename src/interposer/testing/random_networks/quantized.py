@@ -33,6 +33,7 @@ from interposer.ops import (
     Minimum,
     Multiplication,
     Pooling2d,
+    PoolingAlgorithm,
     Prelu,
     Quantize,
     Reduce,
@@ -54,13 +55,14 @@ from interposer.testing.random_networks.convolution import (
     transpose_filter,
     volume_filter,
 )
-from interposer.testing.random_networks.elementwise import activation, broadcastable
-from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped, grower
+from interposer.testing.random_networks.elementwise import POSITIVE_FUNCTIONS, activation, broadcastable
+from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped
 from interposer.testing.random_networks.matrix import columns, matrices
 from interposer.testing.random_networks.pooling import pooling_op, resize_op
 from interposer.testing.random_networks.reduction import axes
+from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import image
-from interposer.types import DataType, Quantization, TensorInfo
+from interposer.types import DataType, Quantization, TensorInfo, integer_range
 
 __all__: list[str] = []
 
@@ -71,7 +73,7 @@ _U = UnaryOperation
 _LARGEST_BIAS: Final = 1 << 20
 
 
-def _result(growth: Growth, op: Op, *values: Value | None, reach: float, positive: bool = False) -> Value:
+def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: int = 0) -> Value:
     """Add a layer whose only result has the first operand's type, and a quantization for numbers up to `reach`."""
     infos = [None if value is None else value.known for value in values]
     if op.violations(*infos):
@@ -80,9 +82,9 @@ def _result(growth: Growth, op: Op, *values: Value | None, reach: float, positiv
     first = infos[0]
     assert info is not None
     assert first is not None
-    q = growth.quantization(first.dtype, max(reach, 1e-3), positive)
+    q = growth.quantization(first.dtype, max(reach, 1e-3), sign)
     outputs = TensorInfo(info.shape, first.dtype, q)
-    return growth.add(op, *values, outputs=outputs, reach=reach, positive=positive)
+    return growth.add(op, *values, outputs=outputs, reach=reach, positive=sign > 0)
 
 
 def _constant(growth: Growth, shape: tuple[int, ...], dtype: DataType, reach: float) -> Value:
@@ -148,8 +150,23 @@ def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Valu
     reach = 1.5 * target / (growth.reach(x) * math.sqrt(drawn.terms))
     weights = _weights(growth, drawn.weights, reach, x.known.dtype is DataType.UINT8, axis)
     bias = _bias(growth, x, weights, drawn.channels, target / 2)
-    value = _result(growth, drawn.op, x, weights, bias, reach=target)
+    value = _result(
+        growth, drawn.op, x, weights, bias, reach=max(target, _mean_of_sums(growth, x, weights, drawn.terms))
+    )
     return _activated(growth, value) if draw.chance(1, 4) else value
+
+
+def _mean_of_sums(growth: Growth, a: Value, b: Value, terms: int) -> float:
+    """Return about the magnitude of sums of that many products, where the zero points leave few elements negative."""
+    return 1.5 * terms * _mean(growth, a) * _mean(growth, b)
+
+
+def _mean(growth: Growth, value: Value) -> float:
+    q = value.known.quantization
+    assert q is not None
+    lowest, highest = integer_range(value.known.dtype)
+    mean = abs((lowest + highest) / 2 - q.zero_point) * q.scale
+    return min(mean, growth.reach(value) / 2) if value in growth.reaches else mean
 
 
 @grower(18, Convolution2d, kinds=_QUANTIZED)
@@ -196,7 +213,7 @@ def _product(growth: Growth, value: Value) -> None:
     op, shape, depth = matrices(growth, x)
     target = growth.draw.one_of((1.0, 3.0))
     other = _constant(growth, shape, x.known.dtype, 1.5 * target / (growth.reach(x) * math.sqrt(depth)))
-    _result(growth, op, x, other, reach=target)
+    _result(growth, op, x, other, reach=max(target, _mean_of_sums(growth, x, other, depth)))
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
@@ -249,14 +266,29 @@ def _arithmetic(growth: Growth, value: Value) -> None:
     if isinstance(op, Maximum | Minimum) and same and growth.draw.chance(3, 4):
         growth.add(op, a, b)
         return
-    _result(growth, op, a, b, reach=reach * (1.5 if isinstance(op, Addition | Subtraction) else 1))
+    _result(
+        growth,
+        op,
+        a,
+        b,
+        reach=reach * (1.5 if isinstance(op, Addition | Subtraction) else 1),
+        sign=_sign_of(growth, op, a, b),
+    )
+
+
+def _sign_of(growth: Growth, op: Op, a: Value, b: Value) -> int:
+    first, second = growth.sign(a), growth.sign(b)
+    if isinstance(op, Multiplication):
+        return first * second
+    return first if first == second and not isinstance(op, Subtraction) else 0
 
 
 @grower(2, ElementwiseBinary, Division, kinds=_QUANTIZED)
 def _rare_arithmetic(growth: Growth, value: Value) -> None:
     op = growth.choice(_RARE, type)
     a, b = _paired(growth, growth.stored(value))
-    _result(growth, op, a, b, reach=max(growth.reach(a), growth.reach(b)) * 2)
+    sign = growth.sign(a) * growth.sign(b) if isinstance(op, Division) else 1
+    _result(growth, op, a, b, reach=max(growth.reach(a), growth.reach(b)) * 2, sign=sign)
 
 
 @grower(2, Comparison, Where, kinds=_QUANTIZED)
@@ -277,8 +309,13 @@ def _activated(growth: Growth, value: Value) -> Value:
     if op.function in (_F.RELU, _F.BOUNDED_RELU) and growth.draw.chance(1, 3):
         return growth.add(op, value)
     reach = _reach_after(op, growth.reach(value))
-    positive = op.function in (_F.RELU, _F.SIGMOID, _F.ABS, _F.SQUARE, _F.SQRT, _F.SOFT_RELU, _F.HARD_SIGMOID)
-    return _result(growth, op, value, reach=reach, positive=positive)
+    return _result(growth, op, value, reach=reach, sign=_sign_after(op, growth.sign(value)))
+
+
+def _sign_after(op: Activation, sign: int) -> int:
+    if op.function in POSITIVE_FUNCTIONS:
+        return 1
+    return 0 if op.function in (_F.LINEAR, _F.BOUNDED_RELU, _F.SHRINK) or op.a < 0 else sign
 
 
 def _reach_after(op: Activation, reach: float) -> float:
@@ -301,9 +338,7 @@ def _activation(growth: Growth, value: Value) -> None:
 @grower(4, Softmax, LogSoftmax, kinds=_QUANTIZED)
 def _softmax(growth: Growth, value: Value) -> None:
     draw, x = growth.draw, growth.stored(value)
-    if x.known.rank == 0:
-        raise Skipped
-    axis = -1 if draw.chance(2, 3) else draw.integer(-x.known.rank, x.known.rank - 1)
+    axis = growth.axis(x)
     kind = growth.choice((Softmax, Softmax, LogSoftmax), lambda op: op)
     growth.add(kind(draw.one_of((1.0, 1.0, 0.5, 2.0)), axis), x, reach=1.0 if kind is Softmax else 16.0)
 
@@ -317,9 +352,10 @@ def _function(growth: Growth, value: Value) -> None:
         return
     operation = draw.one_of((_U.ABS, _U.NEG, _U.SQUARE, _U.SIN, _U.EXP, _U.SIGN, _U.FLOOR, _U.ERF, _U.SQRT, _U.RSQRT))
     if operation in (_U.SQRT, _U.RSQRT):
-        x = _result(growth, ElementwiseUnary(_U.ABS), x, reach=growth.reach(x), positive=True)
+        x = _result(growth, ElementwiseUnary(_U.ABS), x, reach=growth.reach(x), sign=1)
     reach = {_U.SQUARE: growth.reach(x) ** 2, _U.SIN: 1.0, _U.ERF: 1.0, _U.SIGN: 1.0, _U.EXP: 8.0}
-    _result(growth, ElementwiseUnary(operation), x, reach=reach.get(operation, growth.reach(x)))
+    sign = 1 if operation in (_U.ABS, _U.SQUARE, _U.EXP, _U.SQRT, _U.RSQRT) else 0
+    _result(growth, ElementwiseUnary(operation), x, reach=reach.get(operation, growth.reach(x)), sign=sign)
 
 
 @grower(2, L2Normalization, LayerNormalization, kinds=_QUANTIZED)
@@ -339,13 +375,14 @@ def _normalization(growth: Growth, value: Value) -> None:
 @grower(7, Pooling2d, kinds=_QUANTIZED)
 def _pooling(growth: Growth, value: Value) -> None:
     x = image(growth, value, stored=True)
-    _perhaps_rescaled(growth, pooling_op(growth, x), x)
+    op = pooling_op(growth, x)
+    _perhaps_rescaled(growth, op, x, 1 if op.pool_type is PoolingAlgorithm.L2 else growth.sign(x))
 
 
 @grower(5, Resize, kinds=_QUANTIZED)
 def _resize(growth: Growth, value: Value) -> None:
     x = image(growth, value, stored=True)
-    _perhaps_rescaled(growth, resize_op(growth, x), x)
+    _perhaps_rescaled(growth, resize_op(growth, x), x, growth.sign(x))
 
 
 @grower(6, Mean, Reduce, kinds=_QUANTIZED)
@@ -357,14 +394,14 @@ def _reduction(growth: Growth, value: Value) -> None:
     if isinstance(op, Reduce) and operation is ReduceOperation.SUM:
         _result(growth, op, x, reach=growth.reach(x) * 3)
         return
-    _perhaps_rescaled(growth, op, x)
+    _perhaps_rescaled(growth, op, x, growth.sign(x))
 
 
-def _perhaps_rescaled(growth: Growth, op: Op, x: Value) -> Value:
+def _perhaps_rescaled(growth: Growth, op: Op, x: Value, sign: int) -> Value:
     """Add a layer whose result has the operand's quantization, or now and then another one."""
     if growth.draw.chance(2, 3):
         return growth.add(op, x)
-    return _result(growth, op, x, reach=growth.reach(x) * growth.draw.one_of((0.5, 1.0)))
+    return _result(growth, op, x, reach=growth.reach(x) * growth.draw.one_of((0.5, 1.0)), sign=sign)
 
 
 @grower(6, Quantize)
@@ -373,7 +410,7 @@ def _requantize(growth: Growth, value: Value) -> None:
     draw = growth.draw
     x = value if value.known.is_quantized else growth.real(value)
     dtype = draw.weighted((*EIGHT_BITS, DataType.INT16), (4, 4, 1))
-    q = growth.quantization(dtype, growth.reach(x) * draw.one_of((0.5, 1.0)), x in growth.positive)
+    q = growth.quantization(dtype, growth.reach(x) * draw.one_of((0.5, 1.0)), growth.sign(x))
     op = Quantize(dtype, draw.one_of(tuple(RoundingMethod)))
     growth.add(op, x, outputs=TensorInfo(x.known.shape, dtype, q))
 
@@ -403,7 +440,7 @@ def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
     inner = draw.one_of((_dequantized_convolution, _dequantized_activation, _dequantized_sum))
     y, reach = inner(growth, x)
     dtype = stored.known.dtype
-    q = growth.quantization(dtype, reach, y in growth.positive)
+    q = growth.quantization(dtype, reach, growth.sign(y))
     growth.add(
         Quantize(dtype, RoundingMethod.HALF_TO_EVEN), y, outputs=TensorInfo(y.known.shape, dtype, q), reach=reach
     )

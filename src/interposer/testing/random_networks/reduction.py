@@ -15,7 +15,8 @@ from interposer.ops import (
     ReduceOperation,
     TopK,
 )
-from interposer.testing.random_networks.growth import Growth, Skipped, grower
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
 from interposer.types import DataType
 
 __all__ = ["axes"]
@@ -56,10 +57,9 @@ def _reduction(growth: Growth, value: Value) -> None:
 
 
 def _axis(growth: Growth, value: Value) -> int:
-    rank = value.known.rank
-    if rank == 0 or 0 in value.known.shape:
+    if 0 in value.known.shape:
         raise Skipped
-    return growth.draw.integer(-rank, rank - 1)
+    return growth.axis(value)
 
 
 @grower(4, ArgMinMax)

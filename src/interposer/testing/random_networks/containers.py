@@ -1,0 +1,89 @@
+"""Growers of sequences and optionals, which begin and end with tensors of the network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interposer.ir.graph import Value
+from interposer.ops import (
+    ConcatFromSequence,
+    OptionalConstruct,
+    OptionalEmpty,
+    OptionalGetElement,
+    OptionalHasElement,
+    SequenceAt,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceErase,
+    SequenceInsert,
+    SequenceLength,
+    SplitToSequence,
+)
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
+
+__all__: list[str] = []
+
+
+def _position(growth: Growth, length: int) -> Value:
+    dtype = growth.draw.one_of((np.int32, np.int64))
+    return growth.constant(np.array(growth.draw.integer(-length, length - 1), dtype))
+
+
+@grower(1, SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, ConcatFromSequence)
+def _sequence(growth: Growth, value: Value) -> None:
+    """A sequence of values of one info, which is changed perhaps, and of which elements or the length are taken."""
+    draw, info = growth.draw, value.known
+    if info.quantization is not None and info.quantization.per_axis:
+        raise Skipped
+    length = draw.integer(1, 3)
+    elements = [growth.another(lambda one: one.known == info) or value for _ in range(length - 1)]
+    sequence = growth.add(SequenceConstruct(), value, *elements)
+    if draw.chance(1, 3):
+        sequence = growth.add(SequenceInsert(), sequence, value, _position(growth, length))
+        length += 1
+    if length > 1 and draw.chance(1, 3):
+        sequence = growth.add(SequenceErase(), sequence, _position(growth, length))
+        length -= 1
+    _taken_apart(growth, sequence, length, info.rank)
+
+
+def _taken_apart(growth: Growth, sequence: Value, length: int, rank: int) -> None:
+    ends = (SequenceAt, SequenceLength, ConcatFromSequence)
+    kind = growth.choice(ends, lambda op: op)
+    if kind is SequenceAt:
+        growth.add(SequenceAt(), sequence, _position(growth, length))
+    elif kind is SequenceLength:
+        growth.add(SequenceLength(), sequence, reach=4.0, positive=True)
+    else:
+        new = rank == 0 or growth.draw.chance(1, 2)
+        growth.add(ConcatFromSequence(growth.draw.integer(0, rank if new else rank - 1), new), sequence)
+
+
+@grower(1, SplitToSequence, SequenceAt, SequenceLength, ConcatFromSequence)
+def _pieces(growth: Growth, value: Value) -> None:
+    """The pieces of a value as a sequence."""
+    draw, shape = growth.draw, value.known.shape
+    if not shape or 0 in shape:
+        raise Skipped
+    axis = draw.below(len(shape))
+    sizes = [size for size in range(1, shape[axis] + 1) if shape[axis] % size == 0 and shape[axis] // size <= 9]
+    size = draw.one_of(sizes)
+    split = growth.constant(np.array(size, np.int64))
+    sequence = growth.add(SplitToSequence(axis), value, split)
+    _taken_apart(growth, sequence, shape[axis] // size, len(shape))
+
+
+@grower(1, OptionalConstruct, OptionalEmpty, OptionalGetElement, OptionalHasElement, SequenceEmpty)
+def _optional(growth: Growth, value: Value) -> None:
+    """An optional, which holds the value or nothing, and an empty sequence that the value is put into."""
+    info = value.known
+    kind = growth.choice((OptionalConstruct, OptionalConstruct, OptionalEmpty, SequenceEmpty), lambda op: op)
+    if kind is SequenceEmpty and not info.is_quantized:
+        sequence = growth.add(SequenceInsert(), growth.add(SequenceEmpty(info.dtype)), value)
+        growth.add(SequenceAt(), sequence, _position(growth, 1))
+    elif kind is OptionalEmpty:
+        growth.add(OptionalHasElement(), growth.add(OptionalEmpty(info.dtype)), reach=1.0)
+    else:
+        optional = growth.add(OptionalConstruct(), value)
+        growth.add(growth.choice((OptionalGetElement(), OptionalHasElement()), type), optional)

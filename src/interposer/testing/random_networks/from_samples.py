@@ -1,0 +1,222 @@
+"""The grower that attaches any sample of any operator to the network.
+
+An operand of the sample whose values are drawn takes a value of the network, which is reshaped, cut or repeated, and
+converted, until it has the operand's shape, type and quantization. The other operands are constants and inputs.
+
+Left out are operators without samples (control flow), those that draw at random, those that take or give sequences and
+optionals (`containers` has growers for them), and samples whose results have shapes that depend on data.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.ir.graph import Value
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Cast,
+    Comparison,
+    ComparisonOperation,
+    Dequantize,
+    Quantize,
+    Reshape,
+    Slice,
+    Tile,
+)
+from interposer.schema import Op, op_class
+from interposer.testing.random_networks.arrays import drawn, stored
+from interposer.testing.random_networks.growth import MAX_ELEMENTS, Growth, Skipped
+from interposer.testing.random_networks.registry import GROWERS, grower
+from interposer.testing.sample import Given, Sample, sampled_ops, samples_of
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["attachable_ops", "fitted"]
+
+_RARE_WEIGHT: Final = 6
+"""How much more often an operator is drawn that no other grower adds."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Things to choose from, with the checksums of their names."""
+
+    items: Sequence[Sample]
+    checksums: NDArray[np.uint64]
+
+
+def _checksums(names: Sequence[str]) -> NDArray[np.uint64]:
+    return np.array([zlib.crc32(name.encode()) for name in names], np.uint64)
+
+
+@cache
+def attachable_ops() -> tuple[type[Op], ...]:
+    """Return the operators whose samples can be attached, by name."""
+    return tuple(sorted((op for op in sampled_ops() if _is_attachable(op)), key=lambda op: op.op_name()))
+
+
+def _is_attachable(op: type[Op]) -> bool:
+    collections = (declared.dtypes for declared in (*op.operands, *op.results))
+    tensors = all(dtypes is None or any(not dtype.is_collection for dtype in dtypes) for dtypes in collections)
+    return op.pure and op.executable and tensors and bool(op.operands)
+
+
+@cache
+def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
+    """The operators, each as often as it is to be drawn, and a checksum for each of these tickets."""
+    known = frozenset().union(*(one.ops for one in GROWERS))
+    tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in known else _RARE_WEIGHT)]
+    return tuple(op for op, _ in tickets), _checksums([f"{op.op_name()} {number}" for op, number in tickets])
+
+
+@cache
+def _samples(name: str, quantized: bool) -> _Choice:
+    """The samples of an operator, those with quantized operands or those without; all, where there are none such."""
+    usable = [one for one in samples_of(op_class(name)) if _is_usable(one)]
+    usable = [one for one in usable if _places(one)] or usable
+    chosen = [one for one in usable if _is_quantized(one) is quantized] or usable
+    return _Choice(chosen, _checksums([one.id for one in chosen]))
+
+
+def _is_usable(sample: Sample) -> bool:
+    operands = [one for one in sample.inputs if one is not None]
+    return bool(operands) and not sample.statistical and all(map(_is_ordinary, operands))
+
+
+def _is_ordinary(one: Given) -> bool:
+    """Return True for a tensor that is not too large, without NaN and infinities among the values that it comes with."""
+    if one.info.dtype.is_collection or one.info.num_elements > MAX_ELEMENTS:
+        return False
+    return one.values is None or not one.info.dtype.is_float or bool(np.isfinite(one.values.astype(np.float64)).all())
+
+
+def _places(sample: Sample) -> list[int]:
+    """The operands that may hold any numbers: no indices, and no operands with values of their own."""
+    return [
+        place
+        for place, one in enumerate(sample.inputs)
+        if one is not None and one.values is None and (one.info.dtype.is_float or one.info.is_quantized)
+    ]
+
+
+def _is_quantized(sample: Sample) -> bool:
+    return any(one is not None and one.info.is_quantized for one in sample.inputs)
+
+
+@grower(24)
+def sample_of_any_operator(growth: Growth, value: Value) -> None:
+    """Attach a sample of some operator, of one that is favoured where there is any."""
+    draw = growth.draw
+    favoured = [op for op in attachable_ops() if op in growth.favoured]
+    if favoured and draw.chance(7, 8):
+        op = draw.one_of(favoured)
+    else:
+        ops, checksums = _op_tickets()
+        op = ops[draw.ranked(checksums)]
+    quantized = growth.kind == "quantized" if draw.chance(7, 8) else draw.chance(1, 2)
+    choice = _samples(op.op_name(), quantized)
+    if not choice.items:
+        raise Skipped
+    _attach(growth, value, choice.items[draw.ranked(choice.checksums)])
+
+
+def _attach(growth: Growth, value: Value, sample: Sample) -> None:
+    places = _places(sample)
+    variable = [place for place in places if not _known(sample.inputs[place]).constant] or places
+    first = growth.draw.one_of(variable) if variable else None
+    operands: list[Value | None] = []
+    for place, one in enumerate(sample.inputs):
+        if one is None:
+            operands.append(None)
+        elif place == first and (one.info == value.known or not growth.favoured or growth.draw.chance(1, 4)):
+            operands.append(_bounded(growth, value, one))
+        else:
+            operands.append(_another(growth, one, place in places))
+    growth.add(sample.op, *operands, outputs=sample.outputs)
+
+
+def _known(one: Given | None) -> Given:
+    assert one is not None
+    return one
+
+
+def _another(growth: Growth, one: Given, takes_values: bool) -> Value:
+    """Return an operand beside the first one: a value of the network of the same info, a constant, or an input."""
+    draw = growth.draw
+    if takes_values and not one.constant and draw.chance(1, 2):
+        found = growth.another(lambda value: value.known == one.info)
+        if found is not None:
+            return _bounded(growth, found, one)
+    array = _array(growth, one)
+    if one.constant or draw.chance(3 if one.info.dtype.is_integer else 1, 4):
+        return growth.constant(array, one.info.quantization)
+    return growth.fed(array, one.info)
+
+
+def _array(growth: Growth, one: Given) -> Array:
+    """Return the operand's own values, or numbers within its bounds."""
+    info = one.info
+    if one.values is not None:
+        return one.values
+    if info.dtype in (DataType.STRING, DataType.BOOL):
+        return drawn(growth.draw, info, 1.0)
+    return stored(growth.draw.uniform(info.shape, one.low, one.high), info)
+
+
+# --- values that are made to fit --------------------------------------------------------------------------------------
+
+
+def _bounded(growth: Growth, value: Value, one: Given) -> Value:
+    """Return the value as an operand takes it, clipped where it is too large or may be negative against the bounds."""
+    too_large = growth.reach(value) > 4 * max(abs(one.low), abs(one.high))
+    if (too_large or (one.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
+        clip = Activation(ActivationFunction.BOUNDED_RELU, one.high, one.low)
+        value = growth.add(clip, growth.real(value), reach=one.high, positive=one.low >= 0)
+    return fitted(growth, value, one.info)
+
+
+def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
+    """Return the value with the shape, type and quantization of `info`, through layers that bring it there.
+
+    Raises:
+        Skipped: there is no way, as one of them has no elements, or the type is not one of numbers.
+    """
+    value = _of_shape(growth, value, tuple(info.shape))
+    if value.known.dtype is info.dtype and value.known.quantization == info.quantization:
+        return value
+    if info.is_quantized:
+        value = value if value.known.is_quantized else growth.real(value)
+        return growth.add(Quantize(info.dtype), value, outputs=info.with_constant(None))
+    if info.dtype is DataType.BOOL:
+        real = growth.real(value)
+        zero = growth.constant(np.zeros((), real.known.dtype.numpy))
+        return growth.add(Comparison(ComparisonOperation.GREATER), real, zero)
+    if value.known.is_quantized:
+        value = growth.add(Dequantize(), value)
+    return value if value.known.dtype is info.dtype else growth.add(Cast(info.dtype), value)
+
+
+def _of_shape(growth: Growth, value: Value, shape: tuple[int, ...]) -> Value:
+    """Return the value with another shape: its first elements, repeated where there are too few of them."""
+    given = tuple(value.known.shape)
+    if given == shape:
+        return value
+    count, wanted = math.prod(given), math.prod(shape)
+    if count == 0 or wanted == 0:
+        raise Skipped
+    if len(given) == len(shape) and all(a >= b for a, b in zip(given, shape, strict=True)):
+        begin = tuple(growth.draw.integer(0, a - b) for a, b in zip(given, shape, strict=True))
+        return growth.add(Slice(begin, shape), value)
+    if count != wanted:
+        value = growth.add(Reshape((-1,)), value) if len(given) != 1 else value
+        value = growth.add(Tile((-(-wanted // count),)), value) if count < wanted else value
+        value = growth.add(Slice((0,), (wanted,)), value) if value.known.num_elements > wanted else value
+    return value if tuple(value.known.shape) == shape else growth.add(Reshape(shape), value)

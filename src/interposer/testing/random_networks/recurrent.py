@@ -1,0 +1,187 @@
+"""Growers of recurrent layers: LSTM, GRU and simple ones, step by step and over sequences of different lengths."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from interposer.ir.graph import Value
+from interposer.ops import (
+    ActivationFunction,
+    FusedActivation,
+    GruSequence,
+    Lstm,
+    LstmSequence,
+    RecurrentDirection,
+    Reshape,
+    Rnn,
+    RnnSequence,
+    Svdf,
+    UnidirectionalSequenceLstm,
+    UnidirectionalSequenceRnn,
+)
+from interposer.schema import Op
+from interposer.testing.random_networks.growth import Growth, Skipped
+from interposer.testing.random_networks.registry import grower
+from interposer.testing.random_networks.windows import as_rank
+from interposer.types import DataType
+
+__all__: list[str] = []
+
+_FLOAT: Final = ("float",)
+_STEPS: Final = 16
+"""Longer sequences are left to other growers, as the reference kernels take them step by step in Python."""
+
+
+def _sequence(growth: Growth, value: Value) -> Value:
+    """Return real numbers of rank 3, whose first two axes are short."""
+    x = growth.real(as_rank(growth, value, 3))
+    shape = x.known.shape
+    if max(shape[:2]) > _STEPS or not 0 < shape[2] <= 128:
+        raise Skipped
+    return x
+
+
+def _weights(growth: Growth, shape: tuple[int, ...], depth: int, x: Value) -> Value:
+    """Return weights for sums of `depth` products that stay around 1."""
+    return growth.weights(shape, min(2.0, 3.0 / (max(1.0, growth.reach(x)) * max(1, depth) ** 0.5)), x.known.dtype)
+
+
+@grower(6, LstmSequence, GruSequence, RnnSequence, kinds=_FLOAT)
+def _whole_layer(growth: Growth, value: Value) -> None:
+    """A recurrent layer as ONNX has it: in one direction or both, with any functions, states and lengths."""
+    draw, x = growth.draw, _sequence(growth, value)
+    kind = growth.choice((LstmSequence, GruSequence, RnnSequence), lambda op: op)
+    attributes: dict[str, Any] = {
+        "direction": draw.one_of(tuple(RecurrentDirection)),
+        "time_major": draw.chance(1, 2),
+        "clip": draw.weighted((0.0, 1.5), (5, 1)),
+    }
+    op = kind(**attributes)
+    steps, batch = x.known.shape[:2] if op.time_major else x.known.shape[1::-1]
+    op = _with_details(growth, op)
+    depth, units = x.known.shape[2], draw.size(33)
+    rows, dtype = op.gates * units, x.known.dtype
+    operands: list[Value | None] = [
+        x,
+        _weights(growth, (op.directions, rows, depth), depth, x),
+        growth.weights((op.directions, rows, units), 1.5 / units**0.5, dtype),
+        growth.weights((op.directions, 2 * rows), 1.0, dtype) if draw.chance(2, 3) else None,
+        _lengths(growth, batch, steps) if draw.chance(1, 3) else None,
+    ]
+    state = (op.directions, batch, units) if op.time_major else (batch, op.directions, units)
+    states = 2 if kind is LstmSequence else 1
+    operands += [growth.weights(state, 1.0, dtype) if draw.chance(1, 2) else None for _ in range(states)]
+    if kind is LstmSequence and draw.chance(1, 4):
+        operands.append(growth.weights((op.directions, 3 * units), 1.0, dtype))
+    growth.add(op, *operands, reach=1.0)
+    if draw.chance(1, 3):
+        _merged(growth, growth.values[-states - 1])
+
+
+def _with_details(growth: Growth, op: Any) -> Any:
+    draw = growth.draw
+    if isinstance(op, GruSequence):
+        op = op.replace(linear_before_reset=draw.chance(1, 2))
+    if isinstance(op, LstmSequence):
+        op = op.replace(input_forget=draw.chance(1, 4))
+    if draw.chance(1, 4):
+        functions = (ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.RELU,
+                     ActivationFunction.HARD_SIGMOID, ActivationFunction.SOFTSIGN)  # fmt: skip
+        count = len(op.defaults) * op.directions
+        op = op.replace(activations=tuple(draw.one_of(functions) for _ in range(count)))
+    return op
+
+
+def _lengths(growth: Growth, batch: int, steps: int) -> Value:
+    dtype = growth.draw.one_of((DataType.INT32, DataType.INT64))
+    return growth.constant(growth.draw.integers((batch,), 1, max(1, steps)).astype(dtype.numpy))
+
+
+def _merged(growth: Growth, output: Value) -> None:
+    """Give the output the shape of a sequence again: steps, batch, and the units of all directions."""
+    if output.known.rank == 4:
+        first, second, third, fourth = output.known.shape
+        growth.add(Reshape((first, second * third, fourth)), output)
+
+
+_FUSED: Final = tuple(FusedActivation)
+
+
+@grower(3, Rnn, UnidirectionalSequenceRnn, Svdf, kinds=_FLOAT)
+def _simple(growth: Growth, value: Value) -> None:
+    """A recurrent layer without gates, as TFLite has it."""
+    draw = growth.draw
+    kind = growth.choice((Rnn, UnidirectionalSequenceRnn, Svdf), lambda op: op)
+    x = _sequence(growth, value) if kind is UnidirectionalSequenceRnn else growth.real(as_rank(growth, value, 2))
+    depth, units, dtype = x.known.shape[-1], draw.size(33), x.known.dtype
+    if depth == 0:
+        raise Skipped
+    if kind is Svdf:
+        rank, memory = draw.integer(1, 2), draw.integer(1, 5)
+        filters = (
+            _weights(growth, (units * rank, depth), depth, x),
+            growth.weights((units * rank, memory), 1.0, dtype),
+        )
+        bias = growth.weights((units,), 1.0, dtype) if draw.chance(1, 2) else None
+        growth.add(Svdf(rank, draw.one_of(_FUSED)), x, *filters, bias, reach=3.0)
+        return
+    weights = (_weights(growth, (units, depth), depth, x), growth.weights((units, units), 1.0 / units**0.5, dtype))
+    op: Op = Rnn(draw.one_of(_FUSED))
+    batch = x.known.shape[0]
+    if kind is UnidirectionalSequenceRnn:
+        op = UnidirectionalSequenceRnn(draw.one_of(_FUSED), draw.chance(1, 2))
+        batch = x.known.shape[1] if op.time_major else batch
+    state = growth.weights((batch, units), 1.0, dtype) if draw.chance(1, 2) else None
+    growth.add(op, x, *weights, growth.weights((units,), 1.0, dtype), state, reach=3.0)
+
+
+@grower(4, Lstm, UnidirectionalSequenceLstm, kinds=_FLOAT)
+def _lstm(growth: Growth, value: Value) -> None:
+    """An LSTM as TFLite has it, with or without an input gate, peepholes, a projection and layer normalization."""
+    draw = growth.draw
+    kind = growth.choice((Lstm, UnidirectionalSequenceLstm), lambda op: op)
+    x = growth.real(as_rank(growth, value, 2)) if kind is Lstm else _sequence(growth, value)
+    attributes: dict[str, Any] = {
+        "cifg_enabled": draw.chance(1, 2),
+        "peephole_enabled": draw.chance(1, 3),
+        "projection_enabled": draw.chance(1, 4),
+        "layer_norm_enabled": draw.chance(1, 5),
+        "activation_func": draw.one_of((FusedActivation.TANH, FusedActivation.TANH, FusedActivation.RELU)),
+        "clipping_thres_cell": draw.weighted((0.0, 2.0), (4, 1)),
+    }
+    if kind is UnidirectionalSequenceLstm:
+        attributes["time_major"] = draw.chance(1, 2)
+    op = kind(**attributes)
+    batch = x.known.shape[1 if attributes.get("time_major") else 0]
+    units = draw.size(17)
+    sizes = {"I": x.known.shape[-1], "U": units, "B": batch}
+    sizes["O"] = draw.size(17) if op.projection_enabled else units
+    if not x.known.shape[-1]:
+        raise Skipped
+    operands = [x, *(_lstm_operand(growth, op, declared.name, sizes, x) for declared in op.operands[1:])]
+    growth.add(op, *operands, reach=1.0)
+
+
+def _lstm_operand(growth: Growth, op: Any, name: str, sizes: dict[str, int], x: Value) -> Value | None:
+    """Return the operand of that name, or None where the operator does not have it or it may be left out."""
+    draw, dtype = growth.draw, x.known.dtype
+    if name in ("output_state_in", "cell_state_in"):
+        size = sizes["O" if name == "output_state_in" else "U"]
+        return growth.weights((sizes["B"], size), 1.0, dtype) if draw.chance(1, 2) else None
+    of_input_gate = name in ("input_to_input_weights", "recurrent_to_input_weights", "input_gate_bias",
+                             "cell_to_input_weights", "input_layer_norm_weights")  # fmt: skip
+    if of_input_gate and op.cifg_enabled:
+        return None
+    if name.startswith("cell_to"):
+        return growth.weights((sizes["U"],), 1.0, dtype) if op.peephole_enabled else None
+    if name.startswith("projection"):
+        shape = (sizes["O"], sizes["U"]) if name.endswith("weights") else (sizes["O"],)
+        absent = not op.projection_enabled or (name == "projection_bias" and draw.chance(1, 2))
+        return None if absent else growth.weights(shape, 1.0, dtype)
+    if name.endswith("layer_norm_weights"):
+        return growth.weights((sizes["U"],), 1.0, dtype) if op.layer_norm_enabled else None
+    if name.endswith("bias"):
+        return growth.weights((sizes["U"],), 1.0, dtype)
+    if name.startswith("input_to"):
+        return _weights(growth, (sizes["U"], sizes["I"]), sizes["I"], x)
+    return growth.weights((sizes["U"], sizes["O"]), 1.0 / sizes["O"] ** 0.5, dtype)
