@@ -127,7 +127,7 @@ def _mask(growth: Growth, shape: tuple[int, ...], dtype: DataType) -> Value:
     return growth.constant(seen)
 
 
-@grower(4, Softmax, BatchMatMul, kinds=_FLOAT)
+@grower(4, Softmax, BatchMatMul, FullyConnected, Transpose, Reshape, Multiplication, kinds=_FLOAT)
 def _attention_of_parts(growth: Growth, value: Value) -> None:
     """Attention as exporters write it: two products with a scale, perhaps a mask, and a softmax between them."""
     draw, x = growth.draw, _sequence(growth, value)

@@ -92,7 +92,7 @@ def _is_usable(sample: Sample) -> bool:
 
 
 def _is_ordinary(one: Given) -> bool:
-    """Return True for a tensor that is not too large, without NaN and infinities among the values that it comes with."""
+    """Return True for a tensor that is not too large, and without NaN and infinities among its given values."""
     if one.info.dtype.is_collection or one.info.num_elements > MAX_ELEMENTS:
         return False
     return one.values is None or not one.info.dtype.is_float or bool(np.isfinite(one.values.astype(np.float64)).all())
@@ -111,7 +111,7 @@ def _is_quantized(sample: Sample) -> bool:
     return any(one is not None and one.info.is_quantized for one in sample.inputs)
 
 
-@grower(24)
+@grower(24, choice=attachable_ops)
 def sample_of_any_operator(growth: Growth, value: Value) -> None:
     """Attach a sample of some operator, of one that is favoured where there is any."""
     draw = growth.draw
@@ -136,7 +136,7 @@ def _attach(growth: Growth, value: Value, sample: Sample) -> None:
     for place, one in enumerate(sample.inputs):
         if one is None:
             operands.append(None)
-        elif place == first and (one.info == value.known or not growth.favoured or growth.draw.chance(1, 4)):
+        elif place == first and (one.info == value.known or not growth.favoured or growth.draw.chance(1, 10)):
             operands.append(_bounded(growth, value, one))
         else:
             operands.append(_another(growth, one, place in places))
