@@ -14,6 +14,7 @@ from interposer.cli.streams import printable
 from interposer.config import NUM_THREADS
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load
+from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
 
 __all__ = [
@@ -67,7 +68,7 @@ def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the ne
 
 def backend_ids(text: str) -> list[str]:
     """The ids in a list with commas."""
-    ids = [part.strip() for part in text.split(",") if part.strip()]
+    ids = [AUTO if part.strip().lower() == AUTO else part.strip() for part in text.split(",") if part.strip()]
     if not ids:
         raise argparse.ArgumentTypeError("expected ids of backends with commas between them")
     return ids

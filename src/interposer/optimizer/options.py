@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from interposer.backend import Backend, DeviceSpec, Options
+from interposer.backend.ids import listed_ids
 from interposer.errors import BackendUnavailableError, InvalidArgumentError, did_you_mean, expect
 from interposer.ir.optimized import AbsentBackend
 from interposer.schema import registered_ops
@@ -27,7 +27,7 @@ class OptimizerOptions:
         compute_in_integers: make quantized layers of layers between Dequantize and Quantize, where the backends welcome
             them; what is stored may differ by one step from computing with real numbers. Only with `rewrite`.
         hints: for layers by name, the backend to ask first.
-        exclude: for types of layers, such as "Softmax", the ids of backends that do not get them.
+        exclude: for types of layers, such as "Softmax", the ids of backends (or one id) that do not get them.
         model_options: for backends by id, options that they understand.
         placement: "order" gives each layer to the first backend that takes it; "measured" lets `load` time parts of the
             network on all backends, and take the fastest plan.
@@ -52,7 +52,10 @@ class OptimizerOptions:
             raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
         check_seconds("budget_seconds", self.budget_seconds)
         expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
-        _check_exclusions(self.exclude)
+        for layer, backend in self.hints.items():
+            expect(layer, str, "hints must be for layers by name")
+            expect(backend, str, f"the hint for layer {layer!r} must be the id of a backend")
+        object.__setattr__(self, "exclude", _exclusions(self.exclude))
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
         for backend, given in self.model_options.items():
             expect(given, Mapping, f"the model options of backend {backend!r} must be a mapping")
@@ -64,16 +67,15 @@ def check_seconds(name: str, given: object) -> None:
         raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {given!r}")
 
 
-def _check_exclusions(exclude: Mapping[str, Sequence[str]]) -> None:
-    """`InvalidArgumentError` unless it maps types of layers that there are to lists of ids."""
+def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The exclusions with lists of ids; `InvalidArgumentError` unless the keys are types of layers that there are."""
     expect(exclude, Mapping, "exclude must be a mapping from a layer's type to ids of backends")
-    for kind, ids in exclude.items():
-        if not isinstance(ids, list | tuple) or not all(isinstance(one, str) for one in ids):
-            raise InvalidArgumentError(f"exclude[{kind!r}] must be a list of ids of backends, not {ids!r}")
+    for kind in exclude:
         if kind not in registered_ops():
             raise InvalidArgumentError(
                 f"exclude names {kind!r}, which is no type of layers{did_you_mean(str(kind), registered_ops())}"
             )
+    return {kind: listed_ids(ids, f"exclude[{kind!r}]: backends") for kind, ids in exclude.items()}
 
 
 def choose_backends(
@@ -89,7 +91,7 @@ def choose_backends(
         InvalidArgumentError: an empty list, or something other than ids.
     """
     registry = device_spec.registry
-    ids = _ids(preferences) if preferences is not None else list(device_spec.default_backends)
+    ids = _ids(preferences) if preferences is not None else device_spec.default_backends
     reasons = {backend_id: registry.reason_absent(backend_id) for backend_id in ids}
     absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
     chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)
@@ -98,13 +100,8 @@ def choose_backends(
     return chosen, absent
 
 
-def _ids(preferences: Iterable[object]) -> list[str]:
-    single = isinstance(preferences, str) or not isinstance(preferences, Iterable)
-    wanted: list[Any] = [preferences] if single else list(preferences)
-    for one in wanted:
-        if not isinstance(one, str):
-            raise InvalidArgumentError(f"backends are named by their ids, such as 'CpuRef', not by {one!r}")
-    ids = list(dict.fromkeys(wanted))
+def _ids(preferences: object) -> tuple[str, ...]:
+    ids = listed_ids(preferences)
     if not ids:
         raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
     return ids

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from interposer.backend import CustomAllocator, Options
+from interposer.backend.ids import listed_ids
 from interposer.backend.isolated import Isolation, wanted_isolations
 from interposer.errors import InvalidArgumentError, expect
 
@@ -54,9 +55,7 @@ class CreationOptions:
     protected_mode: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.disabled_backends, str):
-            object.__setattr__(self, "disabled_backends", (self.disabled_backends,))
-        expect(self.disabled_backends, Collection, "disabled_backends must be a list of ids")
+        object.__setattr__(self, "disabled_backends", listed_ids(self.disabled_backends, "disabled_backends: backends"))
         expect(self.backend_options, Mapping, "backend_options must be a mapping from backend's id to its options")
         for backend, given in self.backend_options.items():
             expect(given, Mapping, f"the options of backend {backend!r} must be a mapping")

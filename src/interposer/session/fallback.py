@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
 from interposer.backend import BackendEvent
+from interposer.backend.ids import listed_ids
 from interposer.backend.isolated import PLACED_ANEW, TAKEN_BACK
 from interposer.errors import (
     BackendUnavailableError,
@@ -24,18 +25,35 @@ from interposer.optimizer import OptimizerOptions, optimize
 from interposer.runtime import Runtime
 from interposer.session.placement.plan import Plan
 
-__all__ = ["AUTO", "Choice", "asks_to_measure"]
+__all__ = ["AUTO", "Choice", "asks_to_measure", "chosen_ids"]
 
 AUTO: Final = "auto"
 """What stands for the fastest mix of all backends."""
 _log = logging.getLogger("interposer.session")
 
 
-def _is_auto(backends: Iterable[str] | None) -> bool:
-    return backends == AUTO or (isinstance(backends, list | tuple) and list(backends) == [AUTO])
+def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The ids that were given, "auto" in small letters; None where none were.
+
+    Raises:
+        InvalidArgumentError: something other than ids, or "auto" beside others.
+    """
+    if backends is None:
+        return None
+    ids = tuple(AUTO if one.lower() == AUTO else one for one in listed_ids(backends))
+    if AUTO in ids and len(ids) > 1:
+        raise InvalidArgumentError(
+            f"backends: {AUTO!r} chooses among all backends, so it stands alone; to measure which of some backends is "
+            "fastest, name these and give options=OptimizerOptions(placement='measured')"
+        )
+    return ids
 
 
-def asks_to_measure(backends: Iterable[str] | None, options: OptimizerOptions | None) -> bool:
+def _is_auto(backends: tuple[str, ...] | None) -> bool:
+    return backends == (AUTO,)
+
+
+def asks_to_measure(backends: tuple[str, ...] | None, options: OptimizerOptions | None) -> bool:
     """Whether the placement is to be found by measuring."""
     return _is_auto(backends) or (options is not None and options.placement == "measured")
 
@@ -55,7 +73,8 @@ class Choice:
         fallback: bool | None,
         plan: Plan | None = None,
     ) -> None:
-        if plan is not None and backends is not None:
+        ids = chosen_ids(backends)
+        if plan is not None and ids is not None:
             raise InvalidArgumentError(
                 f"a plan has its own backends ({', '.join(plan.backends)}): give either a plan or backends, not both; "
                 "dataclasses.replace(plan, backends=...) has others"
@@ -63,11 +82,11 @@ class Choice:
         self.runtime, self.fallback, self.plan = runtime, fallback, plan
         self._given_plan = plan
         self.used_plan = plan
-        if asks_to_measure(backends, options):
+        if asks_to_measure(ids, options):
             options = replace(options or OptimizerOptions(), placement="measured")
-            backends = None if _is_auto(backends) else backends
+            ids = None if _is_auto(ids) else ids
         self.events: list[BackendEvent] = []
-        self._backends = tuple(backends) if isinstance(backends, Iterator) else backends
+        self._backends = ids
         self._options = options
         self.aside: frozenset[str] = frozenset()
         self._aside: dict[str, str] = {}
@@ -138,8 +157,7 @@ class Choice:
 
     def _left(self) -> list[str]:
         default = list(self.runtime.device_spec.default_backends)
-        preferred = default if self._backends is None else self._backends
-        ids = [preferred] if isinstance(preferred, str) else list(preferred)
+        ids = list(default if self._backends is None else self._backends)
         if self._backends is None and self.used_plan is not None:
             ids = list(dict.fromkeys([*self.used_plan.backends, *default]))
         return [backend for backend in ids if backend not in self._aside]

@@ -14,7 +14,7 @@ from interposer.frontends.template import Values
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
-from interposer.session.fallback import asks_to_measure
+from interposer.session.fallback import asks_to_measure, chosen_ids
 from interposer.session.kept import Keeper
 from interposer.session.limits import Limits
 from interposer.session.model import Model
@@ -59,9 +59,9 @@ def load(
         source: a path, a binary file that is open (it is read from its position to its end, and stays open), the bytes
             of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
             an NNAPI document (a mapping).
-        backends: ids in order of preference; None means all that are available, CpuRef last. "auto" measures which
-            part of the network is fastest on which of them, engines included, and keeps what was found for the next
-            time; see `session.placement.place`.
+        backends: ids in order of preference, or one id as a text; None means all that are available, CpuRef last.
+            "auto" (in any case) measures which part of the network is fastest on which of them, engines included, and
+            keeps what was found for the next time; see `session.placement.place`.
         format: "nnapi", "onnx" or "tflite"; None tells it from the content.
         options: what the optimizer is asked for.
         runtime: where it is loaded; None means the default runtime.
@@ -85,15 +85,15 @@ def load(
     runtime = default_runtime() if runtime is None else runtime
     expect(runtime, Runtime, "the runtime must be a Runtime")
     expect(options, OptimizerOptions | None, "the options must be OptimizerOptions(...)")
-    backends = tuple(backends) if isinstance(backends, Iterator) else backends
-    measured = plan is not None or asks_to_measure(backends, options)
+    ids = chosen_ids(backends)
+    measured = plan is not None or asks_to_measure(ids, options)
     origin = Origin.of(source, {"format": format, "shapes": shapes, "values": values})
     if measured:
         network = read_source(source, format, shapes, values)
-        model = Model(network, runtime, backends, options, limits, fallback, plan)
+        model = Model(network, runtime, ids, options, limits, fallback, plan)
     else:
         with _collector_paused():
-            model = _load(source, backends, format, options, runtime, limits, shapes, values, fallback)
+            model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback)
     if isinstance(origin.source, str) or model.needed_values:
         model._origin = origin  # or else its network says it all, and the content need not be held
     return model

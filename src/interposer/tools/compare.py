@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from interposer.backend.ids import listed_ids
 from interposer.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
@@ -165,7 +166,7 @@ def compare(
         InvalidArgumentError: not two backends, or no inputs and shapes that are not known.
         InterposerError: whatever `optimize` raises of backends that are not there, or a run of the first backend.
     """
-    ids = [str(one) for one in backends]
+    ids = listed_ids(backends)
     if len(ids) != 2 or ids[0] == ids[1]:
         raise InvalidArgumentError(f"compare takes two different backends, not {', '.join(ids) or 'none'}")
     runtime = default_runtime() if runtime is None else runtime

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from interposer.backend.ids import listed_ids
 from interposer.config import settings
 from interposer.errors import InvalidArgumentError
 
@@ -72,10 +73,12 @@ def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = 
         InvalidArgumentError: something other than ids, or other than an `Isolation` for one.
         ConfigError: what environment or file say cannot be meant.
     """
-    names: Any = settings()["isolate"].read() or () if given is None else (given,) if isinstance(given, str) else given
-    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"isolate must be ids of backends, or a mapping from id to Isolation, not {given!r}")
-    found = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, _usual()) if names else {}
+    names: Any = settings()["isolate"].read() or () if given is None else given
+    if isinstance(names, Mapping) and all(isinstance(name, str) for name in names):
+        found = dict(names)
+    else:
+        ids = listed_ids(names, "isolate: backends")
+        found = dict.fromkeys(ids, _usual()) if ids else {}
     for name, how in found.items():
         if not isinstance(how, Isolation):
             raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.backend.ids import listed_ids
 from interposer.cache import read_cached, write_cached
 from interposer.config import thread_budget
 from interposer.errors import (
@@ -141,7 +142,7 @@ def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str,
 
 def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
     available = runtime.registry.available()
-    given = list(available) if backends is None else [backends] if isinstance(backends, str) else list(backends)
+    given = available if backends is None else listed_ids(backends)
     return sorted(given, key=lambda one: one == "CpuRef")
 
 

@@ -1,0 +1,42 @@
+"""Lists of backend ids as users give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from interposer.errors import InvalidArgumentError
+
+__all__ = ["listed_ids"]
+
+
+def listed_ids(given: object, title: str = "backends") -> tuple[str, ...]:
+    """Return ids in their order without repetitions; one text stands for a list with one id.
+
+    Args:
+        given: a text, or an iterable of texts.
+        title: what messages call the argument.
+
+    Raises:
+        InvalidArgumentError: something else, or a text with commas.
+    """
+    if isinstance(given, str):
+        return (_checked(given, title),)
+    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable):
+        raise InvalidArgumentError(f"{title} are named by their ids, such as 'CpuRef', not by {given!r}")
+    return tuple(dict.fromkeys(_checked(one, title) for one in _unnested(given, title)))
+
+
+def _unnested(given: Iterable[Any], title: str) -> list[Any]:
+    found = list(given)
+    for one in found:
+        if not isinstance(one, str):
+            raise InvalidArgumentError(f"{title} are named by their ids, such as 'CpuRef', not by {one!r}")
+    return found
+
+
+def _checked(name: str, title: str) -> str:
+    if "," in name:
+        ids = [part.strip() for part in name.split(",") if part.strip()]
+        raise InvalidArgumentError(f"{title}: {name!r} is one text with commas; give a list: {ids}")
+    return name

@@ -1,0 +1,102 @@
+"""Lists of backends: one id as a text everywhere, and clear errors for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import interposer as ip
+from interposer.errors import InvalidArgumentError, UnknownBackendError
+from interposer.session.placement import Search, place
+from interposer.tools.compare import compare
+
+pytestmark = pytest.mark.needs_cpuref
+
+
+def network() -> ip.Network:
+    made = ip.Network("sum")
+    x = made.add_input_layer(0, ip.TensorInfo((2,)), name="x")
+    made.add_output_layer(0, made.add_addition_layer(x, x, name="twice"), name="y")
+    return made
+
+
+def exclude(ids: Any) -> ip.OptimizerOptions:
+    return ip.OptimizerOptions(exclude={"Addition": ids})
+
+
+PREFERENCES: list[Callable[[Any], object]] = [
+    lambda ids: ip.load(network(), ids),
+    lambda ids: ip.Model(network(), ip.Runtime(), ids),
+    lambda ids: ip.optimize(network(), ids),
+    lambda ids: place(network(), ip.Runtime(), ids, None, Search(0.01)),
+]
+OTHERS: list[Callable[[Any], object]] = [
+    exclude,
+    lambda ids: ip.CreationOptions(disabled_backends=ids),
+    lambda ids: ip.CreationOptions(isolate=ids),
+]
+
+
+@pytest.mark.parametrize("take", [*PREFERENCES, *OTHERS])
+def test_one_id_is_a_list_of_one(take: Callable[[Any], object]) -> None:
+    take("CpuRef")
+    take(["CpuRef"])
+    take(iter(("CpuRef",)))
+
+
+@pytest.mark.parametrize("take", PREFERENCES)
+@pytest.mark.parametrize("given", [1, [1], [None], b"CpuRef", {"CpuRef": 1}, [["CpuRef"]]])
+def test_what_is_no_id_is_named(take: Callable[[Any], object], given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="^backends are named by their ids, such as 'CpuRef', not by "):
+        take(given)
+
+
+@pytest.mark.parametrize("take", [*PREFERENCES, *OTHERS])
+def test_one_text_with_commas_gets_a_hint(take: Callable[[Any], object]) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        take("CpuAcc, CpuRef")
+    assert str(caught.value).endswith(
+        "backends: 'CpuAcc, CpuRef' is one text with commas; give a list: ['CpuAcc', 'CpuRef']"
+    ) or str(caught.value).startswith("backends: 'CpuAcc, CpuRef' is one text with commas")
+
+
+@pytest.mark.parametrize("take", [exclude, OTHERS[1]])
+@pytest.mark.parametrize("given", [1, [1], [None], {"CpuRef": 1}])
+def test_other_lists_name_their_argument(take: Callable[[Any], object], given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"(exclude\['Addition'\]|disabled_backends): backends are named by"):
+        take(given)
+
+
+@pytest.mark.parametrize("take", PREFERENCES)
+def test_an_unknown_id_comes_with_the_nearest(take: Callable[[Any], object]) -> None:
+    with pytest.raises(UnknownBackendError, match="^unknown backend 'CpuReff'; did you mean 'CpuRef'"):
+        take("CpuReff")
+
+
+@pytest.mark.parametrize("given", ["auto", "AUTO", ["Auto"]])
+def test_auto_is_taken_in_any_case(given: Any) -> None:
+    options = ip.OptimizerOptions(budget_seconds=0.01)
+    assert ip.load(network(), given, options=options).plan is not None
+
+
+def test_auto_beside_others_gets_a_hint() -> None:
+    with pytest.raises(InvalidArgumentError, match="'auto' chooses among all backends, so it stands alone"):
+        ip.load(network(), ["auto", "CpuRef"])
+
+
+def test_excluded_backends_are_lists_afterwards() -> None:
+    assert exclude("CpuAcc").exclude == {"Addition": ("CpuAcc",)}
+
+
+def test_hints_are_ids_of_layers_by_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="^the hint for layer 'twice' must be the id of a backend, not 1"):
+        ip.OptimizerOptions(hints={"twice": 1})  # type: ignore[dict-item]
+
+
+def test_comparing_takes_two_ids() -> None:
+    with pytest.raises(InvalidArgumentError, match="^compare takes two different backends, not CpuRef"):
+        compare(network(), "CpuRef")
+    with pytest.raises(InvalidArgumentError, match="^backends are named by their ids"):
+        compare(network(), [1, 2])  # type: ignore[list-item]
