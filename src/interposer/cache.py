@@ -37,6 +37,7 @@ __all__ = [
     "forget_cached",
     "has_cached",
     "later",
+    "make_room",
     "mapped_cached",
     "own_names",
     "read_cached",
@@ -109,6 +110,7 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
     except (OSError, ValueError) as error:
         _complain(name, where, error)
         return False
+    _note_written(where / name)
     return True
 
 
@@ -201,14 +203,50 @@ def _described(paths: Iterable[Path], where: Path) -> Iterator[CachedFile]:
 
 
 def has_cached(below: str, ending: str, folder: str = "") -> bool:
-    """Whether a folder of the folder has a file with this ending; what is to be written later is not waited for."""
+    """Whether a folder of the folder has a file whose name has this ending, from its first dot on.
+
+    What is to be written later is not waited for.
+    """
     where = cache_folder(folder)
     if where is None:
         return False
     try:
-        return any(name.endswith(ending) for name in os.listdir(where / below))
+        listing = _listing(where / below)
     except (OSError, ValueError):
         return False
+    return ending in listing.endings
+
+
+class _Listing(NamedTuple):
+    """The endings of the names in a folder, from the first dot on, when the folder was last changed at `time`."""
+
+    time: int
+    endings: set[str]
+
+
+_listings: dict[Path, _Listing] = {}
+
+
+def _listing(folder: Path) -> _Listing:
+    """List a folder; the last listing counts while nobody but this process has changed the folder."""
+    changed = os.stat(folder).st_mtime_ns
+    known = _listings.get(folder)
+    if known is None or known.time != changed:
+        known = _listings[folder] = _Listing(changed, {_ending(name) for name in os.listdir(folder)})
+    return known
+
+
+def _ending(name: str) -> str:
+    return name[name.find(".") :] if "." in name else ""
+
+
+def _note_written(path: Path) -> None:
+    """Let the listing of a folder have a file that this process has written there."""
+    known = _listings.get(path.parent)
+    if known is not None:
+        known.endings.add(_ending(path.name))
+        with suppress(OSError):
+            _listings[path.parent] = _Listing(os.stat(path.parent).st_mtime_ns, known.endings)
 
 
 def forget_cached(name: str, folder: str = "") -> bool:
@@ -245,6 +283,28 @@ def trim_cached(below: str, names: re.Pattern[str], most: int, folder: str = "")
             return
         over -= file.size
         forget_cached(file.name, folder)
+
+
+_room: dict[tuple[Path, int], int] = {}
+"""For folders and the most bytes in each, how many may be written before the files are looked at again."""
+_CHECKS: Final = 16
+
+
+def make_room(below: str, names: re.Pattern[str], most: int, needed: int, folder: str = "") -> None:
+    """Delete the oldest files with such names where `needed` more bytes would be more than `most`.
+
+    The files are looked at when a sixteenth of `most` has been written since the last time, not for every file: a
+    network of many small parts would spend its time on that.
+    """
+    where = cache_folder(folder)
+    if where is None:
+        return
+    key = where / below, most
+    if needed > _room.get(key, -1):
+        part = most // _CHECKS
+        trim_cached(below, names, most - max(needed, part), folder)
+        _room[key] = part
+    _room[key] -= needed
 
 
 class _Thread:

@@ -200,7 +200,7 @@ def test_arguments_of_the_wrong_kind_are_refused(arguments: tuple[Any, ...], mes
     ({"model_options": 5}, "model_options must be a mapping from backend's id to its options, not 5"),
     ({"model_options": {"Sums": "fast"}}, "the model options of backend 'Sums' must be a mapping, not 'fast'"),
     ({"exclude": ["Pad"]}, "exclude must be a mapping from a layer's type to ids of backends, not ['Pad']"),
-    ({"exclude": {"Pad": "Sums"}}, "exclude['Pad']: backends are named by their ids, such as 'CpuRef', not by 5"),
+    ({"exclude": {"Pad": 5}}, "exclude['Pad']: backends are named by their ids, such as 'CpuRef', not by 5"),
     ({"exclude": {"Paad": []}}, "exclude names 'Paad', which is no type of layers; did you mean 'Pad'?"),
 ])  # fmt: skip
 def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:

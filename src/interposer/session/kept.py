@@ -29,7 +29,7 @@ from interposer.cache import (
     mapped_cached,
     own_names,
     read_record,
-    trim_cached,
+    make_room,
     write_cached,
 )
 from interposer.errors import InterposerError, LoadError
@@ -216,7 +216,7 @@ class Keeper:
 
     def _write(self, entry: Entry) -> None:
         content = entry.content()
-        trim_cached(FOLDER, NAMES, MOST_KEPT - sum(map(len, content)), self._folder)
+        make_room(FOLDER, NAMES, MOST_KEPT, sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
     def _entry(self, optimized: OptimizedNetwork, recorded: Recording) -> Entry | None:

@@ -37,11 +37,11 @@ from interposer.cache import (
     cache_folder,
     has_cached,
     later,
+    make_room,
     mapped_cached,
     own_names,
     read_record,
     settle,
-    trim_cached,
     write_cached,
 )
 from interposer.errors import InterposerError
@@ -217,7 +217,7 @@ class PartKeeper:
             return
         part = KeptPart({**self._made, "source": source, "time": time.time()}, blob)
         if len(blob.data) < LARGEST // 2:
-            trim_cached(FOLDER, NAMES, MOST_KEPT - len(blob.data), self._folder)
+            make_room(FOLDER, NAMES, MOST_KEPT, len(blob.data), self._folder)
             write_cached(self.name, part.content(), self._folder)
 
 
