@@ -26,10 +26,10 @@ from interposer.cache import (
     Record,
     cache_folder,
     later,
+    make_room,
     mapped_cached,
     own_names,
     read_record,
-    make_room,
     write_cached,
 )
 from interposer.errors import InterposerError, LoadError
