@@ -241,6 +241,11 @@ class Explanation:
             for row in rows:
                 yield f"  {'  '.join(map(str.ljust, row, widths))}".rstrip()
 
+    def _repr_html_(self) -> str:
+        from interposer.ir.notebook import explanation_html  # noqa: PLC0415 - only notebooks need it
+
+        return explanation_html(self)
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 

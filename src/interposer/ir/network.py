@@ -9,6 +9,7 @@ from interposer.errors import InvalidArgumentError, InvalidNetworkError, expect
 from interposer.ir.builders import Builders
 from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_fault
 from interposer.ir.inference import infer_layer
+from interposer.ir.text import parse_graph, print_graph
 from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
 from interposer.types import Quantization, TensorInfo
@@ -134,6 +135,35 @@ class Network(Builders):
         for layer in order:
             yield from (f"layer {layer}: {fault}" for fault in infer_layer(layer))
         yield from _border_faults(self.graph)
+
+    def text(self, *, elide: int | None = None) -> str:
+        """The network in the text form, with every constant in full: `parse` gives the same network, bit for bit.
+
+        Names that a model file gives tensors beside those of layers are not in it. ``str(network)`` is for reading:
+        it shows large constants as a hash only.
+
+        Args:
+            elide: show constants of more elements than this as a hash; such text cannot be read back.
+        """
+        return print_graph(self.graph, elide=elide) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> Network:
+        """The network that `text` has written, or somebody in that form.
+
+        Raises:
+            ParseError: the text is no network; says line and column.
+        """
+        expect(text, str, "the text form must be a text")
+        network = cls(graph=parse_graph(text))
+        for layer in network.graph.schedule()[0]:
+            infer_layer(layer)
+        return network
+
+    def _repr_html_(self) -> str:
+        from interposer.ir.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
+
+        return graph_html("Network", self.graph)
 
     def __str__(self) -> str:
         return str(self.graph)

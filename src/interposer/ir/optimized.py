@@ -74,6 +74,11 @@ class OptimizedNetwork:
         """
         return Explanation.of(self, times)
 
+    def _repr_html_(self) -> str:
+        from interposer.ir.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
+
+        return graph_html("OptimizedNetwork", self.graph)
+
     def __str__(self) -> str:
         return str(self.graph)
 
