@@ -245,3 +245,43 @@ def test_it_runs_as_a_program():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"class    score  label\n    7  0\.\d{5}  seven\n10 layers .*\n\d+\.\d\d ms\n", done.stdout)
+
+
+# --- values inside the network ----------------------------------------------------------------------------------------
+
+
+def test_values_of_the_network_are_computed_by_name(run, folder):
+    found = as_json(
+        run, networks.alternating(folder), "--input", "x.npy", "--outputs", "product,twice", "--save", "v.npz"
+    )
+    assert [one["name"] for one in found["outputs"]] == ["product", "twice"]
+    with np.load("v.npz") as arrays:
+        np.testing.assert_array_equal(arrays["twice"], [[2, 8, 4, 6]])
+        np.testing.assert_array_equal(arrays["product"], [[2, 32, 8, 18]])
+
+
+def test_what_every_layer_gives_is_saved_beside_the_outputs(run, folder):
+    said = run(networks.alternating(folder), "--input", "x.npy", "--save-intermediates", "all.npz")
+    assert said.startswith("class    score\n")
+    with np.load("all.npz") as arrays:
+        assert sorted(arrays) == ["positive", "product", "twice", "y"]
+        np.testing.assert_array_equal(arrays["positive"], [[2, 8, 4, 6]])
+
+
+def test_values_of_a_network_with_open_shapes_are_computed(run, folder):
+    network = networks.doubler(folder, ("n", 4))
+    found = as_json(run, network, "--input", "x.npy", "--outputs", "x", "--outputs", "y", "--repeat", 2)
+    assert [one["name"] for one in found["outputs"]] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--outputs", "prodct"], "outputs: the model has no value 'prodct'; did you mean 'product'?"),
+        (["--outputs", ","], "--outputs names no value; give names with commas between them"),
+        (["--outputs", "twice", "--output", "y"], "the network has no output 'y' (it has: twice)"),
+    ],
+)
+def test_values_that_a_network_does_not_have_are_refused(run, folder, words, text):
+    network = networks.alternating(folder)
+    assert text in run(network, "--input", "x.npy", *words, status=2)

@@ -122,6 +122,8 @@ def test_a_network_is_pickled_bit_for_bit(protocol: int) -> None:
     network.graph.layer("x").output.aliases = ("image",)
     found = pickle.loads(pickle.dumps(network, protocol))
     assert same_graph(found.graph, network.graph)
+    [held] = [layer for layer in found.graph if layer.kind == "Constant"]
+    assert held.output.constant is held.op.value
     assert found.graph.layer("x").output.aliases == ("image",)
     assert x.name == "x"
 

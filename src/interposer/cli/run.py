@@ -58,6 +58,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--labels", metavar="FILE", help="names of the classes, a line each")
     parser.add_argument("--top", type=positive, default=5, metavar="N", help="how many classes to show (default: 5)")
     parser.add_argument("--output", metavar="NAME", help="which output to show, where there are several")
+    parser.add_argument(
+        "--outputs", action="append", default=[], metavar="NAME,NAME",
+        help="compute these values instead of the outputs: any value of the network by name; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--save-intermediates", metavar="FILE.npz",
+        help="write what every layer gives to a file, under the names of the values, and the outputs too",
+    )  # fmt: skip
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
     parser.add_argument("--save", metavar="FILE.npz", help="write all outputs to a file")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -86,38 +94,64 @@ def execute(args: argparse.Namespace) -> None:
     """Run the network, save what it gives and print it."""
     labels = None if args.labels is None else read_labels(args.labels)
     with open_model(args) as model:
-        _check_output(args.output, model)
+        names = _requested(args, model)
+        _check_output(args.output, names)
         preprocessing = Preprocessing(DataLayout[args.layout] if args.layout else None, args.mean, args.std)
         inputs = read_inputs(args.input, model.inputs, preprocessing)
-        outputs, milliseconds = _timed(model, inputs, args.repeat)
+        outputs, milliseconds = _timed(model, inputs, names, args.repeat)
+        inner = _intermediates(model, inputs) if args.save_intermediates is not None else {}
         report_absent(model)
         result = _result(args, model, outputs, labels, milliseconds)
     if args.save is not None:
         save(args.save, flat(outputs))
+    if args.save_intermediates is not None:
+        save(args.save_intermediates, flat(inner))
     if args.json:
         write_json(result.to_dict())
     else:
         _print(result)
 
 
-def _check_output(name: str | None, model: Model) -> None:
-    if name is not None and name not in model.outputs:
-        known = ", ".join(model.outputs)
-        raise InvalidArgumentError(
-            f"the network has no output {name!r}{did_you_mean(name, model.outputs)} (it has: {known})"
-        )
+def _requested(args: argparse.Namespace, model: Model) -> list[str]:
+    """The names of the values to compute: those of the outputs, unless others are asked for."""
+    if not args.outputs:
+        return list(model.outputs)
+    known = model.outputs if model.needed_values else model.values
+    parts = [[text] if text in known else text.split(",") for text in args.outputs]
+    names = [name.strip() for part in parts for name in part if name.strip()]
+    if not names:
+        raise InvalidArgumentError("--outputs names no value; give names with commas between them")
+    return list(dict.fromkeys(names))
 
 
-def _timed(model: Model, inputs: dict[str, Any], repeat: int) -> tuple[dict[str, Any], list[float]]:
+def _check_output(name: str | None, known: list[str]) -> None:
+    if name is not None and name not in known:
+        hint = did_you_mean(name, known)
+        raise InvalidArgumentError(f"the network has no output {name!r}{hint} (it has: {', '.join(known)})")
+
+
+def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What every layer gives in a run, by name; without constants and inputs."""
+    if model.needed_values:
+        model.run(inputs)  # from here on it is known which layers there are
+    constants = {name for name, info in model.values.items() if info.constant is not None}
+    names = [name for name in model.values if name in model.outputs or name not in {*constants, *model.inputs}]
+    return dict(zip(names, model.run(inputs, names), strict=True))
+
+
+def _timed(model: Model, inputs: dict[str, Any], names: list[str], repeat: int) -> tuple[dict[str, Any], list[float]]:
     """The outputs of the last run, and the milliseconds of each; what is done but once is not in them."""
-    if repeat > 1 or not all(info.is_concrete for info in model.inputs.values()):
+    requested = None if names == list(model.outputs) else names
+    if repeat > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
         model.run(inputs)
+    if requested is not None:
+        model.run(inputs, requested)
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
-        found = model.run(inputs)
+        found = model.run(inputs, requested)
         times.append((time.perf_counter() - start) * 1e3)
-    return dict(zip(model.outputs, found, strict=True)), times
+    return dict(zip(names, found, strict=True)), times
 
 
 # --- the result -------------------------------------------------------------------------------------------------------
@@ -163,7 +197,7 @@ def _result(
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
     """What an output is: its array's type and shape, quantized as the model says."""
-    known = model.outputs.get(name)
+    known = model.outputs.get(name) or model.values.get(name)
     return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
 
 

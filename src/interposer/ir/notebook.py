@@ -108,7 +108,7 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     more = len(rows) - MOST_ROWS
     rest = _paragraph(f"... and {more} more") if more > 0 else ""
     return (
-        '<table style="border-collapse:collapse;margin:4px 0;color:inherit;background:none">'
+        '<table style="border-collapse:collapse;margin:4px 0;font-size:inherit;color:inherit;background:none">'
         f'<thead><tr style="background:none">{head}</tr></thead><tbody>{body}</tbody></table>{rest}'
     )
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from interposer.ir.graph import Graph
+from interposer.ops.control import Constant
+from interposer.schema import Op
+from interposer.types import TensorInfo
 
 __all__ = ["graph_of", "parts_of"]
 
@@ -20,7 +23,7 @@ def parts_of(graph: Graph) -> tuple[Any, ...]:
         (
             layer.op, layer.name,
             [None if value is None else numbers[value] for value in layer.inputs],
-            [tuple(getattr(value, name) for name in _VALUE) for value in layer.outputs],
+            [tuple(_without_constant(getattr(value, name), layer.op) for name in _VALUE) for value in layer.outputs],
             tuple(getattr(layer, name) for name in _LAYER),
             tuple(parts_of(region) for region in layer.regions),
         )
@@ -41,6 +44,19 @@ def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -
             setattr(layer, fact, content)
         for value, told in zip(layer.outputs, outputs, strict=True):
             for fact, content in zip(_VALUE, told, strict=True):
-                setattr(value, fact, content)
+                setattr(value, fact, _with_constant(content, op))
         values += layer.outputs
     return graph
+
+
+def _without_constant(fact: Any, op: Op) -> Any:
+    """What is known of a constant's output, without the array, which is in the operator."""
+    known = isinstance(fact, TensorInfo) and isinstance(op, Constant) and fact.constant is op.value
+    return (fact.with_constant(None),) if known else fact
+
+
+def _with_constant(fact: Any, op: Op) -> Any:
+    """The reverse of `_without_constant`."""
+    if isinstance(op, Constant) and isinstance(fact, tuple) and fact and isinstance(fact[0], TensorInfo):
+        return fact[0].with_constant(op.value)
+    return fact
