@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--kind", choices=("float", "quantized"), help="only networks of this kind")
     group.add_argument("--jobs", type=int, metavar="N", help="processes at the same time; one for each processor")
     group.add_argument("--threads", type=int, metavar="N", help="threads for each process; the processors are shared")
+    group.add_argument(
+        "--shrink", type=int, default=10, metavar="N", help="how many findings to reduce to the smallest network"
+    )
+    group.add_argument(
+        "--folder", default="conformance-failures", metavar="FOLDER", help="where scripts go that show findings again"
+    )
     group.add_argument("--seconds", type=float, default=30.0, metavar="S", help="how long one random network may take")
 
 
@@ -51,8 +57,8 @@ def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
     for name in ("jobs", "threads"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise InvalidArgumentError(f"--{name} must be at least 1, not {getattr(args, name)}")
-    environment = {NUM_THREADS: str(args.threads)} if args.threads else {}
-    common = {"jobs": args.jobs, "seconds": args.seconds, "environment": environment}
+    common = {name: getattr(args, name) for name in ("jobs", "seconds", "shrink", "folder")}
+    common["environment"] = {NUM_THREADS: str(args.threads)} if args.threads else {}
     named = _ID.match(args.random)
     if named:
         kind, seed, number = named.groups()

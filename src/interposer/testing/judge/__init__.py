@@ -1,6 +1,7 @@
 """The judge: a backend beside the reference kernels, on random networks or any others, in child processes."""
 
-from interposer.testing.judge.campaign import Campaign, Finding, campaign
+from interposer.testing.judge.campaign import Campaign, campaign
+from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.subject import Conditions, Outcome, Sort, Subject, Verdict
 
 __all__ = ["Campaign", "Conditions", "Finding", "Outcome", "Sort", "Subject", "Verdict", "campaign"]

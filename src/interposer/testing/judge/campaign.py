@@ -6,46 +6,34 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 from interposer.backend import Options
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.schema import Op
 from interposer.testing.judge.crew import Crew
+from interposer.testing.judge.finding import Finding
+from interposer.testing.judge.inspecting import Inspection, inspect
+from interposer.testing.judge.opinions import engines
 from interposer.testing.judge.serving import Setup
-from interposer.testing.judge.subject import Outcome, Subject, Verdict
-from interposer.testing.judge.tasks import GENERATOR, Judged, One, Plan, Served, drawn, subjects_of
-from interposer.testing.judge.workers import Lost, Nursery, Worker, nursery_for
+from interposer.testing.judge.solo import Solo
+from interposer.testing.judge.subject import Outcome, Verdict
+from interposer.testing.judge.tasks import GENERATOR, Judged, Plan, drawn, subjects_of
+from interposer.testing.judge.workers import nursery_for
 from interposer.testing.random_networks import KINDS
 from interposer.testing.replay import Factory
 from interposer.testing.tolerances import Tolerances
 
-__all__ = ["Campaign", "Finding", "campaign"]
+__all__ = ["Campaign", "Campaigns", "campaign"]
 
 SECONDS: Final = 30.0
 MEMORY: Final = 2 << 30
 _THREADS: Final = {"INTERPOSER_NUM_THREADS": "", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that is wrong with the backend, or with Interposer itself, on one random network.
-
-    Args:
-        id: the kind, the seed and the number of the network.
-        verdict: what is wrong, under which conditions, and whose fault it is.
-        note: whether it shows again when the network is run alone.
-    """
-
-    id: str
-    verdict: Verdict
-    note: str = ""
-
-    def __str__(self) -> str:
-        sort = self.verdict.sort.value if self.verdict.sort else ""
-        title = f"{self.id} ({self.verdict.conditions.route}): {sort}, the fault of {self.verdict.culprit or 'unknown'}"
-        return "\n".join([title, *(f"  {line}" for line in (self.verdict.text, self.note) if line)])
 
 
 @dataclass
@@ -82,9 +70,10 @@ class Campaign:
     def summary(self) -> str:
         """One line that says how many networks were tried, and what was found."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
-        sorts = Counter(one.verdict.sort.value for one in self.findings if one.verdict.sort)
-        found = ", ".join(f"{count} of sort {name}" for name, count in sorts.most_common()) or "no findings"
-        return f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s: {found}"
+        sorts = Counter(one.sort for one in self.findings)
+        found = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
+        count = f"{len(self.findings)} findings ({found})" if found else "no findings"
+        return f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s, {count}"
 
     def __str__(self) -> str:
         rows = self.table()
@@ -103,17 +92,7 @@ class Campaign:
                 {"kind": kind, "route": route, "outcome": outcome.value, "count": count}
                 for (kind, route, outcome), count in sorted(self.counts.items(), key=str)
             ],
-            "findings": [
-                {
-                    "id": one.id,
-                    "route": one.verdict.conditions.route,
-                    "sort": one.verdict.sort.value if one.verdict.sort else "",
-                    "culprit": one.verdict.culprit,
-                    "text": one.verdict.text,
-                    "note": one.note,
-                }
-                for one in self.findings
-            ],
+            "findings": [one.to_dict() for one in self.findings],
         }
 
 
@@ -124,13 +103,16 @@ def campaign(
     seed: int = 0,
     start: int = 0,
     kind: str | None = None,
+    favoured: Collection[type[Op]] = (),
     jobs: int | None = None,
     options: Mapping[str, Options] | None = None,
     tolerances: Tolerances | None = None,
-    favoured: Collection[type[Op]] = (),
     seconds: float = SECONDS,
     memory: int = MEMORY,
     environment: Mapping[str, str] | None = None,
+    shrink: int = 10,
+    shrink_seconds: float = 30.0,
+    folder: str | os.PathLike[str] | None = None,
     progress: Callable[[Judged], None] = lambda _: None,
 ) -> Campaign:
     """Judge random networks on a backend, beside the reference kernels, in child processes.
@@ -142,13 +124,16 @@ def campaign(
         seed: which sequence of networks.
         start: the number of the first one.
         kind: "float" or "quantized"; None means both in turn.
+        favoured: operators that come more often than others.
         jobs: how many processes work at the same time; None means one for each processor.
         options: model options by backend id.
         tolerances: how near the results of one layer must be; by default quantized results bit for bit.
-        favoured: operators that come more often than others.
         seconds: how long one network may take.
         memory: how many bytes of memory a process may use more than at its start.
         environment: environment variables for the child processes.
+        shrink: how many findings are shrunk, located and shown to the engines that are installed.
+        shrink_seconds: how long that may take for each of them.
+        folder: where scripts are written that show the findings again; None writes none.
         progress: is shown what came of each network.
 
     Raises:
@@ -157,11 +142,12 @@ def campaign(
     """
     given = (backends,) if isinstance(backends, str) or callable(backends) else tuple(backends)
     _check(given, count, start, kind)
-    jobs = jobs or os.cpu_count() or 1
     setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0), memory)
-    plan = Plan(seed, kind, tuple(sorted(op.op_name() for op in favoured)))
-    with nursery_for(setup, {**_threads(jobs), **(environment or {})}) as nursery:
-        return _Run(nursery, plan, jobs, seconds).judge(range(start, start + count), progress)
+    plan = Plan(seed, kind, favoured=tuple(sorted(op.op_name() for op in favoured)))
+    with Campaigns(setup, jobs=jobs, seconds=seconds, environment=environment) as campaigns:
+        campaigns.shrink, campaigns.shrink_seconds = shrink, shrink_seconds
+        campaigns.folder = None if folder is None else Path(folder)
+        return campaigns.run(plan, range(start, start + count), progress)
 
 
 def _check(backends: Sequence[str | Factory], count: int, start: int, kind: str | None) -> None:
@@ -179,66 +165,100 @@ def _threads(jobs: int) -> dict[str, str]:
     return {name: value or share for name, value in _THREADS.items() if name not in os.environ}
 
 
+class Campaigns:
+    """Several campaigns with the same backends, which share what makes their workers. A context manager.
+
+    Args:
+        setup: the backends, their options and tolerances.
+        jobs: how many processes work at the same time; None means one for each processor.
+        seconds: how long one network may take.
+        environment: environment variables for the child processes.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        jobs: int | None = None,
+        seconds: float = SECONDS,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.setup, self.jobs, self.seconds = setup, jobs or os.cpu_count() or 1, seconds
+        self.environment = {**_threads(self.jobs), **(environment or {})}
+        self.shrink, self.shrink_seconds = 10, 30.0
+        self.folder: Path | None = None
+        self.nursery = nursery_for(setup, self.environment)
+
+    def __enter__(self) -> Campaigns:
+        self.nursery.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.nursery.__exit__(kind, error, trace)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the setup's backends; raises what making them raises."""
+        with Solo(self.nursery, self.seconds) as solo:
+            return solo.ids
+
+    def run(self, plan: Plan, numbers: range, progress: Callable[[Judged], None] = lambda _: None) -> Campaign:
+        """Judge the networks of a plan with these numbers, and inspect what was found."""
+        ids = self.ids if plan.ids is None else plan.ids
+        backends = dict(zip(self.ids, self.setup.backends, strict=True))
+        inspection = Inspection(
+            [backends[name] for name in ids], ids, self.seconds, self.shrink_seconds, engines(without=ids),
+            self.folder, self.environment,
+        )  # fmt: skip
+        return _Run(self, plan, inspection).judge(numbers, Campaign(ids, plan.seed), progress)
+
+
 class _Run:
     """A campaign that is under way."""
 
-    def __init__(self, nursery: Nursery, plan: Plan, jobs: int, seconds: float) -> None:
-        self.nursery, self.plan, self.jobs, self.seconds = nursery, plan, jobs, seconds
+    def __init__(self, campaigns: Campaigns, plan: Plan, inspection: Inspection) -> None:
+        self.nursery, self.jobs, self.shrink = campaigns.nursery, campaigns.jobs, campaigns.shrink
+        self.plan, self.inspection = plan, inspection
 
-    def judge(self, numbers: range, progress: Callable[[Judged], None]) -> Campaign:
-        """Judge the networks with these numbers, and look again at what was found."""
-        since = time.monotonic()
-        report = Campaign(self._backends(), self.plan.seed)
-        suspects = []
-        for judged in Crew(self.nursery, self.plan, self.jobs, self.seconds).judge(numbers):
-            judged = judged if judged.kind else replace(judged, kind=drawn(self.plan, judged.number).kind)
-            if any(verdict.is_finding for verdict in judged.verdicts):
-                suspects.append(judged)
-            report.add(judged)
-            progress(judged)
-        for judged in sorted(suspects, key=lambda one: one.number):
-            report.findings += self._findings(judged)
+    def judge(self, numbers: range, report: Campaign, progress: Callable[[Judged], None]) -> Campaign:
+        """Judge the networks with these numbers, and inspect what was found."""
+        since, suspects = time.monotonic(), list[tuple[int, Verdict]]()
+        for judged in Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds).judge(numbers):
+            complete = judged if judged.kind else replace(judged, kind=drawn(self.plan, judged.number).kind)
+            suspects += [(complete.number, verdict) for verdict in complete.verdicts if verdict.is_finding]
+            report.add(complete)
+            progress(complete)
+        report.findings += self._findings(sorted(suspects, key=lambda one: one[0]))
         report.seconds = time.monotonic() - since
         return report
 
-    def _backends(self) -> tuple[str, ...]:
-        with Worker(self.nursery, self.seconds) as worker:
-            worker.give(Served())
-            return tuple(name for name, _ in worker.receive())
+    def _findings(self, suspects: Sequence[tuple[int, Verdict]]) -> Iterator[Finding]:
+        """The findings; the first of every sort are inspected before others, several at the same time."""
+        chosen = set(_varied(suspects)[: self.shrink])
+        with ThreadPoolExecutor(self.jobs if self.nursery.is_shared else 1) as pool:
+            yield from pool.map(lambda at: self._finding(*suspects[at], thorough=at in chosen), range(len(suspects)))
 
-    def _findings(self, judged: Judged) -> Iterator[Finding]:
-        """The findings of one network; each is run again alone, to confirm it."""
-        for verdict in judged.verdicts:
-            if verdict.is_finding:
-                yield self._confirmed(f"{judged.kind}-{self.plan.seed}-{judged.number}", judged.number, verdict)
-
-    def _confirmed(self, name: str, number: int, verdict: Verdict) -> Finding:
+    def _finding(self, number: int, verdict: Verdict, *, thorough: bool) -> Finding:
+        kind = self.plan.kind or KINDS[number % len(KINDS)]
+        name = f"{kind}-{self.plan.seed}-{number}"
         if verdict.culprit == GENERATOR:
             return Finding(name, verdict)
+        if not thorough:
+            return Finding(name, verdict, f"Not inspected, as {self.shrink} others are.")
         subjects = list(subjects_of(self.plan, drawn(self.plan, number)))
         if verdict.culprit:
             subjects = [one for one in subjects if one.conditions == verdict.conditions]
-        for subject in subjects:
-            again = self.alone(subject)
-            if again.is_finding:
-                return Finding(name, again)
-        return Finding(name, verdict, "it does not show again when the network is run alone in a new process")
+        return inspect(self.nursery, self.inspection, subjects, verdict)
 
-    def alone(self, subject: Subject, ids: Sequence[str] | None = None) -> Verdict:
-        """Judge one network in a process of its own."""
-        with Worker(self.nursery, self.seconds) as worker:
-            worker.give(One(subject, ids))
-            try:
-                result: Verdict = worker.receive()
-            except Lost as lost:
-                verdict = Verdict(Outcome.FINDING, subject.conditions, lost.sort, lost.text)
-                return verdict if ids is not None else replace(verdict, culprit=self._culprit(subject, verdict))
-            return result
 
-    def _culprit(self, subject: Subject, verdict: Verdict) -> str:
-        """The backend at which a worker dies when it is used alone; Interposer if it dies without any."""
-        ids = self._backends()
-        for alone in [(), *((one,) for one in ids)] if len(ids) > 1 else [()]:
-            if self.alone(subject, alone).alike(verdict):
-                return alone[0] if alone else "Interposer"
-        return " and ".join(ids)
+def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:
+    """Positions of failures, so that every sort, culprit and route comes once before any comes twice."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    turns = []
+    for at, (_, verdict) in enumerate(suspects):
+        key = verdict.sort, verdict.culprit, verdict.conditions.route
+        turns.append((seen[key], at))
+        seen[key] += 1
+    return [at for _, at in sorted(turns)]

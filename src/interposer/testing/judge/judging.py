@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from interposer.testing.judge.subject import AS_BUILT, Conditions, Outcome, Sort
 from interposer.testing.tolerances import Tolerances
 from interposer.types import Array
 
-__all__ = ["INTERPOSER", "Comparison", "judge"]
+__all__ = ["INTERPOSER", "Comparison", "culprit", "judge", "judged_without_culprit"]
 
 INTERPOSER: Final = "Interposer"
 """The culprit of a failure that shows without any of the backends under test."""
@@ -31,28 +31,37 @@ Feeds = Mapping[int, Array]
 def judge(seat: Seat, subject: Subject, ids: Sequence[str] | None = None) -> Verdict:
     """Judge a network under the subject's conditions.
 
-    A failure is looked at again without the backends under test, to tell whose fault it is.
+    A failure is looked at again with fewer backends, to tell whose fault it is.
 
     Args:
         seat: the backends.
         subject: the network, its inputs and conditions.
-        ids: the backends to use; None means all of the seat.
+        ids: the backends to use, in order of preference; None means all of the seat.
     """
-    verdict = _judged(seat, subject, seat.ids if ids is None else ids)
-    if not verdict.is_finding or verdict.culprit or ids is not None:
+    ids = seat.ids if ids is None else ids
+    verdict = judged_without_culprit(seat, subject, ids)
+    if not verdict.is_finding or verdict.culprit:
         return verdict
-    return verdict.blaming(_culprit(seat, subject, verdict))
+    return verdict.blaming(culprit(verdict, ids, lambda fewer: judged_without_culprit(seat, subject, fewer)))
 
 
-def _culprit(seat: Seat, subject: Subject, verdict: Verdict) -> str:
-    """The backend that shows a failure by itself; Interposer if it shows without any."""
-    for ids in [(), *((one,) for one in seat.ids)] if len(seat.ids) > 1 else [()]:
-        if _judged(seat, subject, ids).alike(verdict):
-            return ids[0] if ids else INTERPOSER
-    return " and ".join(seat.ids)
+def culprit(verdict: Verdict, ids: Sequence[str], judged: Callable[[Sequence[str]], Verdict]) -> str:
+    """Whose fault a failure is: Interposer's if it shows without any backend, or that of a backend that shows it alone.
+
+    Args:
+        verdict: the failure, with all backends.
+        ids: these backends.
+        judged: judges the same network on fewer backends.
+    """
+    if judged(()).alike(verdict):
+        return INTERPOSER
+    if len(ids) == 1:
+        return ids[0]
+    alone = (one for one in ids if judged((one,)).alike(verdict))
+    return next(alone, " and ".join(ids))
 
 
-def _judged(seat: Seat, subject: Subject, ids: Sequence[str]) -> Verdict:
+def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> Verdict:
     conditions = subject.conditions
     if conditions.route == AS_BUILT:
         return _as_built(seat, subject.network, subject.feeds, conditions, ids)
@@ -141,7 +150,7 @@ def _compared(
     if comparison.is_near(ran.outputs):
         outcome = Outcome.PASS
     elif faults := comparison.faults(ran.outputs):
-        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, faults)
+        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, faults, gross=comparison.is_gross(ran.outputs))
     else:
         outcome = Outcome.EXPLAINED
     if not ran.stable:
@@ -169,6 +178,11 @@ class Comparison:
         """True if all results are within the tolerances of a single layer, which needs no further evaluation."""
         pairs = ((found[binding_id(layer)], layer.values[0]) for layer in self.graph.outputs)
         return all(self.tolerances.difference(array, self.known[value], value.known) is None for array, value in pairs)
+
+    def is_gross(self, found: Feeds) -> bool:
+        """True if results differ also where quantized results may be a step off."""
+        wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
+        return bool(Comparison(self.graph, self.feeds, self.known, wider).faults(found))
 
     def spread(self, value: Value) -> Spread:
         """What a value may hold."""

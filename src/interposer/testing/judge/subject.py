@@ -80,7 +80,8 @@ class Verdict:
     """What came of one network under one set of conditions.
 
     `text` says what is wrong. `culprit` is the id of the backend at fault, "Interposer" if the failure shows without
-    any of the backends under test, or empty if that is not known yet.
+    any of the backends under test, or empty if that is not known yet. `gross` is True if quantized results are off by
+    more than one step.
     """
 
     outcome: Outcome
@@ -88,6 +89,7 @@ class Verdict:
     sort: Sort | None = None
     text: str = ""
     culprit: str = ""
+    gross: bool = False
 
     @property
     def is_finding(self) -> bool:
@@ -100,7 +102,7 @@ class Verdict:
 
     def alike(self, other: Verdict) -> bool:
         """True if two findings show the same failure: the same sort, with the same signal, limit or exception."""
-        if (self.outcome, self.sort) != (other.outcome, other.sort):
+        if (self.outcome, self.sort) != (other.outcome, other.sort) or (other.gross and not self.gross):
             return False
         return self.sort not in _TOLD_BY_TEXT or _gist(self.text) == _gist(other.text)
 

@@ -9,7 +9,7 @@ from typing import Final
 from interposer.ir.network import Network
 from interposer.ops import Dequantize, Quantize
 from interposer.schema import registered_ops
-from interposer.testing.judge.judging import judge
+from interposer.testing.judge.judging import judge, judged_without_culprit
 from interposer.testing.judge.routes import Route
 from interposer.testing.judge.seat import Seat
 from interposer.testing.judge.serving import Workplace
@@ -30,6 +30,7 @@ class Plan:
     Args:
         seed: which sequence of networks it is.
         kind: "float" or "quantized"; None means both in turn.
+        ids: the backends to use, in order of preference; None means all of the workers' setup.
         favoured: names of operators that come more often.
         ways: "all", or what every network is limited to: "whole" (as built, on the backend alone) or "divided" (as
             built, with some layers left to the reference).
@@ -38,6 +39,7 @@ class Plan:
 
     seed: int
     kind: str | None = None
+    ids: tuple[str, ...] | None = None
     favoured: tuple[str, ...] = ()
     ways: str = "all"
     max_layers: int = 12
@@ -119,20 +121,21 @@ class Numbers:
             text = f"{type(error).__name__}: {error}"
             verdict = Verdict(Outcome.FINDING, Conditions(), Sort.ERROR, text, GENERATOR)
             return Judged(number, self.plan.kind or "unknown", (verdict,))
-        verdicts = tuple(judge(seat, subject) for subject in subjects_of(self.plan, made))
+        verdicts = tuple(judge(seat, subject, self.plan.ids) for subject in subjects_of(self.plan, made))
         return Judged(number, made.kind, verdicts)
 
 
 @dataclass(frozen=True, eq=False)
 class One:
-    """Judge one network; gives its verdict. With `ids`, only these backends are used."""
+    """Judge one network on some of the backends; gives its verdict, with a culprit if `blame` is set."""
 
     subject: Subject
-    ids: Sequence[str] | None = None
+    ids: Sequence[str]
+    blame: bool = True
 
     def results(self, workplace: Workplace) -> Iterator[Verdict]:
         """Judge it."""
-        yield judge(workplace.seat, self.subject, self.ids)
+        yield (judge if self.blame else judged_without_culprit)(workplace.seat, self.subject, self.ids)
 
 
 @dataclass(frozen=True)

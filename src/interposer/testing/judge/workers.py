@@ -54,9 +54,13 @@ class Lost(Exception):  # noqa: N818 - an observation
 
 
 class Nursery(Protocol):
-    """Makes worker processes, and knows how they ended. A context manager, after which they are gone."""
+    """Makes worker processes, and knows how they ended. A context manager, after which they are gone.
+
+    `is_shared` says whether several threads may use it.
+    """
 
     setup: Setup
+    is_shared: bool
 
     def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
         """Fork a worker that talks over `connection` and writes to `output`; returns its process id."""
@@ -86,6 +90,8 @@ def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> N
 class OwnForks:
     """Forks of this process, for backends that are objects of it."""
 
+    is_shared = False
+
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
 
@@ -114,6 +120,8 @@ class OwnForks:
 
 class ForkServer:
     """A fresh interpreter that forks workers. Its methods may be called from several threads."""
+
+    is_shared = True
 
     def __init__(self, setup: Setup, environment: Mapping[str, str] | None = None) -> None:
         self.setup = setup

@@ -1,0 +1,180 @@
+"""An editable form of a network with its inputs: steps that refer to each other by number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.ir.graph import Graph, Layer, Value, binding_id
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input, Output
+from interposer.schema import Op
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__ = ["Draft", "Place", "Step"]
+
+
+class Place(NamedTuple):
+    """A result of a step: the step's number, and the result's."""
+
+    step: int
+    result: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A layer: an input with its array, a constant, or an operator on results of earlier steps."""
+
+    op: Op
+    name: str
+    inputs: tuple[Place | None, ...] = ()
+    quantizations: tuple[Quantization | None, ...] = ()
+    declared: tuple[TensorInfo | None, ...] = ()
+    feed: Array | None = None
+    regions: tuple[Graph, ...] = ()
+
+    @property
+    def array(self) -> Array | None:
+        """The array of an input or a constant."""
+        return self.op.value if isinstance(self.op, Constant) else self.feed
+
+    def with_array(self, array: Array) -> Step:
+        """The same input or constant with another array."""
+        if isinstance(self.op, Constant):
+            return replace(self, op=Constant(array, self.op.quantization))
+        info = self.declared[0]
+        assert info is not None
+        return replace(self, feed=array, declared=(info.with_shape(array.shape),))
+
+    @property
+    def computes(self) -> bool:
+        """True unless it is an input or a constant."""
+        return not isinstance(self.op, Constant | Input)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A network under reduction: its steps in running order, and the places that are its outputs."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[Place, ...]
+    name: str = field(default="network")
+
+    @classmethod
+    def of(cls, network: Network, feeds: Mapping[int, Array]) -> Draft:
+        """The draft of a network and the arrays of its inputs."""
+        layers = [layer for layer in network.graph.topological() if not isinstance(layer.op, Output)]
+        places = {value: Place(number, value.index) for number, layer in enumerate(layers) for value in layer.outputs}
+        steps = tuple(_step(layer, places, feeds) for layer in layers)
+        return cls(steps, tuple(places[layer.values[0]] for layer in network.graph.outputs), network.name)
+
+    def built(self) -> tuple[Network, dict[int, Array]]:
+        """The network, and the arrays of its inputs by binding id; shapes are inferred anew.
+
+        Raises:
+            InvalidArgumentError, InvalidNetworkError: the draft is no valid network.
+        """
+        network, feeds, values = Network(self.name), dict[int, Array](), dict[Place, Value]()
+        for number, step in enumerate(self.steps):
+            layer = self._added(network, step, values, feeds)
+            values.update({Place(number, value.index): value for value in layer.outputs})
+        for number, place in enumerate(self.outputs):
+            network.add_output_layer(number, values[place])
+        network.validate()
+        return network, feeds
+
+    @staticmethod
+    def _added(network: Network, step: Step, values: Mapping[Place, Value], feeds: dict[int, Array]) -> Layer:
+        if isinstance(step.op, Input):
+            number = len(feeds)
+            assert step.feed is not None and step.declared[0] is not None
+            feeds[number] = step.feed
+            return network.add_input_layer(number, step.declared[0], name=step.name)
+        operands = [None if place is None else values[place] for place in step.inputs]
+        infos = _infos(step, operands)
+        return network.add_layer(step.op, *operands, name=step.name, outputs=infos, regions=step.regions)
+
+    def needed(self) -> Draft:
+        """The same without the steps that no output depends on."""
+        wanted = {place.step for place in self.outputs}
+        for number in reversed(range(len(self.steps))):
+            if number in wanted:
+                wanted |= {place.step for place in self.steps[number].inputs if place is not None}
+        numbers = {old: new for new, old in enumerate(sorted(wanted))}
+        moved = _moving(lambda place: Place(numbers[place.step], place.result))
+        steps = tuple(moved(step) for number, step in enumerate(self.steps) if number in wanted)
+        outputs = (Place(numbers[place.step], place.result) for place in self.outputs)
+        return replace(self, steps=steps, outputs=tuple(outputs))
+
+    def with_step(self, number: int, step: Step) -> Draft:
+        """The same with another step in place of one."""
+        return replace(self, steps=(*self.steps[:number], step, *self.steps[number + 1 :]))
+
+    def with_place(self, old: Place, new: Place) -> Draft:
+        """The same with another place wherever one was used."""
+        moved = _moving(lambda place: new if place == old else place)
+        outputs = tuple(new if place == old else place for place in self.outputs)
+        return replace(self, steps=tuple(map(moved, self.steps)), outputs=outputs)
+
+    @property
+    def weight(self) -> tuple[float, ...]:
+        """How far the network is from the simplest one; an edit must make this less, in lexicographic order."""
+        arrays = [step.array for step in self.steps if step.array is not None]
+        computing = [step for step in self.steps if step.computes]
+        return (
+            len(computing),
+            len(self.outputs),
+            sum(place is not None for step in computing for place in step.inputs),
+            sum(array.size for array in arrays),
+            sum(len(step.op.changed_attributes()) for step in computing),
+            sum(map(_digits, arrays)),
+            sum(_oddness(one) for step in self.steps for one in step.quantizations if one is not None),
+        )
+
+
+def _digits(array: Array) -> float:
+    """How far the elements of an array are from zeros: by how many digits they have, and whether they are integers."""
+    if array.dtype == object:
+        return 0.0
+    with np.errstate(all="ignore"):
+        numbers = np.abs(array.astype(np.float64))
+        digits = np.where(np.isfinite(numbers), np.log2(1 + numbers), 8)
+        return float(np.sum(digits + 8 * (numbers != np.round(numbers)), where=np.isfinite(digits)))
+
+
+def _oddness(quantization: Quantization) -> int:
+    """How many scales are not 1, and how many zero points not 0."""
+    return sum(scale != 1 for scale in quantization.scales) + sum(map(bool, quantization.zero_points))
+
+
+def _moving(moved: Callable[[Place], Place]) -> Callable[[Step], Step]:
+    return lambda step: replace(step, inputs=tuple(None if one is None else moved(one) for one in step.inputs))
+
+
+def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array]) -> Step:
+    feed = feeds[binding_id(layer)] if isinstance(layer.op, Input) else None
+    known = tuple(value.known.with_constant(None) for value in layer.outputs)
+    inputs = tuple(None if value is None else places[value] for value in layer.inputs)
+    quantizations = tuple(info.quantization for info in known)
+    return Step(layer.op, layer.name, inputs, quantizations, known, feed, layer.regions)
+
+
+def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | None]:
+    """What is declared of the results: their quantization, and what cannot be inferred."""
+    if step.regions or isinstance(step.op, Constant):
+        return []
+    infos = [None if value is None else value.info for value in operands]
+    if any(value is not None and info is None for value, info in zip(operands, infos, strict=True)):
+        raise InvalidArgumentError(f"an operand of {step.name!r} is not known")
+    if faults := step.op.violations(*infos):
+        raise InvalidArgumentError("; ".join(faults))
+    inferred = zip(step.op.infer_infos(*infos), step.quantizations, step.declared, strict=True)
+    return [info if one is None else _declared(one, q) for one, q, info in inferred]
+
+
+def _declared(inferred: TensorInfo, quantization: Quantization | None) -> TensorInfo | None:
+    return None if quantization is None else inferred.with_quantization(quantization).with_constant(None)

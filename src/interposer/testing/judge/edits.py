@@ -1,0 +1,277 @@
+"""Edits that make a network smaller or simpler, for the shrinker to try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.errors import InvalidArgumentError
+from interposer.ops.control import Constant, Input
+from interposer.schema import Op
+from interposer.testing.judge.draft import Draft, Place, Step
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__ = ["EDITS", "Edit", "Recorded"]
+
+Recorded = Mapping[Place, tuple[TensorInfo, Array]]
+"""What is known of every result of a draft, and its array."""
+
+Candidate = Callable[[], Draft]
+"""Makes a draft; raises `InterposerError` or `ValueError` if there is no such draft."""
+Edit = Callable[[Draft, Recorded], Iterator[Candidate]]
+"""Gives drafts that may be smaller or simpler than one, the most promising first."""
+
+
+def one_output(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Keep one output."""
+    if len(draft.outputs) > 1:
+        yield from (partial(_ending, draft, (place,)) for place in draft.outputs)
+
+
+def _ending(draft: Draft, outputs: tuple[Place, ...]) -> Draft:
+    return replace(draft, outputs=outputs).needed()
+
+
+def fewer_outputs(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Drop one output."""
+    if len(draft.outputs) > 2:
+        for number in range(len(draft.outputs)):
+            yield partial(_ending, draft, draft.outputs[:number] + draft.outputs[number + 1 :])
+
+
+def earlier_end(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Make an inner value the only output; the first layers first."""
+    for number, step in enumerate(draft.steps):
+        places = tuple(Place(number, result) for result in range(len(step.quantizations)))
+        if step.computes:
+            yield partial(_ending, draft, places)
+
+
+def later_start(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Make inputs of a layer's results, with the arrays that they held; the last layers first."""
+    for number in reversed(range(len(draft.steps))):
+        if draft.steps[number].computes and known:
+            yield partial(_starting_after, draft, number, known)
+
+
+def _starting_after(draft: Draft, number: int, known: Recorded) -> Draft:
+    step = draft.steps[number]
+    places = [Place(number, result) for result in range(len(step.quantizations))]
+    used = [place for place in places if any(place in other.inputs for other in draft.steps)]
+    if any(known[place][0].element is not None for place in used):
+        raise InvalidArgumentError("a sequence cannot be an input of its own")
+    made, moved = [], draft
+    for place in used:
+        info, array = known[place]
+        name = f"{step.name}_{place.result}" if place.result else step.name
+        made.append(Step(Input(), f"{name}_value", (), (info.quantization,), (info.with_shape(array.shape),), array))
+        moved = moved.with_place(place, Place(-len(made)))
+    return _prepended(moved, made).needed()
+
+
+def _prepended(draft: Draft, steps: list[Step]) -> Draft:
+    """The draft with steps before all others, to which the places with negative numbers refer."""
+    count = len(steps)
+
+    def moved(place: Place) -> Place:
+        return Place(-place.step - 1, 0) if place.step < 0 else Place(place.step + count, place.result)
+
+    others = [replace(one, inputs=tuple(None if p is None else moved(p) for p in one.inputs)) for one in draft.steps]
+    return replace(draft, steps=(*steps, *others), outputs=tuple(map(moved, draft.outputs)))
+
+
+def bypass(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Let the readers of a layer read one of its operands instead, where that is alike."""
+    for number, step in enumerate(draft.steps):
+        if not (step.computes and known) or len(step.quantizations) != 1:
+            continue
+        for place in dict.fromkeys(step.inputs):
+            if place is not None and known[place][0] == known[Place(number)][0]:
+                yield partial(_bypassing, draft, Place(number), place)
+
+
+def _bypassing(draft: Draft, old: Place, new: Place) -> Draft:
+    return draft.with_place(old, new).needed()
+
+
+def fewer_operands(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Drop an optional operand."""
+    for number, step in enumerate(draft.steps):
+        for index in reversed(range(len(step.inputs))):
+            declared = step.op.operands[min(index, len(step.op.operands) - 1)]
+            if step.inputs[index] is not None and (declared.optional or declared.variadic):
+                yield partial(_without_operand, draft, number, index, gone=declared.variadic)
+
+
+def _without_operand(draft: Draft, number: int, index: int, *, gone: bool) -> Draft:
+    step = draft.steps[number]
+    inputs = (*step.inputs[:index], *(() if gone else (None,)), *step.inputs[index + 1 :])
+    while inputs and inputs[-1] is None:
+        inputs = inputs[:-1]
+    return draft.with_step(number, replace(step, inputs=inputs)).needed()
+
+
+def default_attributes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Give an attribute its default."""
+    for number, step in enumerate(draft.steps):
+        for name in step.op.changed_attributes() if step.computes else ():
+            if not step.op.attributes[name].required:
+                yield partial(_with_default, draft, number, name)
+
+
+def _with_default(draft: Draft, number: int, name: str) -> Draft:
+    step = draft.steps[number]
+    op = step.op.replace(**{name: step.op.attributes[name].default})
+    return draft.with_step(number, replace(step, op=op))
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def smaller_sizes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Cut a dimension of inputs and constants: every one of a size together, or one by one."""
+    arrays = [step.array for step in draft.steps if step.array is not None]
+    for old in sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True):
+        for new in dict.fromkeys((1, old // 2, old - 1)):
+            yield partial(_resized, draft, old, new, attributes=True)
+            yield partial(_resized, draft, old, new, attributes=False)
+    for number, step in enumerate(draft.steps):
+        for axis, old in enumerate(() if step.array is None else step.array.shape):
+            for new in dict.fromkeys((1, old // 2, old - 1) if old > 1 else ()):
+                yield partial(_cut_step, draft, number, {axis: new})
+
+
+def _cut_step(draft: Draft, number: int, sizes: Mapping[int, int]) -> Draft:
+    return draft.with_step(number, _cut(draft.steps[number], sizes))
+
+
+def _resized(draft: Draft, old: int, new: int, *, attributes: bool) -> Draft:
+    steps = []
+    for step in draft.steps:
+        if step.array is not None:
+            steps.append(_cut(step, {axis: new for axis, size in enumerate(step.array.shape) if size == old}))
+        else:
+            changed = replace(step, quantizations=tuple(_shorter(q, old, new) for q in step.quantizations))
+            steps.append(replace(changed, op=_with_size(step.op, old, new)) if attributes else changed)
+    return replace(draft, steps=tuple(steps))
+
+
+def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
+    """An input or a constant, of which only the first elements along some axes are left."""
+    array = step.array
+    assert array is not None
+    index = tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))
+    changed = step.with_array(np.ascontiguousarray(array[index]).reshape(array[index].shape))
+    for axis, size in sizes.items():
+        changed = _requantized(changed, partial(_kept, axis, size))
+    return changed
+
+
+def _kept(axis: int, size: int, quantization: Quantization) -> Quantization:
+    if quantization.axis != axis:
+        return quantization
+    return Quantization(quantization.scales[:size], quantization.zero_points[:size], axis)
+
+
+def _shorter(quantization: Quantization | None, old: int, new: int) -> Quantization | None:
+    if quantization is None or quantization.axis is None or len(quantization.scales) != old:
+        return quantization
+    return _kept(quantization.axis, new, quantization)
+
+
+def _with_size(op: Op, old: int, new: int) -> Op:
+    """The operator with another size wherever an attribute is an integer, or a tuple of integers, with the old one."""
+    changes: dict[str, Any] = {}
+    for name, value in op.changed_attributes().items():
+        if type(value) is int and value == old:
+            changes[name] = new
+        elif isinstance(value, tuple) and old in value and all(type(one) is int for one in value):
+            changes[name] = tuple(new if one == old else one for one in value)
+    return op.replace(**changes) if changes else op
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def simpler_numbers(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Replace the elements of an input or a constant by zeros, ones or small integers."""
+    for number, step in enumerate(draft.steps):
+        array = step.array
+        if array is None or array.dtype == object or not array.size:
+            continue
+        yield from (partial(_with_numbers, draft, number, simplify) for simplify in _SIMPLER)
+
+
+def _with_numbers(draft: Draft, number: int, simplify: Callable[[Array], Array]) -> Draft:
+    step = draft.steps[number]
+    assert step.array is not None
+    return draft.with_step(number, step.with_array(simplify(step.array)))
+
+
+def _like(made: Callable[[Array], Any]) -> Callable[[Array], Array]:
+    def simpler(array: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(made(array)).astype(array.dtype).reshape(array.shape)
+
+    return simpler
+
+
+_SIMPLER: Final = (
+    _like(np.zeros_like),
+    _like(np.ones_like),
+    _like(lambda array: np.clip(np.round(array.astype(np.float64)), -2, 2)),
+    _like(lambda array: np.where(np.arange(array.size).reshape(array.shape) == 0, array, 0)),
+    _like(lambda array: np.round(array.astype(np.float64))),
+    _like(lambda array: np.where(np.arange(array.size).reshape(array.shape) < array.size // 2, array, 0)),
+    _like(lambda array: np.where(np.isfinite(array.astype(np.float64)), array, 0)),
+)
+
+
+def simpler_quantizations(draft: Draft, known: Recorded) -> Iterator[Candidate]:
+    """Give a quantized tensor the scale 1, or the zero point 0."""
+    for number, step in enumerate(draft.steps):
+        if any(q is not None and not q.per_axis for q in step.quantizations):
+            yield from (partial(_with_quantization, draft, number, simplify) for simplify in (_unscaled, _centered))
+
+
+def _unscaled(quantization: Quantization) -> Quantization:
+    return quantization if quantization.per_axis else Quantization(1.0, quantization.zero_point)
+
+
+def _centered(quantization: Quantization) -> Quantization:
+    return quantization if quantization.per_axis else Quantization(quantization.scale, 0)
+
+
+def _with_quantization(draft: Draft, number: int, simplify: Callable[[Quantization], Quantization]) -> Draft:
+    return draft.with_step(number, _requantized(draft.steps[number], simplify))
+
+
+def _requantized(step: Step, changed: Callable[[Quantization], Quantization]) -> Step:
+    quantizations = tuple(None if q is None else changed(q) for q in step.quantizations)
+    declared = tuple(
+        info if info is None or q is None else info.with_quantization(q)
+        for info, q in zip(step.declared, quantizations, strict=True)
+    )
+    op = step.op
+    if isinstance(op, Constant) and op.quantization is not None:
+        op = Constant(op.value, changed(op.quantization))
+    return replace(step, op=op, quantizations=quantizations, declared=declared)
+
+
+EDITS: Final[tuple[Edit, ...]] = (
+    earlier_end,
+    one_output,
+    fewer_outputs,
+    later_start,
+    bypass,
+    fewer_operands,
+    default_attributes,
+    smaller_sizes,
+    simpler_numbers,
+    simpler_quantizations,
+)
+"""All edits, those first that remove the most."""

@@ -1,0 +1,123 @@
+"""Inspecting a failure: it is confirmed, shrunk, located, shown to engines, and written down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from interposer.errors import InterposerError
+from interposer.ir.text import print_graph
+from interposer.testing.judge.finding import Finding
+from interposer.testing.judge.locating import located
+from interposer.testing.judge.opinions import opinions
+from interposer.testing.judge.record import write
+from interposer.testing.judge.reference import computing_layers
+from interposer.testing.judge.routes import Route, bound_again, through
+from interposer.testing.judge.shrinking import shrunk
+from interposer.testing.judge.solo import Solo
+from interposer.testing.judge.subject import AS_BUILT, Sort, Subject, Verdict
+from interposer.testing.judge.workers import Nursery
+from interposer.testing.replay import Factory
+
+__all__ = ["Inspection", "inspect"]
+
+_ELIDED: Final = 24
+_FORGOTTEN: Final = frozenset({"INTERPOSER_CACHE_DIR"})
+_TRIAL_SECONDS: Final = 10.0
+"""How long one network may take while a failure is shrunk that is no hang."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is to be found out about a failure.
+
+    Args:
+        backends: the backends to use as the setup has them, in order of preference.
+        ids: the ids of these.
+        seconds: how long one network may take.
+        shrink_seconds: how long the search for a smaller network may take; 0 leaves the network as it is.
+        engines: the ids of installed engines to ask.
+        folder: where the script goes; None writes nothing.
+        environment: environment variables of the child processes, which the script sets.
+    """
+
+    backends: Sequence[str | Factory]
+    ids: Sequence[str]
+    seconds: float
+    shrink_seconds: float = 30.0
+    engines: Sequence[str] = ()
+    folder: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def inspect(nursery: Nursery, inspection: Inspection, subjects: Sequence[Subject], suspected: Verdict) -> Finding:
+    """Find out about a failure what there is to find out.
+
+    Args:
+        nursery: makes the workers.
+        inspection: what is to be found out.
+        subjects: the network under the conditions that it may have failed under; at least one.
+        suspected: how it failed.
+    """
+    with Solo(nursery, inspection.seconds, inspection.ids) as solo:
+        for subject in subjects:
+            verdict = solo.judge(subject)
+            if verdict.is_finding:
+                return _inspected(solo, inspection, subject, verdict)
+    note = "It does not show again when the network is run alone in a new process."
+    return Finding(subjects[0].id, suspected, note)
+
+
+def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Verdict) -> Finding:
+    if verdict.sort is not Sort.HANG:
+        solo.seconds = min(solo.seconds, _TRIAL_SECONDS)
+    solo.renew()
+    subject, current = _as_built(solo, subject, verdict)
+    where = located(subject, current, solo.judge)
+    if inspection.shrink_seconds:
+        subject, current = shrunk(subject, current, solo.judge, inspection.shrink_seconds)
+    finding = Finding(
+        subject.id,
+        verdict,
+        where=where,
+        opinions=opinions(subject, current, solo.ids, inspection.engines, solo.do),
+        network=print_graph(subject.network.graph, elide=_ELIDED),
+        operators=tuple(layer.kind for layer in computing_layers(subject.network.graph)),
+        text=current.text,
+    )
+    return replace(finding, script=_written(solo, inspection, subject, finding))
+
+
+def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, Verdict]:
+    """The network that was read back from a model, if it fails in the same way as it is."""
+    if subject.conditions.route == AS_BUILT or verdict.sort is Sort.TRANSLATION:
+        return subject, verdict
+    try:
+        imported = through(Route(subject.conditions.route), subject.network)
+    except InterposerError:
+        return subject, verdict
+    feeds = imported if isinstance(imported, str) else bound_again(subject.network, imported, subject.feeds)
+    if isinstance(imported, str) or isinstance(feeds, str):
+        return subject, verdict
+    conditions = replace(subject.conditions, route=AS_BUILT)
+    direct = replace(subject, network=imported, feeds=feeds, conditions=conditions)
+    again = solo.judge(direct)
+    return (direct, again) if again.alike(verdict) else (subject, verdict)
+
+
+def _written(solo: Solo, inspection: Inspection, subject: Subject, finding: Finding) -> str:
+    if inspection.folder is None:
+        return ""
+    setup = solo.nursery.setup
+    said = {name: value for name, value in os.environ.items() if name.startswith("INTERPOSER_")}
+    variables = {name: value for name, value in (said | {**inspection.environment}).items() if name not in _FORGOTTEN}
+    text = "\n".join([finding.text or finding.verdict.text, finding.where, *finding.opinions]).strip()
+    title = f"{finding.sort}, at fault: {finding.verdict.culprit}\n{text}"
+    path = write(
+        inspection.folder, subject, title, inspection.backends,
+        options=setup.options, steps=setup.tolerances.steps, environment=variables,
+    )  # fmt: skip
+    return str(path)

@@ -1,0 +1,81 @@
+"""Where a failure comes from: the first layer whose result is wrong, and whether it is wrong by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from interposer.errors import InterposerError
+from interposer.ir.graph import Layer
+from interposer.testing.compare import layer_alone
+from interposer.testing.judge.draft import Draft, Place
+from interposer.testing.judge.reference import Known, all_values
+from interposer.testing.judge.subject import AS_BUILT, Subject, Verdict
+
+__all__ = ["located"]
+
+Judge = Callable[[Subject], Verdict]
+
+
+def located(subject: Subject, verdict: Verdict, judge: Judge) -> str:
+    """Name the first layer of a network with which it fails, in a sentence or two; empty if no part of it fails.
+
+    Every part of the network that ends with one of its layers is judged, and then that layer by itself.
+
+    Args:
+        subject: a network that fails as it was built.
+        verdict: how it fails.
+        judge: judges a network, in a process that may die of it.
+    """
+    if subject.conditions.route != AS_BUILT:
+        return ""
+    layer = _first(subject, verdict, judge)
+    if layer is None:
+        return "No part of the network fails by itself."
+    title = f"The first wrong result is that of layer {layer}."
+    alone = _alone(subject, layer)
+    if alone is None:
+        return title
+    is_wrong = judge(alone).alike(verdict)
+    return f"{title} {'It fails by itself.' if is_wrong else 'By itself it is right; only after others it is wrong.'}"
+
+
+def _first(subject: Subject, verdict: Verdict, judge: Judge) -> Layer | None:
+    draft = Draft.of(subject.network, subject.feeds)
+    for ending in (_of_one_layer, _of_all_before):
+        for number, step in enumerate(draft.steps):
+            if step.computes and _fails(subject, verdict, judge, ending(draft, number)):
+                return subject.network.graph.layer(step.name)
+    return None
+
+
+def _of_one_layer(draft: Draft, number: int) -> Draft:
+    """The part of a network that a layer's results depend on."""
+    places = tuple(Place(number, result) for result in range(len(draft.steps[number].quantizations)))
+    return replace(draft, outputs=places).needed()
+
+
+def _of_all_before(draft: Draft, number: int) -> Draft:
+    """A layer and all before it, with the results that are outputs or that no layer of these takes."""
+    steps = draft.steps[: number + 1]
+    taken = {place for step in steps for place in step.inputs}
+    places = (Place(at, index) for at, step in enumerate(steps) for index in range(len(step.quantizations)))
+    ends = tuple(one for one in places if one in draft.outputs or (one not in taken and steps[one.step].computes))
+    return replace(draft, steps=steps, outputs=ends).needed()
+
+
+def _fails(subject: Subject, verdict: Verdict, judge: Judge, draft: Draft) -> bool:
+    try:
+        network, feeds = draft.built()
+    except (InterposerError, ValueError):
+        return False
+    return judge(replace(subject, network=network, feeds=feeds)).alike(verdict)
+
+
+def _alone(subject: Subject, layer: Layer) -> Subject | None:
+    try:
+        known: Known = all_values(subject.network.graph, subject.feeds)
+    except InterposerError:
+        return None
+    network, feeds = layer_alone(layer, known)
+    return replace(subject, network=network, feeds=feeds)

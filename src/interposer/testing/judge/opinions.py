@@ -1,0 +1,142 @@
+"""What inference engines that are installed say of a network about which a backend and the reference disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.errors import InterposerError
+from interposer.ir.graph import binding_id
+from interposer.session import default_runtime
+from interposer.testing.judge.reference import all_values, computing_layers
+from interposer.testing.judge.seat import Seat
+from interposer.testing.judge.serving import Task, Workplace
+from interposer.testing.judge.subject import AS_BUILT, Conditions, Sort, Subject, Verdict
+from interposer.testing.judge.workers import Lost
+from interposer.types import Array
+
+__all__ = ["REFERENCE", "engines", "opinions"]
+
+REFERENCE: Final = "CpuRef"
+"""What the reference kernels are called in a report; they are those of this backend."""
+
+
+def engines(without: Collection[str] = ()) -> tuple[str, ...]:
+    """The ids of the backends that are used only where they are named, which are installed engines."""
+    registry = default_runtime().registry
+    available = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))
+    return tuple(name for name in available if name not in without)
+
+
+def opinions(
+    subject: Subject, verdict: Verdict, ids: Sequence[str], names: Sequence[str], do: Callable[[Task], Any]
+) -> tuple[str, ...]:
+    """Ask engines about a network; return in sentences who agrees with whom.
+
+    Args:
+        subject: a network as built on which the backend differs from the reference.
+        verdict: in what it differs.
+        ids: the backends that were used.
+        names: the ids of the engines.
+        do: lets a worker carry out a task.
+    """
+    if verdict.sort is not Sort.DIFFERENCE or subject.conditions.route != AS_BUILT:
+        return ()
+    return tuple(_sentences(verdict.culprit, {name: _asked(subject, name, ids, do) for name in names}))
+
+
+def _asked(subject: Subject, name: str, ids: Sequence[str], do: Callable[[Task], Any]) -> _Opinion:
+    try:
+        opinion: _Opinion = do(_Ask(subject, name, tuple(ids)))
+    except Lost as lost:
+        return _Opinion(failed=lost.text.partition(";")[0])
+    return opinion
+
+
+@dataclass(frozen=True)
+class _Opinion:
+    """Where an engine stands, counted in the elements in which the backend and the reference differ.
+
+    `failed` says why there is no opinion; `part` how many layers the engine takes, unless that is all.
+    """
+
+    with_reference: int = 0
+    with_backend: int = 0
+    total: int = 0
+    part: str = ""
+    failed: str = ""
+
+
+def _sentences(backend: str, opinions: Mapping[str, _Opinion]) -> Iterator[str]:
+    given = {name: one for name, one in opinions.items() if one.total}
+    for side, other, chosen in (
+        (REFERENCE, backend, [name for name, one in given.items() if one.with_reference == one.total]),
+        (backend, REFERENCE, [name for name, one in given.items() if one.with_backend == one.total]),
+    ):
+        if chosen:
+            yield f"{_listed([side, *(f'{name}{given[name].part}' for name in chosen)])} agree; {other} differs."
+    for name, one in given.items():
+        if one.total not in (one.with_reference, one.with_backend):
+            yield (
+                f"{name}{one.part} is nearer to {REFERENCE} in {one.with_reference} of {one.total} elements, "
+                f"and nearer to {backend} in {one.with_backend}."
+            )
+    yield from (f"{name} cannot be asked: {one.failed}." for name, one in opinions.items() if one.failed)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Ask:
+    """Run a network on an engine and on the backends under test; gives the engine's opinion."""
+
+    subject: Subject
+    engine: str
+    ids: tuple[str, ...]
+
+    def results(self, workplace: Workplace) -> Iterator[_Opinion]:
+        """Ask it."""
+        try:
+            yield self._opinion(workplace.seat)
+        except InterposerError as error:
+            yield _Opinion(failed=type(error).__name__)
+
+    def _opinion(self, seat: Seat) -> _Opinion:
+        network, feeds = self.subject.network, self.subject.feeds
+        engine = Seat([default_runtime().registry.get(self.engine)])
+        ran = engine.run(network, feeds, Conditions(rewrite=False), engine.ids)
+        if not ran.taken:
+            return _Opinion()
+        known = all_values(network.graph, feeds)
+        under_test = seat.run(network, feeds, self.subject.conditions, self.ids).outputs
+        near, far, total = 0, 0, 0
+        for layer in network.graph.outputs:
+            number, wanted = binding_id(layer), known[layer.values[0]]
+            counts = _nearer(ran.outputs[number], wanted, under_test[number])
+            near, far, total = near + counts[0], far + counts[1], total + counts[2]
+        layers = len(computing_layers(network.graph))
+        part = "" if ran.taken >= layers else f" (for {ran.taken} of {layers} layers)"
+        return _Opinion(near, far, total, part)
+
+
+def _nearer(found: Array, reference: Array, backend: Array) -> tuple[int, int, int]:
+    """In how many elements an array is nearer to the first, and to the second; and in how many these differ."""
+    if not found.shape == reference.shape == backend.shape or found.dtype == object:
+        return 0, 0, 0
+    apart = _distance(reference, backend)
+    worth = apart > 1e-3 * apart.max(initial=0.0)  # rounding errors beside the differences say nothing
+    near, far = _distance(found, reference), _distance(found, backend)
+    return tuple(int(np.count_nonzero(one & worth)) for one in (near < far, far < near, worth))  # type: ignore[return-value]
+
+
+def _distance(one: Array, other: Array) -> Array:
+    """How far elements are apart; not at all if both are NaN, and infinitely if one is."""
+    with np.errstate(all="ignore"):
+        a, b = one.astype(np.float64), other.astype(np.float64)
+        distance = np.where(a == b, 0.0, np.abs(a - b))
+        return np.where(np.isnan(a) & np.isnan(b), 0.0, np.where(np.isnan(distance), np.inf, distance))

@@ -1,0 +1,171 @@
+"""What is written of a finding: a script that shows it again, its network as text, and as an ONNX model with inputs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.backend import Options
+from interposer.codec import array_to_plain
+from interposer.errors import InterposerError
+from interposer.ir.text import print_graph
+from interposer.testing.judge.subject import Conditions, Subject
+from interposer.testing.replay import Factory, is_library
+from interposer.writers import onnx as onnx_writer
+
+__all__ = ["Named", "name_of", "write"]
+
+_SCRIPT: Final = '''"""{title}
+
+{text}
+
+Run this file with Python from any folder to see it again; it needs the package interposer and the backend.
+"""
+
+{preparation}from interposer.testing import replay
+
+NETWORK = r"""
+{network}
+"""
+
+INPUTS = {inputs}
+
+replay({backend}, NETWORK, INPUTS{arguments})
+'''
+
+
+@dataclass(frozen=True)
+class Named:
+    """A backend as another process can find it: its name, and the folder that its module is imported from."""
+
+    name: str
+    folder: str = ""
+
+
+def name_of(backend: str | Factory) -> Named | None:
+    """How another process finds a backend; None for an object that no module has under a name."""
+    if isinstance(backend, str):
+        return Named(str(Path(backend).absolute()) if is_library(backend) else backend, _folder_of(backend))
+    module, name = getattr(backend, "__module__", ""), getattr(backend, "__qualname__", "")
+    if not name.isidentifier() or module in ("", "__main__"):
+        return None
+    try:
+        found = getattr(import_module(module), name, None)
+    except ImportError:
+        return None
+    given = f"{module}:{name}"
+    return Named(given, _folder_of(given)) if found is backend else None
+
+
+def _folder_of(given: str) -> str:
+    """The folder that ``module:Class`` is imported from, unless every interpreter of this environment looks there."""
+    module, _, attribute = given.partition(":")
+    if not attribute:
+        return ""
+    file = getattr(import_module(module.partition(".")[0]), "__file__", None)
+    paths = getattr(import_module(module.partition(".")[0]), "__path__", None)
+    if paths:
+        return str(Path(next(iter(paths))).absolute().parent)
+    return "" if file is None else str(Path(file).absolute().parent)
+
+
+def write(
+    folder: Path,
+    subject: Subject,
+    text: str,
+    backends: Sequence[str | Factory],
+    *,
+    options: Mapping[str, Options],
+    steps: int,
+    environment: Mapping[str, str],
+) -> Path:
+    """Write the files of a finding, and give the path of the script.
+
+    Args:
+        folder: where to; it is made if it is not there.
+        subject: the network, its inputs and conditions.
+        text: what is wrong.
+        backends: the backends under test in order of preference.
+        options: their options.
+        steps: by how many steps quantized results may differ.
+        environment: variables that the script sets.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    named = [name_of(one) for one in backends]
+    title = "+".join(re.sub(r"[^\w.-]+", "_", Path(one.name).stem if one else "backend") for one in named)
+    stem = f"{title}-{subject.id}" + (f"-{subject.conditions.route}" if subject.conditions.route != "network" else "")
+    path = folder / f"{stem}.py"
+    path.write_text(_script(subject, text, named, options, steps, environment), encoding="utf-8")
+    path.with_suffix(".txt").write_text(f"{text}\n\n{print_graph(subject.network.graph)}\n", encoding="utf-8")
+    _write_model(path.with_suffix(".onnx"), subject)
+    return path
+
+
+def _script(
+    subject: Subject,
+    text: str,
+    named: Sequence[Named | None],
+    options: Mapping[str, Options],
+    steps: int,
+    environment: Mapping[str, str],
+) -> str:
+    found = [one for one in named if one is not None]
+    names = [one.name for one in found]
+    plain = {key: array_to_plain(array) for key, array in subject.feeds.items()}
+    return _SCRIPT.format(
+        title=f"{subject.id}: {text.partition(chr(10))[0]}".replace("\\", "/").replace('"""', "'''"),
+        text=text.replace("\\", "/").replace('"""', "'''"),
+        preparation=_preparation(found, environment),
+        network=print_graph(subject.network.graph),
+        inputs=json.dumps(plain, indent=4),
+        backend=_backend_argument(names, complete=len(names) == len(named)),
+        arguments=_arguments(subject.conditions, options, steps),
+    )
+
+
+def _backend_argument(names: Sequence[str], *, complete: bool) -> str:
+    if not complete:
+        return "None"  # which `replay` answers with what to do
+    return json.dumps(names[0] if len(names) == 1 else list(names))
+
+
+def _preparation(found: Sequence[Named], environment: Mapping[str, str]) -> str:
+    lines = []
+    if environment:
+        lines += ["import os", "", f"os.environ.update({json.dumps(dict(environment), indent=4)})"]
+    folders = [one.folder for one in found if one.folder]
+    if folders:
+        lines += ["import sys", "", *(f"sys.path.insert(0, {folder!r})" for folder in dict.fromkeys(folders))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _arguments(conditions: Conditions, options: Mapping[str, Options], steps: int) -> str:
+    changed: dict[str, Any] = {
+        name: value for name, value in asdict(conditions).items() if value != getattr(Conditions(), name)
+    }
+    if options:
+        changed["options"] = {name: dict(given) for name, given in options.items()}
+    if steps:
+        changed["steps"] = steps
+    return "".join(f", {name}={value!r}" for name, value in changed.items())
+
+
+def _write_model(path: Path, subject: Subject) -> None:
+    """Write the network as ONNX, and its inputs beside it by name, if they can be expressed."""
+    try:
+        onnx_writer.save(subject.network, path)
+    except InterposerError:
+        return
+    arrays = {layer.name: subject.feeds[number] for number, layer in subject.network.inputs.items()}
+    if all(array.dtype.isbuiltin == 1 and array.dtype != object for array in arrays.values()):
+        np.savez(path.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]

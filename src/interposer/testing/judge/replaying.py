@@ -1,0 +1,95 @@
+"""`replay`: what the script of a finding calls to show it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interposer.backend import Options
+from interposer.codec import array_from_plain
+from interposer.errors import InvalidArgumentError
+from interposer.ir.network import Network
+from interposer.ir.text import parse_graph
+from interposer.testing.judge.serving import Setup
+from interposer.testing.judge.solo import Solo
+from interposer.testing.judge.subject import Conditions, Subject, Verdict
+from interposer.testing.judge.workers import nursery_for
+from interposer.testing.replay import Factory
+from interposer.testing.tolerances import Tolerances
+from interposer.types import Array
+
+__all__ = ["judge_network", "replay"]
+
+SECONDS = 30.0
+
+
+def judge_network(
+    backends: str | Factory | Sequence[str | Factory],
+    network: Network,
+    feeds: Mapping[int, Array],
+    *,
+    conditions: Conditions | None = None,
+    options: Mapping[str, Options] | None = None,
+    tolerances: Tolerances | None = None,
+    seconds: float = SECONDS,
+) -> Verdict:
+    """Judge one network on a backend, beside the reference kernels, in a child process.
+
+    Args:
+        backends: the backend, or several in order of preference: ids, ``module:Class``, paths of shared objects, or
+            functions that make one.
+        network: any valid network.
+        feeds: the arrays of its inputs by binding id.
+        conditions: the route and what is asked of the optimizer.
+        options: model options by backend id.
+        tolerances: how near the results of one layer must be; by default quantized results bit for bit.
+        seconds: how long it may take.
+
+    Raises:
+        UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be made.
+    """
+    given = (backends,) if isinstance(backends, str) or callable(backends) else tuple(backends)
+    setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0))
+    with nursery_for(setup) as nursery, Solo(nursery, seconds) as solo:
+        return solo.judge(Subject(network, feeds, conditions or Conditions()))
+
+
+def replay(
+    backend: str | Factory | Sequence[str | Factory] | None,
+    network: str,
+    inputs: Mapping[str, Mapping[str, Any]],
+    *,
+    options: Mapping[str, Options] | None = None,
+    steps: int = 0,
+    seconds: float = SECONDS,
+    **conditions: Any,
+) -> None:
+    """Judge a network in text form again, and print what is wrong.
+
+    Args:
+        backend: the backend, or several in order of preference.
+        network: the network, as `interposer.ir.text.print_graph` writes it.
+        inputs: its inputs by binding id, as plain data.
+        options: model options by backend id.
+        steps: by how many steps the quantized results of one layer may differ.
+        seconds: how long it may take.
+        conditions: those of `Conditions`.
+
+    Raises:
+        SystemExit: the failure shows again; the status is 1.
+        InvalidArgumentError: the script does not know the backend.
+    """
+    if backend is None:
+        raise InvalidArgumentError(
+            "the backend cannot be imported by a name; write the function that makes it in place of None"
+        )
+    feeds = {int(key): array_from_plain(plain) for key, plain in inputs.items()}
+    verdict = judge_network(
+        backend, Network(graph=parse_graph(network)), feeds,
+        conditions=Conditions(**conditions), options=options, tolerances=Tolerances(steps=steps), seconds=seconds,
+    )  # fmt: skip
+    if verdict.is_finding:
+        sort = verdict.sort.value if verdict.sort else ""
+        print(f"{sort}, at fault: {verdict.culprit}\n{verdict.text}")
+        raise SystemExit(1)
+    print(f"It does not show again: {verdict.outcome.value}.")

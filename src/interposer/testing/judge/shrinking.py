@@ -1,0 +1,103 @@
+"""The shrinker: reduces a network to the smallest one that still fails in the same way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from interposer.errors import InterposerError
+from interposer.testing.judge.draft import Draft, Place
+from interposer.testing.judge.edits import EDITS, Edit, Recorded
+from interposer.testing.judge.reference import all_values
+from interposer.testing.judge.subject import Subject, Verdict
+
+__all__ = ["shrunk"]
+
+Judge = Callable[[Subject], Verdict]
+_ROUNDS: Final = 8
+
+
+def shrunk(subject: Subject, verdict: Verdict, judge: Judge, seconds: float) -> tuple[Subject, Verdict]:
+    """Return the smallest network found that still fails in the same way, and its verdict.
+
+    Args:
+        subject: a network that fails.
+        verdict: how it fails.
+        judge: judges a network, in a process that may die of it.
+        seconds: when to stop.
+    """
+    search = _Search(subject, verdict, judge, time.monotonic() + seconds)
+    search.simplify_conditions()
+    search.simplify_network()
+    return search.subject, search.verdict
+
+
+class _Search:
+    """The smallest network so far."""
+
+    def __init__(self, subject: Subject, verdict: Verdict, judge: Judge, deadline: float) -> None:
+        self.subject, self.verdict, self.judge, self.deadline = subject, verdict, judge, deadline
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def simplify_conditions(self) -> None:
+        """Try without layers that are held back, and without rewrites."""
+        for changes in ({"held_back": ()}, {"integers": False}, {"rewrite": False, "integers": False}):
+            conditions = replace(self.subject.conditions, **changes)
+            if conditions != self.subject.conditions and not self.is_over:
+                self._accepts(replace(self.subject, conditions=conditions))
+
+    def simplify_network(self) -> None:
+        """Try all edits in turn until none of them succeeds any more."""
+        draft = Draft.of(self.subject.network, self.subject.feeds)
+        for _ in range(_ROUNDS):
+            before = draft
+            for edit in EDITS:
+                while (better := self._better(draft, edit)) is not None:
+                    draft = better
+            if draft == before or self.is_over:
+                return
+
+    def _better(self, draft: Draft, edit: Edit) -> Draft | None:
+        """The first of an edit's drafts that is simpler and still fails."""
+        for candidate in edit(draft, _recorded(draft)):
+            if self.is_over:
+                return None
+            try:
+                better = candidate()
+                if better.weight >= draft.weight:
+                    continue
+                network, feeds = better.built()
+            except (InterposerError, ValueError, IndexError, TypeError):
+                continue
+            if self._accepts(replace(self.subject, network=network, feeds=feeds)):
+                return better
+        return None
+
+    def _accepts(self, subject: Subject) -> bool:
+        names = {layer.name for layer in subject.network}
+        held_back = tuple(name for name in subject.conditions.held_back if name in names)
+        subject = replace(subject, conditions=replace(subject.conditions, held_back=held_back))
+        verdict = self.judge(subject)
+        if not verdict.alike(self.verdict) or verdict.culprit != self.verdict.culprit:
+            return False
+        self.subject, self.verdict = subject, verdict
+        return True
+
+
+def _recorded(draft: Draft) -> Recorded:
+    """Every result of a draft as the reference computes it; nothing if it cannot."""
+    try:
+        network, feeds = draft.built()
+        known = all_values(network.graph, feeds)
+    except InterposerError:
+        return {}
+    return {
+        Place(number, value.index): (value.known.with_constant(None), known[value])
+        for number, layer in enumerate(network.graph) if number < len(draft.steps)
+        for value in layer.outputs
+    }  # fmt: skip

@@ -1,0 +1,91 @@
+"""One worker for one network after another, replaced whenever it dies of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from interposer.testing.judge.judging import culprit
+from interposer.testing.judge.serving import DONE, Task
+from interposer.testing.judge.subject import Outcome, Subject, Verdict
+from interposer.testing.judge.tasks import One, Served
+from interposer.testing.judge.workers import Lost, Nursery, Worker
+
+__all__ = ["Solo"]
+
+
+class Solo:
+    """A worker that judges networks one by one. Use it in a ``with`` block, after which the worker is gone.
+
+    Args:
+        nursery: where the worker is forked.
+        seconds: how long one network may take.
+        ids: the backends to use, in order of preference; by default all that the nursery's setup names.
+    """
+
+    def __init__(self, nursery: Nursery, seconds: float, ids: Sequence[str] | None = None) -> None:
+        self.nursery, self.seconds = nursery, seconds
+        self._worker: Worker | None = None
+        self._ids = None if ids is None else tuple(ids)
+
+    def __enter__(self) -> Solo:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """End the worker, so that the next network has a new one."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def do(self, task: Task) -> Any:
+        """Let the worker carry out a task, and give its only result.
+
+        Raises:
+            Lost: the worker died of it.
+            InterposerError: the backends under test cannot be made.
+        """
+        if self._worker is None:
+            self._worker = Worker(self.nursery, self.seconds)
+        try:
+            self._worker.give(task)
+            result = self._worker.receive()
+            if result == DONE:
+                return None
+            self._worker.receive()
+            return result
+        except Lost:
+            self.renew()
+            raise
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the backends to use."""
+        if self._ids is None:
+            self._ids = tuple(name for name, _ in self.do(Served()))
+        return self._ids
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Judge a network; if the worker dies of it, tell of which backend."""
+        try:
+            verdict: Verdict = self.do(One(subject, self.ids))
+        except Lost as lost:
+            verdict = _lost(subject, lost)
+            return verdict.blaming(culprit(verdict, self.ids, lambda ids: self._judged(subject, ids)))
+        return verdict
+
+    def _judged(self, subject: Subject, ids: Sequence[str]) -> Verdict:
+        try:
+            verdict: Verdict = self.do(One(subject, ids, blame=False))
+        except Lost as lost:
+            return _lost(subject, lost)
+        return verdict
+
+
+def _lost(subject: Subject, lost: Lost) -> Verdict:
+    return Verdict(Outcome.FINDING, subject.conditions, lost.sort, lost.text)
