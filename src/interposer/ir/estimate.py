@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.control import Constant, Input, Output
@@ -15,7 +17,10 @@ __all__ = ["Estimate", "estimate"]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The plan of one run. `peak_bytes` counts the tensors that live at once; `operations` what operators count."""
+    """The plan of one run.
+
+    `peak_bytes` counts the tensors that live at once, and padded copies of images; `operations` what operators count.
+    """
 
     peak_bytes: int
     constant_bytes: int
@@ -60,13 +65,29 @@ def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
         if isinstance(layer.op, Constant):
             continue
         live += sum(_bytes(value.known) for value in layer.outputs)
-        peak = max(peak, live + inner.get(layer, 0))
+        peak = max(peak, live + inner.get(layer, 0) + _scratch(layer))
         taken = dict.fromkeys(layer.values)
         for value in dict.fromkeys((*taken, *layer.outputs)):
             left[value] -= value in taken
             if left[value] == 0 and not value.is_constant:
                 live -= _bytes(value.known)
     return peak
+
+
+_PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), "D": ("pad_front", "pad_back")}
+
+
+def _scratch(layer: Layer) -> int:
+    """The bytes of the padded copy of an image; 0 for what needs none."""
+    layout = getattr(layer.op, "data_layout", None)
+    pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
+    if layout is None or not any(pads.values()):
+        return 0
+    image = (layer.output_infos if "Transpose" in layer.kind else layer.input_infos)[0]
+    if image is None or not image.is_concrete or len(image.shape) != len(layout.value):
+        return 0
+    sizes = [int(size) + pads.get(axis, 0) for axis, size in zip(layout.value, image.shape, strict=True)]
+    return math.prod(sizes) * image.dtype.itemsize
 
 
 def _bytes(info: TensorInfo) -> int:

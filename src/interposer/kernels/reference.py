@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.collected import as_given, collected
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean
 from interposer.kernels.table import KernelInfo, KernelTable
 from interposer.schema import Op, Operand, Result
 from interposer.types import UNRANKED, Array, DataType, Quantization, TensorInfo
@@ -59,6 +59,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
     Raises:
         InvalidArgumentError: operands that the operator, or every reference kernel of it, refuses; says why.
+        ExecutionError: the kernel failed, for want of memory, say.
     """
     if not isinstance(op, Op):
         raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
@@ -69,7 +70,16 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
     if faults := op.violations(*inputs):
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(faults)}")
     outputs = list(_outputs(op, inputs, scales))
-    found = tuple(map(as_given, outputs, evaluate(op, given, inputs, outputs)))
+    try:
+        computed = evaluate(op, given, inputs, outputs)
+    except InterposerError:
+        raise
+    except Exception as error:
+        infos = ", ".join(map(str, outputs))
+        raise ExecutionError(
+            f"{op.op_name()} failed: {type(error).__name__}: {error} (results: {infos})", layer=op.op_name()
+        ) from error
+    found = tuple(map(as_given, outputs, computed))
     return found[0] if len(found) == 1 else found
 
 

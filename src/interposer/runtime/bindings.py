@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.collected import as_given, as_stored
 from interposer.dlpack import as_array, shared_array
-from interposer.errors import BindingError
+from interposer.errors import BindingError, ExecutionError
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
@@ -91,8 +91,20 @@ class Bindings:
         return arrays
 
     def new_outputs(self) -> dict[int, Array]:
-        """Fresh arrays for all outputs whose shape is known before running."""
-        return {key: np.empty(one.shape, one.dtype) for key, one in self.outputs.items() if one.shape is not None}
+        """Fresh arrays for all outputs whose shape is known before running.
+
+        Raises:
+            ExecutionError: there is not enough memory.
+        """
+        try:
+            return {key: np.empty(one.shape, one.dtype) for key, one in self.outputs.items() if one.shape is not None}
+        except (MemoryError, ValueError) as error:
+            large = max(self.outputs.values(), key=_bytes_of)
+            raise ExecutionError(
+                f"there is not enough memory for the outputs; the largest is {large.id} ({large.name}): {large.info}, "
+                f"{_bytes_of(large):,} bytes",
+                layer=large.name,
+            ) from error
 
     def given_out(self, outputs: Mapping[int, Array]) -> dict[int, Any]:
         """The outputs as a caller gets them: arrays, lists of them for sequences, elements or None for optionals."""
@@ -107,6 +119,10 @@ class Bindings:
             return known[binding_id].info
         except (KeyError, TypeError):
             raise BindingError(f"no {kind} has the binding id {binding_id!r}; there are {_listed(known)}") from None
+
+
+def _bytes_of(binding: Binding) -> int:
+    return int(binding.info.num_bytes) if binding.shape is not None else 0
 
 
 def _binding(layer: Layer) -> Binding:

@@ -137,3 +137,5 @@ def _typed(title: str, info: TensorInfo, given: Any) -> Array:
         return converted(array, info.dtype, numbers=None if has_type else given)
     except ValueError as error:
         raise BindingError(f"{title} {error}") from None
+    except MemoryError as error:
+        raise BindingError(f"{title} is {array.dtype}; there is no memory to make it {info.dtype}: {error}") from error
