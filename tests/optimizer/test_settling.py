@@ -58,6 +58,16 @@ def test_what_follows_from_a_settled_layer_is_settled_in_the_same_round():
     assert model.run([np.zeros((2, 3, 4))])[1].shape == (5, 2, 12)
 
 
+def test_a_slice_between_constants_without_steps_is_settled():
+    network = ip.Network()
+    x = network.add_input_layer(0, TensorInfo((5,)))
+    bounds = [network.add_constant_layer(np.int64([number])) for number in (1, 4)]
+    network.add_output_layer(0, network.add_layer(DynamicSlice((0,)), x, *bounds))
+    model = ip.load(network)
+    assert model.run([np.arange(5, dtype=np.float32)])[0].tolist() == [1, 2, 3]
+    assert not any(kind.startswith("Dynamic") for kind in kinds(model))
+
+
 def test_extents_that_do_not_fit_are_told_when_they_are_known():
     network = ip.Network("broken")
     x = network.add_input_layer(0, TensorInfo((Dim("n"),)), name="x")

@@ -49,7 +49,7 @@ class DynamicOp(Op):
         Raises:
             InvalidArgumentError: values that cannot be.
         """
-        first, *rest = infos
+        first, *rest = self.arguments(infos)
         if first is None or any(info is not None and info.constant is None for info in rest):
             return None
         return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
