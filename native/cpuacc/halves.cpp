@@ -34,10 +34,11 @@ Node cast_node(const Graph& graph, int from, int to) {
   return node;
 }
 
-/// Whether a small difference of an operand may be a large one of the result.
-bool jumps(const Graph& graph, const Node& node) {
+/// Whether a layer reads its operands as they would be after rounding: because a small difference of an operand may be a
+/// large one of the result, or because a result of a wider type shows the rounding.
+bool reads_rounded(const Graph& graph, const Node& node) {
   if (node.type == "Comparison" || node.type == "ArgMinMax") return true;
-  if (node.type == "Cast") return !is_half(graph.out(node)) && !is_f32(graph.out(node));
+  if (node.type == "Cast") return !is_half(graph.out(node));
   if (node.type == "Activation") {
     Function function = function_of(node.text("function"));
     return function == Function::thresholded_relu || function == Function::shrink;
@@ -68,7 +69,7 @@ class Widener {
       if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
     for (Node& node : old) {
       if (rounds(node)) round_result(node);
-      if (jumps(graph_, node)) round_operands(node);
+      if (reads_rounded(graph_, node)) round_operands(node);
       for (int& tensor : node.inputs) tensor = wide(tensor);
       for (int& tensor : node.outputs) tensor = wide(tensor);
       graph_.nodes.push_back(std::move(node));

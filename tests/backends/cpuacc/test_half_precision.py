@@ -80,6 +80,18 @@ def test_what_jumps_sees_rounded_operands(dtype: DataType) -> None:
         assert (np.asarray(mine, np.float32) == np.asarray(theirs, np.float32)).all()
 
 
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_a_cast_to_float32_gives_numbers_that_were_rounded(dtype: DataType) -> None:
+    network = ip.Network("casts")
+    x = network.add_input_layer(0, TensorInfo((64,), dtype))
+    network.add_output_layer(0, network.add_cast_layer(network.add_multiplication_layer(x, x), dtype=DataType.FLOAT32))
+    given = np.random.default_rng(6).standard_normal(64).astype(dtype.numpy)
+
+    [found] = ip.load(network, ["CpuAcc"]).run([given])
+
+    assert (np.asarray(found) == np.asarray(given * given, np.float32)).all()
+
+
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_numbers_are_rounded_to_the_nearest_on_every_instruction_set(isa: str) -> None:
     settings = {
