@@ -34,6 +34,7 @@ struct Points<2> {
     to[2] = even - odd;
     to[3] = w[2];
   }
+  CPUACC_INLINE Vec original(const Vec* t, int tap) { return tap == 0 ? t[0] : tap == 1 ? t[1] - t[2] : t[3]; }
 };
 
 template <>
@@ -65,6 +66,10 @@ struct Points<4> {
     to[3] = even_b + odd_b;
     to[4] = even_b - odd_b;
     to[5] = w[2];
+  }
+  CPUACC_INLINE Vec original(const Vec* t, int tap) {
+    constexpr float by = kA * (kA2 - kB2);  // 1 / (2 * of_a * kA) of `weights`
+    return tap == 0 ? t[0] * (kA2 * kB2) : tap == 1 ? (t[1] - t[2]) * by : t[5];
   }
 };
 
@@ -123,8 +128,9 @@ CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int to
   }
 }
 
+/// Stores the results of one square, and returns whether all sums were finite.
 template <int kTile>
-CPUACC_INLINE void transform_output(const Winograd& w, const float* from, int64_t step, Vec bias, int top, int left,
+CPUACC_INLINE bool transform_output(const Winograd& w, const float* from, int64_t step, Vec bias, int top, int left,
                                     float* out, const float* residual) {
   constexpr int kSide = kTile + 2;
   Vec rows[kSide][kTile];
@@ -136,13 +142,15 @@ CPUACC_INLINE void transform_output(const Winograd& w, const float* from, int64_
     Points<kTile>::output(seen, rows[y]);
   }
   const int height = w.out_height - top, width = w.out_width - left;
-  Vec low = all(w.product.finish.low), high = all(w.product.finish.high);
+  Vec low = all(w.product.finish.low), high = all(w.product.finish.high), check = {};
 #pragma GCC unroll 4
   for (int x = 0; x < kTile; ++x) {
     Vec column[kSide], made[kTile];
 #pragma GCC unroll 6
     for (int y = 0; y < kSide; ++y) column[y] = rows[y][x];
     Points<kTile>::output(column, made);
+#pragma GCC unroll 4
+    for (int y = 0; y < kTile; ++y) check += made[y] * 0.0f;
 #pragma GCC unroll 4
     for (int y = 0; y < kTile; ++y)
       if (y < height && x < width) {
@@ -152,6 +160,53 @@ CPUACC_INLINE void transform_output(const Winograd& w, const float* from, int64_
         store(out + at, at_most(at_least(sum, low), high));
       }
   }
+  return sum_of_lanes(check) == 0;
+}
+
+/// The 3 x 3 weights of one vector of output channels and one input channel, from the transformed ones, which lie `step`
+/// floats apart.
+template <int kTile>
+CPUACC_INLINE void original_weights(const float* from, int64_t step, Vec (&to)[9]) {
+  constexpr int kSide = kTile + 2;
+  Vec rows[3][kSide];
+  for (int y = 0; y < kSide; ++y) {
+    Vec seen[kSide];
+    for (int x = 0; x < kSide; ++x) seen[x] = load(from + (y * kSide + x) * step);
+    for (int tap = 0; tap < 3; ++tap) rows[tap][y] = Points<kTile>::original(seen, tap);
+  }
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 3; ++j) to[i * 3 + j] = Points<kTile>::original(rows[j], i);
+}
+
+/// One square of one vector of output channels as a direct sum. The transforms spread an infinity or NaN over all pixels of
+/// a square, also to those whose windows do not contain it, and overflow earlier than the direct sum. `weights` are those
+/// of the first transformed element and input channel.
+template <int kTile>
+__attribute__((noinline)) void sum_directly(const Winograd& w, const float* in, const float* weights, int64_t wide, Vec bias,
+                                            int top, int left, float* out, const float* residual) {
+  const int depth = w.product.depth;
+  Vec sums[kTile][kTile];
+  for (int y = 0; y < kTile; ++y)
+    for (int x = 0; x < kTile; ++x) sums[y][x] = bias;
+  for (int channel = 0; channel < depth; ++channel) {
+    const float* image = in + int64_t{channel / 16} * w.height * w.width * 16 + channel % 16;
+    Vec taps[9];
+    original_weights<kTile>(weights + channel * wide, depth * wide, taps);
+    for (int y = 0; y < kTile; ++y)
+      for (int x = 0; x < kTile; ++x)
+        for (int tap = 0; tap < 9; ++tap) {
+          int row = top + y + tap / 3 - w.pad_top, column = left + x + tap % 3 - w.pad_left;
+          if (row >= 0 && row < w.height && column >= 0 && column < w.width)
+            sums[y][x] += taps[tap] * image[(int64_t{row} * w.width + column) * 16];
+        }
+  }
+  const Vec low = all(w.product.finish.low), high = all(w.product.finish.high);
+  for (int y = 0; y < kTile && top + y < w.out_height; ++y)
+    for (int x = 0; x < kTile && left + x < w.out_width; ++x) {
+      int64_t at = (int64_t{top + y} * w.out_width + left + x) * 16;
+      Vec sum = residual ? sums[y][x] + load(residual + at) : sums[y][x];
+      store(out + at, at_most(at_least(sum, low), high));
+    }
 }
 
 template <int kTile>
@@ -175,8 +230,9 @@ __attribute__((noinline)) void transform_inputs(const Winograd& w, const float* 
 }
 
 template <int kTile>
-__attribute__((noinline)) void transform_outputs(const Winograd& w, const float* from, int first, int count, int block,
-                                                 int blocks, int begin, int end, float* out, const float* residual) {
+__attribute__((noinline)) void transform_outputs(const Winograd& w, const float* in, const float* from, int first, int count,
+                                                 int block, int blocks, int begin, int end, float* out,
+                                                 const float* residual) {
   const int across = squares_across(w);
   const int64_t step = int64_t{blocks} * count * 16, image = int64_t{w.out_height} * w.out_width * 16;
   const Finish& work = w.product.finish;
@@ -186,9 +242,13 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
       int top = (first + n) / across * kTile, left = (first + n) % across * kTile;
       float* to = out + b * image;
       const float* added = residual ? residual + b * image : nullptr;
-      for (int v = 0; v < 16; v += kLanes)
-        transform_output<kTile>(w, from + v, step, load(w.product.bias + b * 16 + v), top, left, to + v,
-                                added && !work.count ? added + v : nullptr);
+      for (int v = 0; v < 16; v += kLanes) {
+        const Vec bias = load(w.product.bias + b * 16 + v);
+        const float* with = added && !work.count ? added + v : nullptr;
+        if (transform_output<kTile>(w, from + v, step, bias, top, left, to + v, with) || kPairs) continue;
+        const float* weights = w.product.weights + int64_t{block} * 16 * w.product.depth * (kTile + 2) * (kTile + 2);
+        sum_directly<kTile>(w, in, weights + (b - block) * 16 + v, blocks * 16, bias, top, left, to + v, with);
+      }
       if (!work.count) continue;
       int width = w.out_width - left < kTile ? w.out_width - left : kTile;
       for (int y = top; y < top + kTile && y < w.out_height; ++y) {
@@ -227,7 +287,7 @@ void winograd_of(const Winograd& w, const float* in, float* out, const float* re
     for (int block = part.block; block < part.block_end;) {
       int blocks = panel_at(block, w.product.blocks);
       multiply_elements<kTile>(w, block, blocks, count, 0, kElements, seen, sums);
-      transform_outputs<kTile>(w, sums, first, count, block, blocks, block, block + blocks, out, residual);
+      transform_outputs<kTile>(w, in, sums, first, count, block, blocks, block, block + blocks, out, residual);
       block += blocks;
     }
   }
@@ -246,7 +306,7 @@ void winograd_stage_of(const Winograd& w, int stage, const float* in, float* out
     if (stage == 1) multiply_elements<kTile>(w, block, blocks, count, first, last, seen, of_panel);
     int begin = first > block ? first : block, end = last < block + blocks ? last : block + blocks;
     if (stage == 2 && begin < end)
-      transform_outputs<kTile>(w, of_panel, 0, count, block, blocks, begin, end, out, residual);
+      transform_outputs<kTile>(w, in, of_panel, 0, count, block, blocks, begin, end, out, residual);
     block += blocks;
   }
 }

@@ -406,6 +406,8 @@ void lower_transposed(const Node& node, Builder& builder) {
 
 }  // namespace
 
+void lower_direct_convolution(const Node& node, Builder& builder) { lower_convolution(node, builder); }
+
 Family conv_f32_family() {
   return {{{"Convolution2d", "f32", support_convolution, lower_convolution, layouts_of},
            {"TransposeConvolution2d", "f32", support_transposed, lower_transposed, layouts_of}},

@@ -43,6 +43,9 @@ inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outp
 /// The bias of some output channels, zeros where there is none; padded to blocks.
 const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder& builder);
 
+/// Appends the step of a Convolution2d of blocked images as a direct sum.
+void lower_direct_convolution(const Node& node, Builder& builder);
+
 /// The parameters of a DepthwiseConvolution2d that was taken, with packed weights.
 Depthwise make_depthwise(const Node& node, Builder& builder);
 

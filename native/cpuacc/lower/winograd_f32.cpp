@@ -1,6 +1,7 @@
 // Convolution2d of float32 with a window of 3 x 3 by Winograd's algorithm, where that is quicker than the direct sum.
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpuacc/lower/image_f32.hpp"
 
@@ -55,7 +56,7 @@ struct Stage {
     const float *in = nullptr, *residual = nullptr;
     if (self.number == 0) in = at(step.in[0]);
     if (self.number == 1) seen = at(step.in[0]), sums = at(step.out[0]);
-    if (self.number == 2) sums = at(step.in[0]), residual = at(step.in[1]), out = at(step.out[0]);
+    if (self.number == 2) sums = at(step.in[0]), residual = at(step.in[1]), in = at(step.in[2]), out = at(step.out[0]);
     self.kernels->winograd_stage(self.winograd, self.number, in, out, residual, seen, sums, int(range.first), int(range.last));
   }
 };
@@ -113,6 +114,17 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
   return find_finishing(graph, node, &finishing);
 }
 
+/// Whether the transforms of the weights are far from overflowing, so that the weights can be found again from them. What
+/// was found is packed with them, so that a network that is restored need not read the weights.
+bool are_moderate(const Tensor& weights, Builder& builder) {
+  auto* moderate = static_cast<const int32_t*>(builder.pack(sizeof(int32_t), [&](void* to) {
+    const float* values = weights.values<float>();
+    auto is_moderate = [](float value) { return std::fabs(value) < 1e30f; };
+    *static_cast<int32_t*>(to) = std::all_of(values, values + weights.elements(), is_moderate);
+  }));
+  return *moderate != 0;
+}
+
 /// Three steps instead of one: squares are too few to be shared out, and so are blocks.
 void add_stages(const Node& node, const State& state, int residual, double nanoseconds, double operations, Builder& builder) {
   const Winograd& w = state.winograd;
@@ -128,7 +140,7 @@ void add_stages(const Node& node, const State& state, int residual, double nanos
     step.operations = number == 1 ? operations : 0;
     if (number == 0) step.in = {builder.buffer(node.inputs[0])}, step.out = {seen};
     if (number == 1) step.in = {seen}, step.out = {sums};
-    if (number == 2) step.in = {sums, builder.buffer(residual)}, step.out = {builder.buffer(node.outputs[0])};
+    if (number == 2) step.in = {sums, builder.buffer(residual), builder.buffer(node.inputs[0])}, step.out = {builder.buffer(node.outputs[0])};
     step.state = std::make_shared<Stage>(Stage{state.kernels, w, number, counts[number]});
     builder.add(std::move(step));
   }
@@ -138,6 +150,7 @@ void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   if (graph.out(node).elements() == 0) return;
   Sizes sizes(graph, node);
+  if (!are_moderate(*graph.in(node, 1), builder)) return lower_direct_convolution(node, builder);
   Finishing finishing = finishing_of(graph, node);
   auto state = std::make_shared<State>();
   state->kernels = &kernels_for(builder.settings);

@@ -282,6 +282,34 @@ def test_a_channel_that_is_not_a_number_stays_by_itself() -> None:
     assert np.isfinite(found[..., [0, 2]]).all()
 
 
+WINOGRAD = [
+    Case("four by four", PLAIN, (1, 21, 18, 32), (48, 3, 3, 32), PADDED),
+    Case(
+        "four by four, channels first", PLAIN, (2, 20, 20, 40), (36, 3, 3, 40), {"pad_left": 1} | FIRST, behind="relu"
+    ),
+    Case("two by two", PLAIN, (1, 7, 7, 288), (288, 3, 3, 288), PADDED, behind="swish"),
+    Case("in stages", PLAIN, (1, 14, 13, 120), (52, 3, 3, 120), PADDED, behind="gelu"),
+]
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, 3e38])
+@pytest.mark.parametrize("case", WINOGRAD, ids=lambda case: case.name)
+def test_the_squares_of_winograd_do_not_spread_what_is_not_finite(case: Case, special: float) -> None:
+    rng = np.random.default_rng(2)
+    network = network_of(case, rng)
+    threads = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": 3}})
+    x = _values(rng, _first(case.image) if FIRST.items() <= case.options.items() else case.image)
+    x[0, 3, 5, 2] = x[0, 5, 2, 6] = special
+    wanted = ip.load(network, ["CpuRef"]).run([x])[0]
+    for options in (None, threads):
+        found = ip.load(network, ["CpuAcc"], options=options).run([x])[0]
+        apart = np.abs(wanted) < 1e30
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        for some in (apart, np.isfinite(wanted) & ~apart, np.isinf(wanted)):
+            scale = float(np.abs(wanted[some]).max(initial=0.0, where=np.isfinite(wanted[some])))
+            np.testing.assert_allclose(found[some], wanted[some], rtol=0, atol=1e-5 * scale)
+
+
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
