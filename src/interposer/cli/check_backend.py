@@ -33,8 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--family", action="append", default=[], metavar="NAME", help="try only operators of this family"
     )
     parser.add_argument(
-        "--only", default="*", metavar="PATTERN", help="carry out only cases such as 'results/Softmax-*'"
-    )
+        "--only", action="append", default=[], metavar="PATTERNS",
+        help="carry out only cases such as 'results/Softmax-*'; several are separated by commas or given one by one",
+    )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="list the checks, or with --only the cases, and run none")
     parser.add_argument(
         "--expected-failures", type=Path, metavar="FILE", help="JSON: an object of patterns and reasons"
@@ -77,11 +78,13 @@ def _checked(args: argparse.Namespace) -> Report:
         args.backend,
         expected_failures=_expected(args.expected_failures),
         families=args.family,
-        only=args.only,
+        only=args.only or "*",
         settings=Settings(examples=args.examples),
     )
     if not conformance.cases:
-        raise InvalidArgumentError(f"no case matches {args.only!r}; --list --only PATTERN shows what there is")
+        raise InvalidArgumentError(
+            f"no case matches {', '.join(args.only)!r}; --list --only PATTERN shows what there is"
+        )
     if not 0 < args.timeout < math.inf:
         raise InvalidArgumentError(f"--timeout must be a positive number of seconds, not {args.timeout}")
     progress = _Progress(len(conformance.cases))
@@ -147,20 +150,23 @@ def _print(report: Report, *, refusals: bool) -> None:
         print()
         found = [(operator, f"{count:,}", text) for operator, text, count in report.refusals()]
         show(Table(("refused", "samples", "because"), found, right=["samples"]))
-    for one in report.failures:
+    elif report.refused_operators():
         print()
-        say(f"{one.status.value}: {one.id}")
-        for line in one.text.splitlines():
+        say(report.refusal_line())
+    for cause in report.causes():
+        print()
+        say(cause.title)
+        for line in cause.worst.text.splitlines():
             say(f"  {line}")
     print()
     say(report.summary())
 
 
 def _print_list(args: argparse.Namespace) -> None:
-    if args.only == "*" and not args.family:
+    if not args.only and not args.family:
         _print_checks(args.json)
         return
-    cases = all_cases(args.family, args.only)
+    cases = all_cases(args.family, args.only or "*")
     if args.json:
         write_json([case.id for case in cases])
         return

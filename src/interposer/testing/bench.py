@@ -12,6 +12,7 @@ from interposer.backend import (
     Backend,
     BackendRegistry,
     DeviceSpec,
+    KernelSupport,
     OptimizationViews,
     Options,
     SubgraphView,
@@ -24,6 +25,7 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.runtime import Runtime
+from interposer.schema import Op
 from interposer.testing.oracle import Oracle
 from interposer.testing.patterns import Pool
 from interposer.testing.recording import Census, Observer, Watched
@@ -86,6 +88,10 @@ class Bench:
         self.settings = settings or Settings()
         self.runtime = Runtime()
         self.latest: Any = None  # the trial that was made last, at which several checks look
+        self.alone: dict[tuple[object, ...], dict[int, Array]] = {}  # results of layers that were run by themselves
+        self.verdicts: dict[Sample, bool] = {}  # whether the backend takes a sample, as far as it was asked
+        self.without_kernel: dict[type[Op], tuple[str, ...]] = {}  # why operators are refused whatever the tensors are
+        self.refusals_seen: set[tuple[type[Op], tuple[str, ...]]] = set()
 
     @property
     def tolerances(self) -> Tolerances:
@@ -142,7 +148,20 @@ class Bench:
 
     def takes(self, sample: Sample) -> bool:
         """Whether the backend takes a sample."""
-        return self.takes_all(sample.network()[0].graph)
+        if type(sample.op) in self.without_kernel:
+            return False
+        if sample not in self.verdicts:
+            self.verdicts[sample] = self.takes_all(sample.network()[0].graph)
+        return self.verdicts[sample]
+
+    def note_refusal(self, op: Op, kind: type[Op], reasons: tuple[str, ...]) -> None:
+        """Remember why samples of the class `kind` are refused, if the backend refuses the operator on any tensors.
+
+        That is certain only for a backend whose answers come from a table of kernels alone, which has none for it.
+        """
+        support = self.backend.layer_support(self.settings.options)
+        if type(support) is KernelSupport and type(op) not in support.kernels and op.canonical() is op:
+            self.without_kernel.setdefault(kind, reasons)
 
     def takes_all(self, graph: Graph) -> bool:
         """Whether the backend says that it runs all layers, and can: shapes that depend on data need a capability."""

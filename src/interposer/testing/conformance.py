@@ -55,25 +55,37 @@ class Case:
         return "" if isinstance(self.subject, str) else self.subject.op.op_name()
 
 
-def all_cases(families: Collection[str] = (), only: str = "*", samples: Sequence[Sample] | None = None) -> list[Case]:
-    """The cases of these families (all of them, where none is named) whose ids match a pattern such as "results/*".
+def all_cases(
+    families: Collection[str] = (), only: str | Collection[str] = "*", samples: Sequence[Sample] | None = None
+) -> list[Case]:
+    """The cases whose ids match one of the patterns in `only`, such as "results/*".
+
+    With `families`, samples of other families are left out. The checks of the backend as a whole are always there.
 
     Raises:
-        InvalidArgumentError: a family that there is not.
+        InvalidArgumentError: a family is unknown.
     """
+    patterns = patterns_of(only)
     samples = all_samples() if samples is None else samples
     known = sorted({sample.op.family for sample in samples})
     for family in families:
         if family not in known:
             raise InvalidArgumentError(f"unknown family {family!r}{did_you_mean(family, known)} ({', '.join(known)})")
-    return [case for case in _every_case(families, samples) if fnmatchcase(case.id, only)]
+    cases = _every_case(families, samples)
+    return [case for case in cases if any(fnmatchcase(case.id, pattern) for pattern in patterns)]
+
+
+def patterns_of(only: str | Collection[str]) -> tuple[str, ...]:
+    """The patterns in a text, separated by commas, or in several such texts."""
+    texts = (only,) if isinstance(only, str) else tuple(only)
+    return tuple(pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip())
 
 
 def _every_case(families: Collection[str], samples: Sequence[Sample]) -> Iterator[Case]:
     for sample in samples:
         if not families or sample.op.family in families:
             yield from (Case(check, sample) for check in SAMPLE_CHECKS)
-    for check in () if families else BACKEND_CHECKS:
+    for check in BACKEND_CHECKS:
         yield from (Case(check, variant) for variant in check.variants)
 
 
@@ -94,12 +106,12 @@ class Conformance:
         runtime: Runtime | None = None,
         expected_failures: Mapping[str, str] | None = None,
         families: Collection[str] = (),
-        only: str = "*",
+        only: str | Collection[str] = "*",
         samples: Sequence[Sample] | None = None,
         settings: Settings | None = None,
     ) -> None:
         self.given, self.runtime, self.settings = backend, runtime, settings
-        self.families, self.only = families, only
+        self.families, self.only = families, patterns_of(only)
         self.expected_failures = dict(expected_failures or {})
         self.samples = all_samples() if samples is None else tuple(samples)
         self.cases = all_cases(families, only, self.samples)
@@ -124,7 +136,8 @@ class Conformance:
         """Where it is tried."""
         registry = (self.runtime or default_runtime()).registry
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
-        return Bench(self.backend, self.samples, self.settings, others)
+        tried = [one for one in self.samples if not self.families or one.op.family in self.families]
+        return Bench(self.backend, tried, self.settings, others)
 
     def groups(self) -> dict[str, list[Case]]:
         """The cases of each sample under its id; every other case by itself."""
@@ -176,7 +189,7 @@ def check_backend(
     runtime: Runtime | None = None,
     expected_failures: Mapping[str, str] | None = None,
     families: Collection[str] = (),
-    only: str = "*",
+    only: str | Collection[str] = "*",
     samples: Sequence[Sample] | None = None,
     settings: Settings | None = None,
 ) -> Report:
@@ -187,8 +200,9 @@ def check_backend(
             path of a shared object (which may crash the process; `interposer check-backend` survives that).
         runtime: whose backends `backend` names, and which others it is run beside; None means the default runtime.
         expected_failures: for ids of cases, or patterns such as ``"results/Softmax-*"``, why they fail.
-        families: the families of operators to try; none means all of them and the backend as a whole.
-        only: a pattern for the ids of the cases to carry out.
+        families: the families of operators to try; none means all of them. Networks for the checks of the backend as a
+            whole are put together from these families alone.
+        only: patterns for the ids of the cases to carry out, as a text separated by commas or as several texts.
         samples: what to try, such as samples of operators of the backend's own; None means those of all operators.
         settings: tolerances, options of the backend, and how much is tried.
 

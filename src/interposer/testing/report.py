@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ __all__ = ["WHOLE", "Report"]
 
 WHOLE: Final = "the whole backend"
 """What stands in place of a family for checks that are not made of samples."""
-_TITLES: Final = ("family", "operators", "samples", "cases", *(status.value for status in Status))
+_TITLES: Final = (
+    "family", "operators", "samples", "refused", "cases", *(one.value for one in Status if one is not Status.REFUSED),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,20 +45,32 @@ class Report:
         return {status.value: found[status] for status in Status}
 
     def table(self) -> list[tuple[str, ...]]:
-        """Titles, and a row of counts for every family, with a sum at the end; columns of nothing are left out."""
-        families = sorted({one.family for one in self.results}, key=lambda name: (name == WHOLE, name))
-        rows = [self._row(name, [one for one in self.results if one.family == name]) for name in families]
-        rows.append(self._row("all", self.results))
+        """Titles, a row for each family of which the backend takes operators, and a sum; empty columns are left out.
+
+        The columns "samples" and "refused" count samples of operators that the backend takes, all others cases.
+        """
+        taken = self._taken_operators()
+        shown = [one for one in self.results if one.family == WHOLE or one.operator in taken]
+        families = sorted({one.family for one in shown}, key=lambda name: (name == WHOLE, name))
+        rows = [_row(name, [one for one in shown if one.family == name]) for name in families]
+        rows.append(_row("all", shown))
         kept = [column for column, title in enumerate(_TITLES) if title in ("family", "cases") or _any(rows, column)]
         return [tuple(row[column] for column in kept) for row in (_TITLES, *rows)]
 
-    def _row(self, title: str, results: Sequence[Result]) -> tuple[str, ...]:
-        sampled = [one for one in results if one.family != WHOLE]
-        operators = {one.operator for one in sampled}
-        samples = {one.id.partition("/")[2] for one in sampled}
-        found = Counter(one.status for one in results)
-        numbers = (len(operators), len(samples), len(results), *(found[status] for status in Status))
-        return title, *(f"{number:,}" if number else "" for number in numbers)
+    def _taken_operators(self) -> set[str]:
+        return {one.operator for one in self.results if one.status not in (Status.REFUSED, Status.SKIP)} - {""}
+
+    def refused_operators(self) -> list[str]:
+        """The operators of which every sample was refused or skipped."""
+        return sorted({one.operator for one in self.results if one.operator} - self._taken_operators())
+
+    def refusal_line(self) -> str:
+        """One line about the operators that the backend does not take at all."""
+        operators = set(self.refused_operators())
+        count = len({one.id.partition("/")[2] for one in self.results if one.operator in operators})
+        many = f"{len(operators):,} operators with {count:,} samples" if len(operators) > 1 else f"{count:,} samples"
+        names = f" of {next(iter(operators))}" if len(operators) == 1 else ""
+        return f"it does not take {many}{names}; --refusals lists what it refuses, and why"
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Operators that were refused, with a reason and how many samples it was given for, the commonest first."""
@@ -63,15 +78,25 @@ class Report:
         for (operator, text), count in Counter((one.operator, one.text) for one in refused).most_common():
             yield operator, text, count
 
+    def causes(self) -> list[Cause]:
+        """The failures, those together that have the same check, operator and hint, in order of their first case."""
+        found: dict[tuple[str, str, str], list[Result]] = {}
+        for one in self.failures:
+            found.setdefault((one.check, one.operator, _cause(one.text)), []).append(one)
+        return [Cause(max(group, key=_severity), tuple(one.id for one in group)) for group in found.values()]
+
     def __str__(self) -> str:
         lines = [f"backend {self.backend} {self.version}".rstrip(), "", *_aligned(self.table())]
-        for one in self.failures:
-            lines += ["", f"{one.status.value}: {one.id}", *(f"  {line}" for line in one.text.splitlines())]
+        if self.refused_operators():
+            lines += ["", self.refusal_line()]
+        for cause in self.causes():
+            lines += ["", cause.title, *(f"  {line}" for line in cause.worst.text.splitlines())]
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:
         """One line that says whether the backend conforms."""
-        total = f"{len(self.results):,} cases"
+        tried = sum(one.status not in (Status.REFUSED, Status.SKIP) for one in self.results)
+        total = f"{tried:,} cases"
         if self.ok:
             return f"{self.backend} conforms: {total}, none of which failed"
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
@@ -101,6 +126,52 @@ class Report:
                 ElementTree.SubElement(case, "skipped", message=message)
         ElementTree.indent(suite)
         return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures that look alike: the worst of them, and the ids of all."""
+
+    worst: Result
+    ids: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The status and the id of the worst failure, and how many others there are."""
+        more = len(self.ids) - 1
+        others = f" and {more:,} more like it" if more else ""
+        return f"{self.worst.status.value}: {self.worst.id}{others}"
+
+
+_WRONG: Final = re.compile(r"(\d+) of (\d+) elements")
+_DETAIL: Final = re.compile(r"-?\d[\d.e+-]*|'[^']*'|\[[^]]*\]")
+
+
+def _cause(text: str) -> str:
+    """What failures of one cause have in common: the hint of the first fault, or its text without numbers and names."""
+    first = text.partition("\n")[0]
+    hint = first.partition("; hint: ")[2]
+    return _DETAIL.sub("#", hint or first)
+
+
+def _severity(result: Result) -> tuple[int, float, int]:
+    """How bad a failure is: an error more than wrong numbers, then by the share and the count of wrong elements."""
+    found = _WRONG.search(result.text)
+    if found is None:
+        return 1, 0.0, 0
+    wrong, size = map(int, found.groups())
+    return 0, wrong / max(size, 1), wrong
+
+
+def _row(title: str, results: Sequence[Result]) -> tuple[str, ...]:
+    sampled = [one for one in results if one.family != WHOLE]
+    operators = {one.operator for one in sampled}
+    samples = {one.id.partition("/")[2] for one in sampled}
+    refused = {one.id.partition("/")[2] for one in sampled if one.status is Status.REFUSED}
+    found = Counter(one.status for one in results)
+    counts = [found[status] for status in Status if status is not Status.REFUSED]
+    numbers = (len(operators), len(samples), len(refused), len(results) - found[Status.REFUSED], *counts)
+    return title, *(f"{number:,}" if number else "" for number in numbers)
 
 
 _NOT_RUN: Final = frozenset({Status.SKIP, Status.REFUSED, Status.XFAIL})

@@ -11,8 +11,9 @@ A family's samples stand in ``testing/samples/<family>.py``, a generator for eac
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from interposer.ir.network import Network
 from interposer.schema import Op
 from interposer.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 
-__all__ = ["Given", "Sample", "given", "of", "samples", "samples_of", "sources_of", "weights"]
+__all__ = ["Given", "Sample", "given", "given_by", "of", "samples", "samples_of", "sources_of", "weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +186,24 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
     return _KNOWN[op]
 
 
+@cache
+def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
+    """What a generator gives, by operator; each runs once, as one that gives samples of many operators takes long."""
+    found: dict[type[Op], list[Sample]] = {}
+    for one in source():
+        found.setdefault(type(one.op), []).append(one)
+    return found
+
+
+def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:
+    """The samples of an operator that a generator gives."""
+    return _given_by(source).get(op, ())
+
+
 def _found(op: type[Op]) -> tuple[Sample, ...]:
     import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
 
-    found = tuple(one for source in _SOURCES.get(op, ()) for one in source() if type(one.op) is op)
+    found = tuple(one for source in sources_of(op) for one in given_by(source, op))
     ids = [one.id for one in found]
     for twice in {one for one in ids if ids.count(one) > 1}:
         raise InvalidArgumentError(f"two samples are called {twice!r}")

@@ -91,17 +91,18 @@ def _memory_left(bench: Bench) -> Iterator[str]:
 
 def _large(op: Op) -> Network:
     """A network of one layer with tensors of a mebibyte, all of whose operands are the one input."""
-    network = Network(op.op_name())
-    first = network.add_input_layer(0, TensorInfo((512, 512)))
+    network, shape = Network(op.op_name()), (64, 64, 64) if isinstance(op, BatchMatMul) else (512, 512)
+    first = network.add_input_layer(0, TensorInfo(shape))
     wanted = sum(not declared.optional for declared in op.operands)
     network.add_output_layer(0, network.add_layer(op, *[first] * wanted, name="layer"))
     return network
 
 
 def _load_often(bench: Bench, network: Network, times: int) -> None:
+    zeros = np.zeros(tuple(network.inputs[0].output.known.shape), np.float32)
     for _ in range(times):
         with bench.loaded(bench.optimize(network)) as made:
-            made.run({0: np.zeros((512, 512), np.float32)})
+            made.run({0: zeros})
     gc.collect()
 
 

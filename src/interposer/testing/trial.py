@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,6 @@ class Trial:
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
         self.bench, self.sample = bench, sample
-        self.network, self.feeds = sample.network()
-        self.other_feeds = _others(self.feeds)
-        self.layer: Layer = self.network.graph.layer("layer")
         self.recording = Recording()
         self.support_faults: list[str] = []
         self.reasons: tuple[str, ...] = ()
@@ -51,6 +49,30 @@ class Trial:
         self._ask()
         if self.ran:
             self._try()
+
+    @cached_property
+    def _built(self) -> tuple[Network, Outputs]:
+        return self.sample.network()
+
+    @property
+    def network(self) -> Network:
+        """The network of the sample's one layer; it is built when it is needed first."""
+        return self._built[0]
+
+    @property
+    def feeds(self) -> Outputs:
+        """The arrays of the first and the last run, by binding id."""
+        return self._built[1]
+
+    @cached_property
+    def other_feeds(self) -> Outputs:
+        """The arrays of the run between them."""
+        return _others(self.feeds)
+
+    @property
+    def layer(self) -> Layer:
+        """The sample's layer."""
+        return self.network.graph.layer("layer")
 
     @property
     def ran(self) -> bool:
@@ -79,6 +101,10 @@ class Trial:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
+        known = self.bench.without_kernel.get(type(self.sample.op))
+        if known is not None:
+            self._refused(known)
+            return
         if not (can_be_shaped(self.layer) or self.bench.backend.capabilities.has("DynamicShapes")):
             self.lacks = "its shape depends on data, for which the backend lacks the capability DynamicShapes"
             return
@@ -87,18 +113,36 @@ class Trial:
             self.lacks = "it takes or gives what is no tensor, for which the backend lacks the capability Sequences"
             return
         try:
-            first, second = (self._verdicts(view_of(self.network.graph)) for _ in range(2))
-            twice = self._verdicts(_doubled(self.sample))
+            first = self._verdicts(view_of(self.network.graph))
+            if not self._is_known_refusal(first):
+                self._ask_again(first)
         except Exception as error:
             self.fault = f"asking raised {type(error).__name__}: {error}"
             self.support_faults.append(self.fault)
             return
+        self.bench.verdicts[self.sample] = bool(first) and all(first)
+        if first and not first[0]:
+            self._refused(first[0].reasons)
+            self.bench.note_refusal(self.layer.op, type(self.sample.op), self.reasons)
+
+    def _is_known_refusal(self, verdicts: list[Support]) -> bool:
+        """Return True if the operator was refused for the same reasons before.
+
+        Only the first of such refusals is asked for again, as a backend of few operators refuses thousands of samples.
+        """
+        if len(verdicts) != 1 or verdicts[0]:
+            return False
+        key = (type(self.sample.op), tuple(verdicts[0].reasons))
+        known = key in self.bench.refusals_seen
+        self.bench.refusals_seen.add(key)
+        return known
+
+    def _ask_again(self, first: list[Support]) -> None:
+        second, twice = self._verdicts(view_of(self.network.graph)), self._verdicts(_doubled(self.sample))
         if first != second:
             self.support_faults.append(f"asked twice it answered {_said(first)}, then {_said(second)}")
         if len(twice) != 2:
             self.support_faults.append(f"asked for a view of 2 layers it gave {len(twice)} verdicts")
-        if first and not first[0]:
-            self._refused(first[0].reasons)
 
     def _verdicts(self, view: SubgraphView) -> list[Support]:
         found: Any = self.bench.query(view)

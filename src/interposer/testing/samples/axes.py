@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from interposer import ops
 from interposer.schema import Op
-from interposer.testing.sample import Sample, samples, sources_of
+from interposer.testing.sample import Sample, given_by, samples, sources_of
 from interposer.types import DataType
 
 __all__: list[str] = []
@@ -38,7 +38,7 @@ def negative_axes() -> Iterator[Sample]:
 def _others(op: type[Op]) -> Iterator[Sample]:
     for source in sources_of(op):
         if source is not negative_axes:
-            yield from (one for one in source() if type(one.op) is op and _is_usual(one))
+            yield from filter(_is_usual, given_by(source, op))
 
 
 def _is_usual(sample: Sample) -> bool:
