@@ -203,7 +203,7 @@ def test_only_an_optimized_network_can_be_loaded(runtime: Runtime) -> None:
 @pytest.mark.parametrize(("options", "message"), [
     ({"backend_options": None}, "backend_options must be a mapping from backend's id to its options, not None"),
     ({"backend_options": {"Sums": 5}}, "the options of backend 'Sums' must be a mapping, not 5"),
-    ({"disabled_backends": 5}, "disabled_backends must be a list of ids, not 5"),
+    ({"disabled_backends": 5}, "disabled_backends: backends are named by their ids, such as 'CpuRef', not by 5"),
 ])  # fmt: skip
 def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:

@@ -31,6 +31,7 @@ from interposer.errors import (
     InvalidArgumentError,
     OptionError,
     UnknownBackendError,
+    expect,
 )
 
 __all__ = [
@@ -215,6 +216,7 @@ class BackendRegistry:
             BackendUnavailableError: it is known, but absent: disabled, broken, or something it needs is missing.
             OptionError: its runtime gives it an option that it does not declare, or a value of the wrong kind.
         """
+        expect(backend_id, str, "a backend is named by its id, such as 'CpuRef'")
         with self._lock:
             entry = self._entry(backend_id)
             if entry is None:

@@ -48,6 +48,7 @@ class OptimizerOptions:
     def __post_init__(self) -> None:
         if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
             raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
+        expect(self.placement, str, "the placement must be 'order' or 'measured'")
         if self.placement not in ("order", "measured"):
             raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
         check_seconds("budget_seconds", self.budget_seconds)

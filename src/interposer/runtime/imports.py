@@ -133,7 +133,7 @@ class Imports:
 
     def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
         """Names and arrays of what was imported, by binding id; `BindingError` for a number of nothing."""
-        found = [self._checked(kind, number) for number in numbers]
+        found = [self._checked(kind, number) for number in _numbers(numbers)]
         return {one.binding.id: (one.binding.name, one.array) for one in found}
 
     def clear(self, kind: str, numbers: Iterable[int]) -> list[ImportedRun]:

@@ -67,6 +67,7 @@ class CreationOptions:
         expect(self.custom_allocators, Mapping, "custom_allocators must be a mapping from backend's id to an allocator")
         for backend, allocator in self.custom_allocators.items():
             expect(allocator, CustomAllocator, f"the custom allocator of backend {backend!r} must be a CustomAllocator")
+        expect(self.protected_mode, bool, "protected_mode must be True or False")
         self._check_dynamic_backends()
 
     def _check_dynamic_backends(self) -> None:

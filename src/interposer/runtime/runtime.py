@@ -259,7 +259,7 @@ class Runtime:
         loaded = self._loaded(network_id)
         if deadline is not None or control is not None:
             control = _control(deadline, control)
-        if imported_inputs or imported_outputs:
+        if _given(imported_inputs) or _given(imported_outputs):
             return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, None, control)
         return run_watched(loaded, {} if inputs is None else inputs, outputs, control)
 
@@ -281,9 +281,11 @@ class Runtime:
         """
         loaded = self._loaded(network_id)
         numbers = imported_inputs, imported_outputs
-        if imported_inputs or imported_outputs:
+        if _given(imported_inputs) or _given(imported_outputs):
             return self.workers.submit(lambda control: run_imported(loaded, numbers, inputs, outputs, None, control))
-        return self.workers.submit(lambda control: run(loaded, inputs or {}, outputs, None, control))
+        return self.workers.submit(
+            lambda control: run(loaded, {} if inputs is None else inputs, outputs, None, control)
+        )
 
     def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:
         """Memory for one run at a time, for a thread that wants to have its own: see `execute`.
@@ -312,7 +314,7 @@ class Runtime:
         """
         loaded = self._loaded(network_id)
         loaded.check_own(working_mem_handle)
-        if imported_inputs or imported_outputs:
+        if _given(imported_inputs) or _given(imported_outputs):
             return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, working_mem_handle)
         return run(loaded, {} if inputs is None else inputs, outputs, working_mem_handle)
 
@@ -392,7 +394,8 @@ class Runtime:
             BindingError: an id that the network does not have.
         """
         imports = self._loaded(network_id).imports
-        return imports.refusals("input", inputs or {}) | imports.refusals("output", outputs or {})
+        found = imports.refusals("input", {} if inputs is None else inputs)
+        return found | imports.refusals("output", {} if outputs is None else outputs)
 
     def prepare_run(
         self, network_id: NetworkId, imported_inputs: Sequence[int], imported_outputs: Sequence[int]
@@ -474,6 +477,11 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _given(numbers: object) -> bool:
+    """Return True for numbers of imports, and for what is checked to be none later."""
+    return numbers is not None and not (isinstance(numbers, Sequence) and not numbers)
 
 
 def _control(deadline: float | None, control: RunControl | None) -> RunControl:

@@ -33,6 +33,7 @@ from interposer.ir.explain import Explanation, Times
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
+from interposer.optimizer.options import check_seconds
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, TransferReport
 from interposer.runtime.bindings import Bindings
 from interposer.session.bound import BoundRun
@@ -285,6 +286,7 @@ class Model:
         """
         if not measure:
             return self.optimized.explain(self._planned_time())
+        check_seconds("budget_seconds", budget_seconds)
         from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
 
         given = example_inputs(self.optimized) if inputs is None else inputs
