@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 EXTREMES = (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0)
 
@@ -22,6 +23,37 @@ def damaged_variants(data: bytes, count: int, seed: int) -> Iterator[tuple[str, 
         damage = KINDS[number % len(KINDS)]
         detail, damaged = damage(data, random.Random(f"{seed} {number}"))
         yield f"{seed}-{number:04d}-{damage.__name__}-{detail}", damaged
+
+
+def damaged_structure(
+    data: bytes, weights: Sequence[tuple[int, int]], count: int, seed: int
+) -> Iterator[tuple[str, bytes]]:
+    """Variants that are damaged only outside of the `weights`, which are ranges of bytes in order."""
+    ends = [0, *(place for pair in _apart(weights) for place in pair), len(data)]
+    pieces = [data[start:end] for start, end in itertools.pairwise(ends)]
+    structure = b"".join(pieces[::2])
+    for number in range(count):
+        damage = _SAME_LENGTH[number % len(_SAME_LENGTH)]
+        detail, damaged = damage(structure, random.Random(f"structure {seed} {number}"))
+        assert len(damaged) == len(structure)
+        yield f"{seed}-{number:04d}-structure-{damage.__name__}-{detail}", _spliced(pieces, damaged)
+
+
+def _apart(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Those of the ranges that begin after the end of the one before."""
+    last = 0
+    for start, end in ranges:
+        if start >= last:
+            yield start, end
+            last = end
+
+
+def _spliced(pieces: Sequence[bytes], structure: bytes) -> bytes:
+    found, at = [], 0
+    for number, piece in enumerate(pieces):
+        found.append(piece if number % 2 else structure[at : at + len(piece)])
+        at += 0 if number % 2 else len(piece)
+    return b"".join(found)
 
 
 def flip_bytes(data: bytes, rng: random.Random) -> tuple[str, bytes]:
@@ -108,6 +140,9 @@ KINDS: tuple[Damage, ...] = (
     truncate_start,
     duplicate_block,
 )
+
+
+_SAME_LENGTH: tuple[Damage, ...] = (flip_bytes, write_extreme, nudge_word, flip_structure, zero_run, swap_blocks)
 
 
 def _length(data: bytes, rng: random.Random) -> int:

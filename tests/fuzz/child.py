@@ -1,7 +1,7 @@
 """Loads and runs damaged variants of one model, one line of JSON for each: what became of it.
 
-Started by `test_damaged_models.py` as ``python child.py MODEL SEED FIRST LAST bytes|fields``, in a process of its own,
-so that a crash, a hang or hunger for memory is seen from outside.
+Started as ``python child.py MODEL SEED FIRST LAST bytes|structure|fields BACKENDS``, in a process of its own, so that a
+crash, a hang or hunger for memory is seen from outside.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import json
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,18 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import interposer as ip
-from tests.damage import damaged_variants
+from tests.damage import damaged_structure, damaged_variants
 from tests.fuzz.damaged_protos import damaged_protos
+from tests.fuzz.weights import weights_of
 
 PATIENCE = 60
 LIMITS = ip.Limits(max_bytes=200 << 20, max_operations=10**9)
 
 
-def outcome(data: bytes, format: str) -> str:
+def outcome(data: bytes, format: str, backends: Sequence[str]) -> str:
     """How loading the bytes and running on zeros ends; only exceptions of ours are caught."""
     try:
-        with ip.load(data, ["CpuRef"], format=format, limits=LIMITS) as model:
+        with ip.load(data, backends, format=format, limits=LIMITS) as model:
             model.run([_zeros(info) for info in model.inputs.values()])
     except ip.InterposerError as error:
         return type(error).__name__
@@ -41,21 +43,25 @@ def _zeros(info: ip.TensorInfo) -> Any:
     return np.zeros(shape, info.dtype.numpy)
 
 
-KINDS = {"bytes": damaged_variants, "fields": damaged_protos}
+def variants(path: Path, count: int, seed: int, kind: str) -> Any:
+    """`count` damaged variants of a file, each with its name."""
+    data = path.read_bytes()
+    if kind == "structure":
+        return damaged_structure(data, weights_of(path), count, seed)
+    return {"bytes": damaged_variants, "fields": damaged_protos}[kind](data, count, seed)
 
 
-def main(path: Path, seed: int, first: int, last: int, kind: str) -> None:
+def main(path: Path, seed: int, first: int, last: int, kind: str, backends: Sequence[str]) -> None:
     """Go through the variants numbered `first` to `last`, `last` left out."""
     format = path.suffix.lstrip(".")
-    variants = KINDS[kind](path.read_bytes(), last, seed)
-    for name, data in itertools.islice(variants, first, last):
+    for name, data in itertools.islice(variants(path, last, seed, kind), first, last):
         print(json.dumps({"starting": name}), flush=True)
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
-        ended = outcome(data, format)
+        ended = outcome(data, format, backends)
         faulthandler.cancel_dump_traceback_later()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         print(json.dumps({"variant": name, "ended": ended, "peak": peak}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]), sys.argv[5])
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]), sys.argv[5], sys.argv[6].split(","))

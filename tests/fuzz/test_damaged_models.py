@@ -18,8 +18,8 @@ ALL, SLICE, BATCH = 500, 40, 100
 MOST_BYTES = 1 << 30
 
 
-def go_through(path: Path, first: int, last: int, kind: str = "bytes") -> Counter[str]:
-    command = [sys.executable, str(CHILD), str(path), str(SEED), str(first), str(last), kind]
+def go_through(path: Path, first: int, last: int, kind: str = "bytes", backends: str = "CpuRef") -> Counter[str]:
+    command = [sys.executable, str(CHILD), str(path), str(SEED), str(first), str(last), kind, backends]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     ended = [line for line in lines if "ended" in line]
@@ -34,6 +34,20 @@ def test_damaged_models_are_run_or_refused(name: str, tmp_path: Path) -> None:
     found = go_through(MODELS[name](tmp_path), 0, SLICE)
     assert sum(found.values()) == SLICE
     assert len(found) > 1
+
+
+@pytest.mark.parametrize("name", ["digits", "keyword_spotting"])
+def test_networks_of_many_layers_with_damaged_structure_are_run_or_refused_by_cpuacc(name: str, tmp_path: Path) -> None:
+    found = go_through(MODELS[name](tmp_path), 0, SLICE, "structure", "CpuAcc,CpuRef")
+    assert sum(found.values()) == SLICE
+    assert len(found) > 1
+
+
+@pytest.mark.slow
+def test_thousands_of_damaged_files_are_run_or_refused_by_cpuacc() -> None:
+    words = [sys.executable, "-m", "tests.fuzz.campaign", "--count", "6000"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=CHILD.parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
