@@ -20,7 +20,7 @@ from interposer.backend import (
 )
 from interposer.ir.graph import Layer
 from interposer.schema import Op
-from interposer.testing.recording import Observer, Watched
+from interposer.testing.watched import Observer, Watched
 from tests.faulty import FAULTS
 
 NEVER = 1 << 62

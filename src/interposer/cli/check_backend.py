@@ -20,8 +20,6 @@ from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases
 from interposer.testing.contracts import BACKEND_CHECKS
-from interposer.testing.outside import check_library
-from interposer.testing.replay import is_library
 
 __all__ = ["configure", "execute"]
 
@@ -42,7 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--examples", type=int, default=100, metavar="N", help="how many random networks to try")
     parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds that one case may take, for a shared object"
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds without progress after which a case has failed",
     )
     parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -79,7 +81,7 @@ def _checked(args: argparse.Namespace) -> Report:
         expected_failures=_expected(args.expected_failures),
         families=args.family,
         only=args.only or "*",
-        settings=Settings(examples=args.examples),
+        settings=Settings(examples=args.examples, patience=args.timeout),
     )
     if not conformance.cases:
         raise InvalidArgumentError(
@@ -89,8 +91,6 @@ def _checked(args: argparse.Namespace) -> Report:
         raise InvalidArgumentError(f"--timeout must be a positive number of seconds, not {args.timeout}")
     progress = _Progress(len(conformance.cases))
     try:
-        if is_library(args.backend):
-            return check_library(Path(args.backend), conformance, args.timeout, progress.step)
         return conformance.report(progress.step)
     finally:
         progress.clear()

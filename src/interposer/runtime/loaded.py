@@ -75,9 +75,11 @@ class LoadedNetwork:
     def _constant_arrays(self) -> list[Array]:
         """All constants of the network, whoever has a copy of them."""
         values = (value for layer in self._layers for value in layer.outputs)
-        return [*self._read_arrays(), *(one.known.constant for one in values if one.known.constant is not None)]
+        return [*self.constants_read, *(one.known.constant for one in values if one.known.constant is not None)]
 
-    def _read_arrays(self) -> list[Array]:
+    @property
+    def constants_read(self) -> list[Array]:
+        """The data that the workloads read, as far as that is not in copies of the backends' own."""
         compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
         return [
             *self._factories.constant_arrays,
@@ -85,8 +87,7 @@ class LoadedNetwork:
         ]
 
     def _used_constants(self) -> Users:
-        """The data that the workloads read, as far as that is not in copies of the backends' own."""
-        arrays = self._read_arrays()
+        arrays = self.constants_read
         changed = changed_file(arrays)
         if changed is not None:
             raise LoadError(f"the file {changed!r} was written to after its constants were mapped; read the model anew")

@@ -26,11 +26,14 @@ from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.runtime import Runtime
 from interposer.schema import Op
+from interposer.testing.census import Census
+from interposer.testing.contents import Guarded
 from interposer.testing.oracle import Oracle
 from interposer.testing.patterns import Pool
-from interposer.testing.recording import Census, Observer, Watched
+from interposer.testing.progress import note
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import Tolerances
+from interposer.testing.watched import Observer, Watched
 from interposer.types import Array
 
 __all__ = ["Bench", "Loaded", "Settings", "view_of"]
@@ -46,6 +49,8 @@ class Settings:
         examples: how many random networks are tried.
         folder: where a random network that fails is written to.
         loads: how often networks are loaded to see whether anything leaks.
+        patience: seconds without progress (a load, a run, a layer that was finished ...) after which a case counts as
+            one that hangs. None runs the cases in this process, without a watchdog.
     """
 
     options: Options = field(default_factory=dict)
@@ -53,6 +58,7 @@ class Settings:
     examples: int = 100
     folder: str = "conformance-failures"
     loads: int = 100
+    patience: float | None = 60.0
 
 
 class Loaded:
@@ -60,18 +66,28 @@ class Loaded:
 
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self.runtime, self.optimized = runtime, optimized
+        note("loading a network")
         self.id = runtime.load_network(optimized)
+        note("going on after a network was loaded")
 
     def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:
         """Run it once. What is no tensor goes in and comes out as it is stored."""
         known = self.runtime.bindings(self.id)
         given = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
-        found = self.runtime.enqueue_workload(self.id, given, outputs)
+        guards = None if outputs is not None else {key: Guarded(known.outputs[key].info) for key in known.new_outputs()}
+        targets = outputs if guards is None else {key: one.array for key, one in guards.items()}
+        note("running a network")
+        found = self.runtime.enqueue_workload(self.id, given, targets)
+        note("going on after a network has run")
+        for key, one in (guards or {}).items():
+            one.check(key)
         return {key: as_stored("", known.outputs[key].info, one, lambda *seen: seen[2]) for key, one in found.items()}
 
     def unload(self) -> None:
         """Unload it."""
+        note("unloading a network")
         self.runtime.unload_network(self.id)
+        note("going on after a network was unloaded")
 
 
 class Bench:
@@ -122,6 +138,7 @@ class Bench:
         ids = [*before, self.backend.id, *beside]
         chosen = {self.backend.id: self.settings.options} if self.settings.options else {}
         options = OptimizerOptions(rewrite=rewrite, model_options=chosen)
+        note("optimizing a network")
         return optimize(network, ids, self.device(observer, held_back), options)
 
     @contextmanager
@@ -140,10 +157,12 @@ class Bench:
 
     def query(self, view: SubgraphView) -> list[Support]:
         """What the backend says of a view."""
+        note("asking whether the backend takes a layer")
         return self.backend.layer_support(self.settings.options).query(view)
 
     def offer(self, view: SubgraphView) -> OptimizationViews:
         """What the backend makes of a view."""
+        note("asking the backend to optimize a view")
         return self.backend.optimize_subgraph(view, self.settings.options)
 
     def takes(self, sample: Sample) -> bool:

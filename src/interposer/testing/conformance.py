@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import interposer.ops  # noqa: F401 - declares the operators
 from interposer.backend import Backend
-from interposer.errors import BackendUnavailableError, InterposerError, InvalidArgumentError, did_you_mean
+from interposer.backend.dynamic.child import Report as Channel
+from interposer.errors import (
+    BackendUnavailableError,
+    InterposerError,
+    InvalidArgumentError,
+    PluginError,
+    did_you_mean,
+)
 from interposer.runtime import Runtime
 from interposer.schema import registered_ops
 from interposer.session import default_runtime
-from interposer.testing import fuzz, stress  # noqa: F401 - add their checks
+from interposer.testing import claims, fuzz, memory_checks, stress  # noqa: F401 - add their checks
 from interposer.testing.bench import Bench, Settings
 from interposer.testing.checks import SAMPLE_CHECKS, Check
 from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.outcome import Refused, Result, Skipped, Status
-from interposer.testing.replay import Factory, backend_of
+from interposer.testing.outside import Outside, check_name, serve_cases, survives_fork
+from interposer.testing.replay import Factory, backend_of, is_library
 from interposer.testing.report import WHOLE, Report
 from interposer.testing.sample import Sample, samples_of
 
@@ -111,6 +121,7 @@ class Conformance:
         settings: Settings | None = None,
     ) -> None:
         self.given, self.runtime, self.settings = backend, runtime, settings
+        self._is_fork = False
         self.families, self.only = families, patterns_of(only)
         self.expected_failures = dict(expected_failures or {})
         self.samples = all_samples() if samples is None else tuple(samples)
@@ -136,8 +147,34 @@ class Conformance:
         """Where it is tried."""
         registry = (self.runtime or default_runtime()).registry
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
+        usable = [one for one in others if not self._is_fork or survives_fork(one)]
         tried = [one for one in self.samples if not self.families or one.op.family in self.families]
-        return Bench(self.backend, tried, self.settings, others)
+        return Bench(self.backend, tried, self.settings, usable)
+
+    @property
+    def every_case(self) -> list[Case]:
+        """The cases of all samples, also those that were not chosen."""
+        return all_cases(samples=self.samples)
+
+    @cached_property
+    def outside(self) -> Outside | None:
+        """The process in which the cases are carried out; None where that is this process.
+
+        That is so without patience, and for backends that cannot be used in a forked process.
+        """
+        settings = self.settings or Settings()
+        if settings.patience is None or not hasattr(os, "memfd_create"):
+            return None
+        if isinstance(self.given, str) and self.runtime is None and self.samples == all_samples():
+            given = str(Path(self.given).absolute()) if is_library(self.given) else self.given
+            return Outside(given, settings, settings.patience, families=self.families)
+        if not survives_fork(self.backend):
+            return None
+        return Outside(str(self.given), settings, settings.patience, self._serve)
+
+    def _serve(self, report: Channel, requests: int, shared: int, stacks: int) -> None:
+        self._is_fork = True
+        serve_cases(report, self, requests, shared, stacks)
 
     def groups(self) -> dict[str, list[Case]]:
         """The cases of each sample under its id; every other case by itself."""
@@ -148,7 +185,25 @@ class Conformance:
 
     def run(self, case: Case) -> Result:
         """Carry out one case."""
-        return self.judged(case, *self._outcome(case))
+        return self._run_all([case])[0]
+
+    def _run_all(self, cases: Sequence[Case], progress: Callable[[Result], None] = lambda _: None) -> list[Result]:
+        results = []
+        for case, ending in zip(cases, self._outcomes(cases), strict=True):
+            results.append(self.judged(case, *ending))
+            progress(results[-1])
+        return results
+
+    def _outcomes(self, cases: Sequence[Case]) -> Iterator[tuple[Status, str]]:
+        if self.outside is None:
+            yield from map(self.outcome, cases)
+            return
+        try:
+            yield from self.outside.outcomes([case.id for case in cases])
+        except PluginError:
+            if not (isinstance(self.given, str) and is_library(self.given)):
+                self.backend.id  # noqa: B018 - raises the error itself, which the other process could only describe
+            raise
 
     def judged(self, case: Case, status: Status, text: str) -> Result:
         """The result of a case that has ended so, with regard to what was expected."""
@@ -159,7 +214,8 @@ class Conformance:
             status, text = Status.XPASS, f"it was expected to fail ({reason}), but it passes"
         return Result(case.id, case.check.name, case.family, case.operator, status, text)
 
-    def _outcome(self, case: Case) -> tuple[Status, str]:
+    def outcome(self, case: Case) -> tuple[Status, str]:
+        """Carry out one case in this process; gives how it ended, and what is wrong or why it was not tried."""
         bench = self.bench
         try:
             faults = list(case.check.run(bench, case.subject))
@@ -175,12 +231,16 @@ class Conformance:
 
     def report(self, progress: Callable[[Result], None] = lambda _: None) -> Report:
         """Carry out all cases; `progress` is told of each."""
-        results = []
-        for case in self.cases:
-            results.append(self.run(case))
-            progress(results[-1])
-        self.bench.close()
-        return Report(self.backend.id, self.backend.version, results)
+        if isinstance(self.given, str) and is_library(self.given):
+            check_name(Path(self.given))
+        results = self._run_all(self.cases, progress)
+        if self.outside is None:
+            self.bench.close()
+            return Report(self.backend.id, self.backend.version, results)
+        fault = self.outside.close()
+        if fault is not None:
+            results.append(Result("process/end", "process", WHOLE, "", Status.FAIL, fault))
+        return Report(self.outside.backend or self.backend.id, self.outside.version, results)
 
 
 def check_backend(
@@ -197,7 +257,7 @@ def check_backend(
 
     Args:
         backend: the id of a backend, a class written as ``"module:Class"``, a class or function that makes one, or the
-            path of a shared object (which may crash the process; `interposer check-backend` survives that).
+            path of a shared object.
         runtime: whose backends `backend` names, and which others it is run beside; None means the default runtime.
         expected_failures: for ids of cases, or patterns such as ``"results/Softmax-*"``, why they fail.
         families: the families of operators to try; none means all of them. Networks for the checks of the backend as a
@@ -206,9 +266,13 @@ def check_backend(
         samples: what to try, such as samples of operators of the backend's own; None means those of all operators.
         settings: tolerances, options of the backend, and how much is tried.
 
+    The cases are carried out in another process where the system allows that: a case that crashes or hangs has failed,
+    and the next ones go on. A backend that is given as an object is used in a copy of this process.
+
     Raises:
         UnknownBackendError: nobody knows the id.
         BackendUnavailableError: it is known, but cannot be used here.
+        PluginError: a shared object cannot be loaded, or crashes or hangs while it is.
         InvalidArgumentError: an expected failure or family that there is not, or something that is no backend.
     """
     return Conformance(

@@ -18,7 +18,7 @@ from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import PATTERNS, VARIANTS, Growth
 from interposer.testing.recording import Recording
 from interposer.testing.tolerances import same
-from interposer.testing.trial import Outputs
+from interposer.testing.trial import Outputs, run_recorded
 
 __all__ = ["BACKEND_CHECKS", "grown", "on_backend", "require"]
 
@@ -157,9 +157,7 @@ def composition(bench: Bench, variant: str) -> Iterator[str]:
     with bench.loaded(optimized) as made:
         recording.mark("loaded")
         recording.spoil_unmanaged()
-        recording.mark("run")
-        found = made.run(growth.feeds)
-        recording.mark("ran")
+        found = run_recorded(made, recording, growth.feeds)
         recording.mark("unload")
     recording.mark("unloaded")
     yield from dict.fromkeys(recording.faults)
@@ -173,7 +171,14 @@ def division(bench: Bench, variant: str) -> Iterator[str]:
     growth = grown(bench, variant)
     names = [layer.name for layer in view_of(growth.network.graph)]
     for held_back in (names[::2], names[1::2]):
-        found = bench.run(growth.network, growth.feeds, beside=["Oracle"], held_back=held_back)
+        recording = Recording()
+        optimized = bench.optimize(growth.network, recording, beside=["Oracle"], held_back=held_back)
+        with bench.loaded(optimized) as made:
+            found = run_recorded(made, recording, growth.feeds)
+            recording.mark("unload")
+        recording.mark("unloaded")
+        yield from dict.fromkeys(recording.faults)
+        yield from order_faults(recording)
         wanted = one_by_one(bench, growth.network, growth.feeds, held_back)
         yield from _differences(bench, growth, found, wanted)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from interposer.testing.recording import Recording
+from interposer.backend import ArrayHandle
+from interposer.testing.recording import Event, Recording
 
 __all__ = ["context_faults", "order_faults"]
 
@@ -23,6 +24,8 @@ def _acquired_once(recording: Recording) -> Iterator[str]:
     runs, loaded, unload = (recording.positions(what) for what in ("run", "loaded", "unload"))
     for manager in _managers(recording):
         acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
+        if not (acquired or released or manager in recording.manager_of.values()):
+            continue  # of a registry that was only asked what factories can do
         if len(acquired) != min(1, len(runs)):
             yield f"the memory was acquired {len(acquired)} times in {len(runs)} runs; expected once, before the first"
         if loaded and any(at < loaded[0] for at in acquired):
@@ -45,6 +48,8 @@ def _planned_once(recording: Recording) -> Iterator[str]:
     """
     run = min(recording.positions("run"), default=len(recording.events))
     for handle in recording.things("manage") + recording.things("allocate"):
+        if handle in recording.constants:
+            continue
         managed, allocated = recording.positions("manage", handle), recording.positions("allocate", handle)
         if not managed and min(allocated) > run:
             continue
@@ -80,6 +85,31 @@ def _unmapped(recording: Recording) -> Iterator[str]:
                     kind = "mapped but not unmapped" if count > 0 else "unmapped more often than mapped"
                     yield f"{recording.titles[handle]} was {kind}; every map needs one unmap"
                     return
+
+
+def _destroyed_once(recording: Recording) -> Iterator[str]:
+    """Every handle is used, destroyed exactly once when the network is unloaded, and not used afterwards."""
+    if not recording.positions("unloaded"):
+        return
+    used = {event.thing for event in recording.events if event.what != "destroy"}
+    used |= {one for event in recording.events for one in (*event.inputs, *event.outputs)}
+    for number, handle in recording.handles.items():
+        title, destroyed = recording.titles[number], recording.positions("destroy", number)
+        if type(handle) is ArrayHandle:
+            continue  # it holds nothing but an array, and the runtime has nothing to destroy
+        if not destroyed:
+            yield f"{title} was created but never destroyed; who creates a handle beside the runtime must destroy it"
+        elif len(destroyed) > 1:
+            yield f"{title} was destroyed {len(destroyed)} times; only the runtime may destroy it, and does so once"
+        later = [event for event in recording.events[destroyed[0] + 1 :] if _uses(event, number)] if destroyed else []
+        if later:
+            yield f"{title} was used after it was destroyed: {later[0].what}"
+        if number not in used and number not in recording.constants:
+            yield f"{title} was created but never used"
+
+
+def _uses(event: Event, number: int) -> bool:
+    return event.what != "destroy" and (event.thing == number or number in (*event.inputs, *event.outputs))
 
 
 def _configured_once(recording: Recording) -> Iterator[str]:
@@ -122,6 +152,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _unmapped,
     _configured_once,
     _written_before_read,
+    _destroyed_once,
 )
 
 _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network")

@@ -1,131 +1,316 @@
-"""The checks of a backend in a shared object, in a process of its own, so that a crash or a hang is a failed case."""
+"""Cases that are carried out in another process, so that a crash or a hang is a failed case, and the next ones go on.
+
+The process is a new one for backends that are named: by the path of a shared object, by ``module:Class``, or by an id.
+It is forked from this one for those that are given as objects. While it works it tells what it is doing, in shared
+memory. A case that makes no progress for some time has failed, and its process is ended.
+"""
 
 from __future__ import annotations
 
+import base64
+import faulthandler
+import json
 import os
+import pickle
+import signal
+import sys
 import time
-from collections.abc import Callable, Collection
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from interposer.backend.dynamic.child import Child
+from interposer.backend import Backend
+from interposer.backend.dynamic.abi import Cap
+from interposer.backend.dynamic.backend import DynamicBackend
+from interposer.backend.dynamic.child import Child, ForkedChild
 from interposer.backend.dynamic.child import Report as Channel
 from interposer.backend.dynamic.names import name_fault
-from interposer.config import BACKEND_PATH
+from interposer.backend.isolated.backend import IsolatedBackend
+from interposer.config import BACKEND_PATH, CHECK_BACKENDS
 from interposer.errors import InterposerError, PluginError
-from interposer.testing.bench import Settings
-from interposer.testing.conformance import Conformance
-from interposer.testing.outcome import Result, Status
-from interposer.testing.report import WHOLE, Report
+from interposer.testing.checks import SAMPLE_CHECKS
+from interposer.testing.outcome import Status
+from interposer.testing.progress import Progress, note, show_in
+from interposer.testing.replay import is_library
 
-__all__ = ["check_library", "main"]
+__all__ = ["Outside", "check_name", "main", "serve_cases", "survives_fork"]
 
 START_SECONDS: Final = 300.0
 MOST_CRASHES: Final = 10
-"""After so many crashes the other cases are not tried any more."""
+MOST_HANGS: Final = 3
+"""After so many crashes, or so many hangs, the other cases are not tried any more."""
+_HANGS: Final = "hangs"
+_TICK: Final = 0.2
+_SIGNAL: Final = signal.SIGRTMIN + 9 if sys.platform == "linux" else signal.SIGUSR1
+"""At this signal the process writes down where its threads are, even while none of them runs Python code."""
+_MOST_FRAMES: Final = 12
+
+Ending = tuple[Status, str]
 
 
-def check_library(
-    path: Path, conformance: Conformance, seconds: float, progress: Callable[[Result], None] = lambda _: None
-) -> Report:
-    """Carry out the cases of `conformance` on the backend of a shared object, whatever that is of `conformance`.
+def survives_fork(backend: Backend) -> bool:
+    """True unless a backend cannot be used in a forked process, as it has threads or processes of its own."""
+    if isinstance(backend, DynamicBackend):
+        return Cap.FORK_SAFE in backend.library.info.capabilities
+    return not isinstance(backend, IsolatedBackend)
 
-    Where the process of the backend crashes, or takes longer than `seconds` for one case, the case has failed, and a
-    new process goes on behind it.
 
-    Raises:
-        PluginError: the file cannot be loaded, or crashes or hangs while it is.
+class Outside:
+    """Carries out cases of a `Conformance` in another process. Not thread safe; `close` ends the process.
+
+    Args:
+        given: the backend as it was given to the kit.
+        settings: what the kit is told.
+        seconds: how long a case may make no progress.
+        serve: carries out cases in a forked process; None for a new process, which can make all it needs from `given`.
+        families: the families of operators to try; none means all of them.
     """
-    library = path.absolute()
-    fault = name_fault(library.name)
-    if fault is not None:
-        raise PluginError(str(library), "name", fault)
-    run = _Run(str(library), conformance, seconds, progress)
-    while len(run.results) < len(conformance.cases):
-        run.go_on()
-    return Report(run.backend or library.name, run.version, run.results)
-
-
-class _Run:
-    """The results so far, and the process that makes more."""
 
     def __init__(
-        self, library: str, conformance: Conformance, seconds: float, progress: Callable[[Result], None]
+        self,
+        given: str,
+        settings: Any,
+        seconds: float,
+        serve: Callable[..., None] | None = None,
+        families: Collection[str] = (),
     ) -> None:
-        self.library, self.conformance, self.seconds, self.progress = library, conformance, seconds, progress
-        self.results: list[Result] = []
+        self.given, self.settings, self.seconds = given, settings, seconds
+        self._serve, self._families = serve, list(families)
         self.backend = self.version = ""
-        self.crashes = 0
+        self.crashes = self.hangs = 0
+        self._lost: dict[str, str] = {}
+        self._process: _Process | None = None
+        self._end = weakref.finalize(self, _close, running := list[_Process]())
+        self._running = running
 
-    def go_on(self) -> None:
-        """Let a process carry out the cases that are left, as many as it survives."""
-        arguments = {
-            "library": self.library,
-            "families": list(self.conformance.families),
-            "only": self.conformance.only,
-            "examples": self.conformance.settings.examples if self.conformance.settings else Settings().examples,
-            "start": len(self.results),
-        }
-        with Child(__name__, arguments) as child:
-            ending = self._listen(child)
-            wrote = f"; it wrote {child.wrote!r}" if child.wrote else ""
-        if ending is not None:
-            self._crashed(f"the backend {ending}{wrote}")
+    def close(self) -> str | None:
+        """Let the process end, and say how it failed to, or None."""
+        process, self._process = self._process, None
+        self._running.clear()
+        return None if process is None else process.finish(self.seconds)
 
-    def _listen(self, child: Child) -> str | None:
-        deadline = time.monotonic() + START_SECONDS
+    def outcomes(self, ids: Sequence[str]) -> Iterator[Ending]:
+        """What came of each of these cases, in their order.
+
+        Raises:
+            PluginError: the backend cannot be made, or crashes or hangs meanwhile.
+        """
+        left = deque(ids)
+        while left:
+            why = self._why_not(left[0])
+            if why:
+                left.popleft()
+                yield Status.SKIP, f"not tried: {why}"
+                continue
+            process = self._started()
+            process.ask(list(left))
+            while left:
+                ending = process.receive(self.seconds)
+                case = left.popleft()
+                if isinstance(ending, str):
+                    self._crashed(ending, case)
+                    yield Status.FAIL, f"the backend {ending}"
+                    break
+                yield ending
+
+    def _why_not(self, case: str) -> str:
+        """Why a case is not tried, or an empty text."""
+        if self.hangs >= MOST_HANGS:
+            return f"the backend has hung {self.hangs} times"
+        if self.crashes >= MOST_CRASHES:
+            return f"the backend has crashed {self.crashes} times"
+        lost = self._lost.get(_subject(case))
+        return f"{lost} has hung on the same sample" if lost else ""
+
+    def _started(self) -> _Process:
+        if self._process is None:
+            self._process = _Process(self.given, self.settings, self._serve, self._families)
+            self._running.append(self._process)
+            told = self._process.begin()
+            if isinstance(told, str):
+                self._crashed(told, "")
+                raise PluginError(self.given, "probe", f"the backend {told} while it is loaded")
+            if "failed" in told:
+                self.close()
+                raise PluginError(self.given, told["check"], told["failed"])
+            self.backend, self.version = told["backend"], told["version"]
+        return self._process
+
+    def _crashed(self, text: str, case: str) -> None:
+        hangs = text.startswith(_HANGS)
+        self.hangs, self.crashes = self.hangs + hangs, self.crashes + (not hangs)
+        if hangs and any(case.startswith(f"{check.name}/") for check in SAMPLE_CHECKS):  # these look at one trial
+            self._lost[_subject(case)] = case
+        self._running.clear()
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
+
+
+def _subject(case: str) -> str:
+    return case.partition("/")[2]
+
+
+def _close(running: list[_Process]) -> None:
+    for process in running:
+        process.kill()
+
+
+class _Process:
+    """One process, from its beginning to its end."""
+
+    def __init__(
+        self, given: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]
+    ) -> None:
+        self._progress, shared = Progress.create()
+        self._stacks = os.memfd_create("stacks")
+        theirs, self._requests = os.pipe()
+        descriptors = {"requests": theirs, "shared": shared, "stacks": self._stacks}
         try:
-            while (message := child.receive(deadline)) is not None:
-                deadline = time.monotonic() + self.seconds
-                self._take(message)
-            return child.ending(deadline) or self._silence()
+            if serve is None:
+                kept = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
+                told = {"given": given, "settings": kept, "families": families, **descriptors}
+                self.child: Child = Child(__name__, told, tuple(descriptors.values()))
+            else:
+                self.child = ForkedChild(partial(serve, **descriptors), (self._requests,))
+        finally:
+            os.close(theirs)
+            os.close(shared)
+        self.child.__enter__()
+
+    def ask(self, ids: Sequence[str]) -> None:
+        """Let the process carry out these cases."""
+        line = memoryview(json.dumps(ids).encode() + b"\n")
+        with suppress(BrokenPipeError):  # then the process has ended, which `receive` finds
+            while line:
+                line = line[os.write(self._requests, line) :]
+
+    def begin(self) -> dict[str, Any] | str:
+        """Who the backend is, or why it cannot be made; a text where the process crashed or hung."""
+        return self._message(START_SECONDS)
+
+    def receive(self, seconds: float) -> Ending | str:
+        """What came of the next case; a text where the process crashed or hung."""
+        found = self._message(seconds)
+        return found if isinstance(found, str) else (Status(found["status"]), found["text"])
+
+    def _message(self, seconds: float) -> dict[str, Any] | str:
+        try:
+            message = self._waited(seconds)
+            if message is not None:
+                return message
+            ending = self.child.ending(time.monotonic() + seconds)
+            return self._with_place(f"{ending or 'ends its process'}{self._wrote()}")
         except TimeoutError:
-            return f"hangs: nothing happened for {self.seconds:g} seconds"
+            text = self._with_place(f"{_HANGS}: nothing happened for {seconds:g} seconds{self._wrote()}")
+            return "\n".join([text, *self._where()])
         except ValueError:
             return "disturbs its process"
 
-    def _silence(self) -> str | None:
-        return "ends its process" if len(self.results) < len(self.conformance.cases) else None
+    def _waited(self, seconds: float) -> dict[str, Any] | None:
+        """The next message, for which it waits as long as there is progress."""
+        count, deadline = self._progress.read()[0], time.monotonic() + seconds
+        while True:
+            try:
+                return self.child.receive(min(deadline, time.monotonic() + _TICK))
+            except TimeoutError:
+                now = self._progress.read()[0]
+                if now != count:
+                    count, deadline = now, time.monotonic() + seconds
+                elif time.monotonic() >= deadline:
+                    raise
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if "failed" in message:
-            raise PluginError(self.library, message["check"], message["failed"])
-        self.backend = message.get("backend", self.backend)
-        self.version = message.get("version", self.version)
-        if "status" in message:
-            self._add(Status(message["status"]), message["text"])
+    def _wrote(self) -> str:
+        return f"; it wrote {self.child.wrote!r}" if self.child.wrote else ""
 
-    def _add(self, status: Status, text: str) -> None:
-        result = self.conformance.judged(self.conformance.cases[len(self.results)], status, text)
-        self.results.append(result)
-        self.progress(result)
+    def _with_place(self, text: str) -> str:
+        _, doing = self._progress.read()
+        return f"{text}\nit was {doing}" if doing else text
 
-    def _crashed(self, text: str) -> None:
-        self.crashes += 1
-        left = len(self.conformance.cases) - len(self.results)
-        if not left:
-            self.results.append(Result("process/end", "process", WHOLE, "", Status.FAIL, f"{text} at the end"))
-        elif not self.backend:
-            raise PluginError(self.library, "probe", f"{text} while it is loaded")
-        else:
-            self._add(Status.FAIL, text)
-        if self.crashes == MOST_CRASHES:
-            for _ in range(left - 1):
-                self._add(Status.SKIP, f"not tried: the backend has crashed or hung {MOST_CRASHES} times")
+    def _where(self) -> Iterator[str]:
+        """Where the threads of the process are, the innermost calls first."""
+        with suppress(ProcessLookupError):
+            os.kill(self.child.pid, _SIGNAL)
+        before, end = 0, time.monotonic() + 2
+        while time.monotonic() < end:
+            time.sleep(_TICK / 2)
+            size = os.fstat(self._stacks).st_size
+            if size and size == before:
+                break
+            before = size
+        lines = os.pread(self._stacks, 1 << 16, 0).decode("utf-8", "replace").splitlines()
+        frames = 0
+        for line in lines:
+            frames = frames + 1 if line.startswith("  ") else 0
+            if frames <= _MOST_FRAMES:
+                yield line
+
+    def finish(self, seconds: float) -> str | None:
+        """Let the process come to its end, and say how it failed to."""
+        os.close(self._requests)
+        self._requests = -1
+        try:
+            ending = self.child.ending(time.monotonic() + seconds)
+            return None if ending is None else f"the backend {ending}{self._wrote()} at the end"
+        except TimeoutError:
+            text = "\n".join(self._where())
+            return f"the backend hangs at the end: it did not end within {seconds:g} seconds\n{text}"
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process now."""
+        self.child.__exit__(None, None, None)
+        for descriptor in (self._requests, self._stacks):
+            if descriptor >= 0:
+                with suppress(OSError):
+                    os.close(descriptor)
+        self._requests = self._stacks = -1
 
 
-def main(report: Channel, library: str, families: Collection[str], only: str, examples: int, start: int) -> None:
-    """In the process of the backend: carry out the cases from number `start` on, and report each."""
-    os.environ.pop(BACKEND_PATH, None)  # it is this one that is checked
-    conformance = Conformance(library, families=families, only=only, settings=Settings(examples=examples))
-    report.send(ready=True)
+# --- in the other process ---------------------------------------------------------------------------------------------
+
+
+def main(
+    report: Channel, given: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
+) -> None:
+    """In a new process: carry out cases on a backend that is named."""
+    from interposer.testing.conformance import Conformance  # noqa: PLC0415 - which needs this module
+
+    os.environ.setdefault(CHECK_BACKENDS, "yes")  # what a plug-in writes where it must not is a finding, no crash
+    if is_library(given):
+        os.environ.pop(BACKEND_PATH, None)  # it is this one that is checked
+    conformance = Conformance(given, families=families, settings=pickle.loads(base64.b64decode(settings)))
+    serve_cases(report, conformance, requests, shared, stacks)
+
+
+def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, stacks: int) -> None:
+    """Carry out the cases that are asked for, until nobody asks any more."""
+    faulthandler.register(_SIGNAL, file=stacks, all_threads=True)
+    show_in(Progress(shared))
     try:
         backend = conformance.backend
     except InterposerError as error:
         report.send(check=getattr(error, "check", "init"), failed=getattr(error, "reason", str(error)))
         return
     report.send(backend=backend.id, version=backend.version)
-    for case in conformance.cases[start:]:
-        result = conformance.run(case)
-        report.send(status=result.status.value, text=result.text)
+    cases = {case.id: case for case in conformance.every_case}
+    with open(requests, encoding="utf-8") as lines:
+        for line in lines:
+            for name in json.loads(line):
+                note("beginning a case")
+                status, text = conformance.outcome(cases[name])
+                report.send(status=status.value, text=text)
     conformance.bench.close()
+
+
+def check_name(path: Path) -> None:
+    """Raise `PluginError` where a shared object has no name by which backends are found."""
+    fault = name_fault(path.name)
+    if fault is not None:
+        raise PluginError(str(path), "name", fault)

@@ -1,4 +1,4 @@
-"""A backend that forwards everything to another one and writes down what it and all that it made are asked.
+"""`Recording`: writes down what a backend and all that it made are asked, and what tensors hold meanwhile.
 
 Managers, factories, handles, workloads and contexts stay what they are, as a backend may look at their classes: their
 methods are replaced in place by ones that write down and go on. What has no room for that stays unwatched.
@@ -7,112 +7,28 @@ methods are replaced in place by ones that write down and go on. What has no roo
 from __future__ import annotations
 
 import threading
-import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from interposer.backend import (
-    Backend,
     BackendContext,
-    LayerSupport,
     MemoryManager,
-    OptimizationViews,
-    Options,
-    SubgraphView,
-    Support,
     TensorHandle,
-    TensorHandleFactoryRegistry,
+    TensorHandleFactory,
     Workload,
     WorkloadFactory,
     WorkloadInfo,
 )
 from interposer.ir.graph import Layer
+from interposer.testing.contents import Contents, rubbish, unlike
 from interposer.testing.tolerances import same
-from interposer.types import Array, DataType, TensorInfo
+from interposer.testing.watched import replace_method
+from interposer.types import Array, TensorInfo
 
-__all__ = ["Census", "Event", "Observer", "Recording", "Watched", "rubbish"]
-
-
-class Observer(Protocol):
-    """Is shown everything that a backend makes."""
-
-    def manager(self, made: MemoryManager) -> None:
-        """The memory of a network."""
-
-    def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """What makes workloads and handles."""
-
-    def context(self, made: BackendContext) -> None:
-        """What is told of loading and unloading."""
-
-
-class Watched(Backend):
-    """Another backend under its own id. Layers whose names are in `held_back` are refused in its name."""
-
-    def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
-        self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
-        said = ("id", "kernels", "capabilities", "api_version", "version")
-        vars(self).update({name: getattr(inner, name) for name in said})
-
-    def layer_support(self, options: Options) -> LayerSupport:
-        """The backend's own, but for the layers that are held back."""
-        support = self.inner.layer_support(options)
-        return _Picky(support, self.held_back) if self.held_back else support
-
-    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """The backend's own."""
-        return self.inner.optimize_subgraph(view, options)
-
-    @property
-    def handle_factory_preferences(self) -> Sequence[str]:
-        """The backend's own."""
-        return self.inner.handle_factory_preferences
-
-    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
-        """The backend's own."""
-        self.inner.register_tensor_handle_factories(registry, options)
-
-    def create_memory_manager(self) -> MemoryManager | None:
-        """The backend's own, shown to the observer."""
-        made = self.inner.create_memory_manager()
-        if isinstance(made, MemoryManager):
-            self.observer.manager(made)
-        return made
-
-    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """The backend's own, shown to the observer."""
-        made = self.inner.create_workload_factory(memory_manager, options)
-        if isinstance(made, WorkloadFactory):
-            self.observer.factory(made, memory_manager)
-        return made
-
-    def create_backend_context(self, options: Options) -> BackendContext | None:
-        """The backend's own, shown to the observer."""
-        made = self.inner.create_backend_context(options)
-        if isinstance(made, BackendContext):
-            self.observer.context(made)
-        return made
-
-
-class _Picky(LayerSupport):
-    def __init__(self, inner: LayerSupport, held_back: frozenset[str]) -> None:
-        self.inner, self.held_back = inner, held_back
-
-    def query(self, view: SubgraphView) -> list[Support]:
-        pairs = zip(view, self.inner.query(view), strict=True)
-        return [Support.no("held back") if layer.name in self.held_back else verdict for layer, verdict in pairs]
-
-
-def _replace(thing: object, name: str, made: Callable[..., Any]) -> bool:
-    """Give an object a method of its own; False where it has no room for that."""
-    try:
-        setattr(thing, name, made)
-    except AttributeError:
-        return False
-    return True
+__all__ = ["Event", "Recording"]
 
 
 class Event(NamedTuple):
@@ -137,17 +53,28 @@ class Recording:
         self.titles: list[str] = []
         self.faults: list[str] = []
         self.manager_of: dict[int, int] = {}
+        self.handles: dict[int, TensorHandle] = {}
+        self.constants: set[int] = set()
         self.overwrites: set[tuple[int, int]] = set()
         self._numbers: dict[int, int] = {}
         self._kept: list[object] = []
-        self._handles: dict[int, list[TensorHandle]] = {}
+        self._owned: dict[int, list[TensorHandle]] = {}
+        self._contents = Contents()
+        self._inside_factory: dict[int, int] = {}
+        self._written: dict[int, tuple[Array, str]] = {}
+        self._disturbed: dict[int, str] = {}
+        self._imported: dict[int, Array] = {}
         self._threads = threading.local()
+        self._turn = threading.RLock()
 
     # --- what the kit itself says -------------------------------------------------------------------------------------
 
     def mark(self, what: str) -> None:
         """Write down that the kit does something: "run" and "ran", "unload" and "unloaded", ..."""
         self.events.append(Event(what))
+        if what == "run":
+            self._written.clear()
+            self._disturbed.clear()
 
     def positions(self, what: str, thing: int | None = None) -> list[int]:
         """Where in the order of events something was asked (of one thing)."""
@@ -163,7 +90,7 @@ class Recording:
         """Watch a memory manager."""
         number = self._number(made, "the memory manager")
         if number is None:
-            self.faults.append("create_memory_manager gave a manager that it had given before; every network needs one")
+            self.faults.append("it gave a memory manager that it had given before; every network needs one of its own")
             return
         self._watch(made, number, "acquire", after=lambda: self._spoil(number))
         self._watch(made, number, "release")
@@ -171,12 +98,19 @@ class Recording:
     def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
         """Watch a workload factory, and everything that it makes."""
         make_handle, make_workload = made.create_tensor_handle, made.create_workload
+        make_constant = made.create_constant_handle
         owner = -1 if manager is None else self._numbers.get(id(manager), -1)
 
         def create_tensor_handle(info: TensorInfo) -> TensorHandle:
             handle = make_handle(info)
             if isinstance(handle, TensorHandle):
-                self._watch_handle(handle, info, owner)
+                self._watch_handle(handle, info, owner, "create_tensor_handle")
+            return handle
+
+        def create_constant_handle(info: TensorInfo, array: Array) -> TensorHandle:
+            handle = make_constant(info, array)
+            if isinstance(handle, TensorHandle):
+                self._watch_constant(handle, info, array, "create_constant_handle")
             return handle
 
         def create_workload(layer: Layer, info: WorkloadInfo) -> Workload:
@@ -185,8 +119,66 @@ class Recording:
                 self._watch_workload(workload, layer)
             return workload
 
-        _replace(made, "create_tensor_handle", create_tensor_handle)
-        _replace(made, "create_workload", create_workload)
+        if not made.makes_arrays:
+            replace_method(made, "create_constant_handle", create_constant_handle)
+        replace_method(made, "create_tensor_handle", create_tensor_handle)
+        replace_method(made, "create_workload", create_workload)
+
+    def handle_factory(self, made: TensorHandleFactory, manager: MemoryManager | None) -> None:
+        """Watch a factory of tensor handles, and everything that it makes."""
+        title = f"the handle factory {made.id}"
+        number = self._number(made, title)
+        if number is None:
+            return  # a factory without a state may be registered for several networks
+        owner = -1 if manager is None else self._numbers.get(id(manager), -1)
+        create, create_constant = made.create, made.create_constant
+        create_piece, create_copy = made.create_sub_tensor, made.create_device_copy
+
+        def watched_create(info: TensorInfo) -> TensorHandle:
+            with self._alone_in(number):
+                handle = create(info)
+            if isinstance(handle, TensorHandle):
+                self._watch_handle(handle, info, owner, f"{title}, asked for a tensor,", made)
+            return handle
+
+        def watched_constant(info: TensorInfo, array: Array) -> TensorHandle:
+            with self._alone_in(number):
+                handle = create_constant(info, array)
+            if isinstance(handle, TensorHandle):
+                self._watch_constant(handle, info, array, f"{title}, asked for a constant,", made)
+            return handle
+
+        def watched_piece(parent: TensorHandle, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
+            piece = create_piece(parent, origin, info)
+            if piece is not None and id(piece) not in self._numbers:
+                self._watch_handle(piece, info, owner, f"{title}, asked for a sub-tensor,", made)
+            return piece
+
+        def watched_copy() -> Workload:
+            copy = create_copy()
+            if self._where() != "kit":
+                self._watch_copy(copy, f"the device copy of {made.id}")
+            return copy
+
+        replace_method(made, "create", watched_create)
+        replace_method(made, "create_constant", watched_constant)
+        replace_method(made, "create_sub_tensor", watched_piece)
+        replace_method(made, "create_device_copy", watched_copy)
+
+    @contextmanager
+    def _alone_in(self, factory: int) -> Iterator[None]:
+        """Note a factory that two threads are in at the same time: it was registered for several working memories."""
+        me, inside = threading.get_ident(), self._inside_factory.get(factory)
+        if inside not in (None, me):
+            self.faults.append(
+                f"{self.titles[factory]} was asked by two threads at the same time, as it was registered for several "
+                "working memories; register a new factory for each"
+            )
+        self._inside_factory[factory] = me
+        try:
+            yield
+        finally:
+            self._inside_factory.pop(factory, None)
 
     def context(self, made: BackendContext) -> None:
         """Watch a context."""
@@ -205,16 +197,188 @@ class Recording:
         self._kept.append(thing)
         return number
 
-    def _watch_handle(self, handle: TensorHandle, info: TensorInfo, owner: int) -> None:
+    def _watch_handle(
+        self,
+        handle: TensorHandle,
+        info: TensorInfo,
+        owner: int,
+        giver: str,
+        origin: TensorHandleFactory | None = None,
+    ) -> None:
         number = self._number(handle, f"the handle of {info}")
         if number is None:
-            self.faults.append(f"create_tensor_handle gave a handle that it had given before, for {info}")
+            self.faults.append(f"{giver} gave a handle that it had given before, for {info}")
             return
-        self.manager_of[number] = owner
-        self._handles.setdefault(owner, []).append(handle)
-        for name in ("manage", "allocate", "map", "unmap", "copy_in", "copy_out"):
+        self.manager_of[number], self.handles[number] = owner, handle
+        self._owned.setdefault(owner, []).append(handle)
+        if origin is not None:
+            self._contents.origins[id(handle)] = origin
+        for name in ("manage", "allocate", "map", "unmap", "destroy"):
             self._watch(handle, number, name)
         self._watch_sharing(handle, number)
+        self._watch_copies(handle, number)
+        self._watch_imports(handle, number)
+        self._watch_pieces(handle, owner, origin)
+
+    def _watch_constant(
+        self,
+        handle: TensorHandle,
+        info: TensorInfo,
+        array: Array,
+        giver: str,
+        origin: TensorHandleFactory | None = None,
+    ) -> None:
+        """Watch the handle of a constant, which has memory of its own from the beginning."""
+        plain = info.with_constant(None)
+        if id(handle) not in self._numbers:
+            self._watch_handle(handle, plain, -1, giver, origin)
+        elif self._numbers[id(handle)] in self.constants:
+            self.faults.append(f"{giver} gave a handle that it had given before, for {plain}")
+        number = self._numbers[id(handle)]
+        self.titles[number] = f"the handle of a constant, {plain}"
+        self.manager_of[number] = -1
+        self.constants.add(number)
+        held = self._content(handle)
+        if held is not None and not same(held, array):
+            self.faults.append(f"{self.titles[number]}, holds something else than the constant: {unlike(held, array)}")
+
+    def _watch_copies(self, handle: TensorHandle, number: int) -> None:
+        fill, fetch = handle.copy_in, handle.copy_out
+
+        def copy_in(array: Array) -> None:
+            with self._inside("copy_in", number), self._noting_errors(number, "copy_in"):
+                fill(array)
+            if self._where() == "kit":
+                return
+            held = self._content(handle)
+            if held is not None and not same(held, array):
+                said = f"holds something else after copy_in than it was given: {unlike(held, array)}"
+                self.faults.append(f"{self.titles[number]} {said}")
+            self._note_written(number, held, "copy_in")
+
+        def copy_out(array: Array) -> None:
+            held = None if self._where() == "kit" else self._content(handle)
+            self._note_read(number, held, "the runtime")
+            with self._inside("copy_out", number), self._noting_errors(number, "copy_out"):
+                fetch(array)
+            if held is not None and not same(array, held):
+                text = f"{self.titles[number]} gave something else in copy_out than it holds: {unlike(array, held)}"
+                self.faults.append(text)
+
+        replace_method(handle, "copy_in", copy_in)
+        replace_method(handle, "copy_out", copy_out)
+
+    def _watch_imports(self, handle: TensorHandle, number: int) -> None:
+        take, forget, give = handle.import_memory, handle.forget_memory, handle.export_memory
+
+        def import_memory(array: Array) -> bool:
+            with self._inside("import_memory", number), self._noting_errors(number, "import_memory"):
+                agreed = take(array)
+            self._written.pop(number, None)
+            self._imported.pop(number, None)
+            if agreed and self._where() != "kit":
+                self._imported[number] = array
+            return agreed
+
+        def forget_memory() -> None:
+            array = self._imported.pop(number, None)
+            if array is not None and self._where() != "kit":
+                held = self._content(handle)
+                if held is not None and not same(held, array):
+                    self.faults.append(
+                        f"{self.titles[number]} agreed to lie in memory that it was given, but holds something else "
+                        f"than that memory; is it a copy? {unlike(held, array)}"
+                    )
+            with self._inside("forget_memory", number), self._noting_errors(number, "forget_memory"):
+                forget()
+
+        def export_memory(source: Any) -> Array:
+            with self._inside("export_memory", number), self._noting_errors(number, "export_memory"):
+                array = give(source)
+            if self._where() != "kit" and self._is_copy(handle, array):
+                self.faults.append(f"{self.titles[number]} exported a copy, not its own memory")
+            return array
+
+        replace_method(handle, "import_memory", import_memory)
+        replace_method(handle, "forget_memory", forget_memory)
+        replace_method(handle, "export_memory", export_memory)
+
+    def _is_copy(self, handle: TensorHandle, exported: Any) -> bool:
+        """True if a change of the first byte of an exported array does not show in the tensor."""
+        if not isinstance(exported, np.ndarray) or not exported.nbytes or not exported.flags.writeable:
+            return False
+        before, first = self._content(handle), (0,) * exported.ndim
+        if before is None or exported.dtype.hasobject:
+            return False
+        kept = exported[first].copy()
+        exported[first] = _other(kept)
+        after = self._content(handle)
+        exported[first] = kept
+        return after is not None and same(before, after)
+
+    def _watch_pieces(self, handle: TensorHandle, owner: int, origin: TensorHandleFactory | None) -> None:
+        make = handle.create_sub_tensor
+
+        def create_sub_tensor(origin_of_piece: Sequence[int], info: TensorInfo) -> TensorHandle | None:
+            piece = make(origin_of_piece, info)
+            if isinstance(piece, TensorHandle):
+                self._watch_handle(piece, info, owner, "create_sub_tensor", origin)
+            return piece
+
+        replace_method(handle, "create_sub_tensor", create_sub_tensor)
+
+    def _watch_copy(self, workload: Workload, title: str) -> None:
+        """Watch a device's copies: both tensors must hold the same afterwards."""
+        number = self._number(workload, title)
+        if number is None:
+            return
+        execute = workload.execute
+
+        def watched(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+            if self._where() == "kit":
+                execute(inputs, outputs)
+                return
+            ids = [tuple(self._numbers.get(id(one), -1) for one in handles) for handles in (inputs, outputs)]
+            with self._turn:
+                source = self._content(inputs[0])
+                self._note_read(ids[0][0], source, title)
+                with self._inside("execute", number, ids[0], ids[1]):
+                    execute(inputs, outputs)
+                self.events.append(Event("executed", number, self._where(), *ids))
+                target = self._content(outputs[0])
+                if source is not None and target is not None and not same(target, source):
+                    said = f"brought something else to {outputs[0].info} than it was given: {unlike(target, source)}"
+                    self.faults.append(f"{title} {said}")
+                self._note_written(ids[1][0], target, title)
+
+        replace_method(workload, "execute", watched)
+
+    # --- what tensors hold from when they are written to when they are read -------------------------------------------
+
+    def _note_written(self, number: int, held: Array | None, writer: str) -> None:
+        if number >= 0 and held is not None:
+            self._written[number] = held, writer
+            self._disturbed.pop(number, None)
+
+    def _note_read(self, number: int, held: Array | None, reader: str) -> None:
+        """Note a tensor that does not hold any more what was written to it."""
+        known = self._written.get(number)
+        if known is None or held is None or same(held, known[0]):
+            return
+        by = self._disturbed.get(number, "something else")
+        self.faults.append(
+            f"{self.titles[number]} was changed by {by} after {known[1]} had written it and before {reader} read it; "
+            "tensors that live at the same time must not overlap"
+        )
+
+    def _note_disturbed(self, writer: str, outputs: Sequence[int]) -> None:
+        """Remember which tensors a workload changed that are not its outputs."""
+        for number, (before, _) in self._written.items():
+            if number in outputs or number in self._disturbed:
+                continue
+            held = self._content(self.handles.get(number))
+            if held is not None and not same(held, before):
+                self._disturbed[number] = writer
 
     def _watch_sharing(self, handle: TensorHandle, number: int) -> None:
         original = handle.share
@@ -226,7 +390,7 @@ class Recording:
                 self.overwrites.add((number, self._numbers.get(id(source), -1)))
             return agreed
 
-        _replace(handle, "share", share)
+        replace_method(handle, "share", share)
 
     def _watch_workload(self, workload: Workload, layer: Layer) -> None:
         number = self._number(workload, f"the workload of layer {layer}")
@@ -234,28 +398,42 @@ class Recording:
             self.faults.append(f"create_workload gave a workload that it had given before, for layer {layer}")
             return
         self._watch(workload, number, "post_allocation_configure")
+        title = self.titles[number]
         execute = workload.execute
 
         def watched(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+            with self._turn:
+                watched_in_turn(inputs, outputs)
+
+        def watched_in_turn(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
             ids = [tuple(self._numbers.get(id(one), -1) for one in handles) for handles in (inputs, outputs)]
             before = [self._content(one) for one in inputs]
+            for one, held in zip(ids[0], before, strict=True):
+                self._note_read(one, held, title)
             with self._inside("execute", number, ids[0], ids[1]):
                 execute(inputs, outputs)
             self.events.append(Event("executed", number, self._where(), *ids))
+            self._note_disturbed(title, ids[1])
+            for one, output in zip(ids[1], outputs, strict=True):
+                self._note_written(one, self._content(output), title)
             for index, (handle, old) in enumerate(zip(inputs, before, strict=True)):
                 new = self._content(handle)
                 if any((out, ids[0][index]) in self.overwrites for out in ids[1]):
                     continue
                 if handle is not None and old is not None and new is not None and not same(new, old):
                     shared = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
-                    self.faults.append(f"the workload of layer {layer} wrote to its input {index}{shared}")
+                    constant = ", a constant" if ids[0][index] in self.constants else ""
+                    self.faults.append(f"{title} wrote to its input {index}{constant}{shared}")
 
-        _replace(workload, "execute", watched)
+        replace_method(workload, "execute", watched)
 
     def _shared(self, one: TensorHandle, others: Sequence[TensorHandle]) -> bool:
-        with self._by_the_kit(), ExitStack() as stack:
-            array = stack.enter_context(one.mapped())
-            return any(np.may_share_memory(array, stack.enter_context(other.mapped())) for other in others)
+        try:
+            with self._by_the_kit(), ExitStack() as stack:
+                array = stack.enter_context(one.mapped())
+                return any(np.may_share_memory(array, stack.enter_context(other.mapped())) for other in others)
+        except Exception:  # such handles cannot be mapped
+            return False
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +446,7 @@ class Recording:
             after()
             return found
 
-        _replace(thing, name, watched)
+        replace_method(thing, name, watched)
 
     def _watch_notice(self, thing: object, number: int, name: str) -> None:
         original = getattr(thing, name)
@@ -281,7 +459,7 @@ class Recording:
                 self.faults.append(f"{self.titles[number]} said no in {name}")
             return agreed
 
-        _replace(thing, name, watched)
+        replace_method(thing, name, watched)
 
     @contextmanager
     def _noting_errors(self, number: int, name: str) -> Iterator[None]:
@@ -331,16 +509,18 @@ class Recording:
         if handle is None:
             return None
         try:
-            with self._by_the_kit(), handle.mapped() as array:
-                return array.copy()
+            with self._by_the_kit():
+                return self._contents.read(handle)
         except Exception:  # whatever a handle raises, it will raise again where it counts
             return None
 
     def _spoil(self, manager: int) -> None:
-        for handle in self._handles.get(manager, ()):
+        for handle in self._owned.get(manager, ()):
+            if self._numbers[id(handle)] in self.constants:
+                continue
             try:
-                with self._by_the_kit(), handle.mapped() as array:
-                    array[...] = rubbish(handle.info.dtype)
+                with self._by_the_kit():
+                    self._contents.fill(handle, np.full(tuple(handle.info.shape), rubbish(handle.info.dtype)))
             except Exception:
                 continue
 
@@ -349,56 +529,7 @@ class Recording:
         self._spoil(-1)
 
 
-def rubbish(dtype: DataType) -> Array:
-    """The element with which the kit fills memory, so that nothing can rely on what memory holds at first."""
-    if dtype is DataType.STRING:
-        return np.array("rubbish", object)
-    number = np.nan if dtype.is_float else 5
-    return np.asarray(number).astype(dtype.numpy)
-
-
-class Census:
-    """Counts what a backend made and what of it is still alive, by class."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[str, weakref.ref[Any]]] = []
-        self.made = 0
-
-    def alive(self) -> dict[str, int]:
-        """How many things of each class there still are."""
-        found: dict[str, int] = {}
-        for title, reference in self._seen:
-            if reference() is not None:
-                found[title] = found.get(title, 0) + 1
-        return found
-
-    def manager(self, made: MemoryManager) -> None:
-        """Count a memory manager."""
-        self._count(made)
-
-    def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """Count a factory, and everything that it makes."""
-        self._count(made)
-        for name in ("create_tensor_handle", "create_constant_handle", "create_workload"):
-            self._count_made(made, name)
-
-    def context(self, made: BackendContext) -> None:
-        """A context lives as long as its runtime, and is not counted."""
-
-    def _count_made(self, factory: WorkloadFactory, name: str) -> None:
-        original = getattr(type(factory), name)
-        here = weakref.ref(factory)
-
-        def counted(*arguments: Any) -> Any:
-            made = original(here(), *arguments)
-            self._count(made)
-            return made
-
-        _replace(factory, name, counted)
-
-    def _count(self, made: object) -> None:
-        self.made += 1
-        try:
-            self._seen.append((type(made).__name__, weakref.ref(made)))
-        except TypeError:
-            return
+def _other(value: Any) -> Any:
+    """Another value of the same type: one bit of the last byte is different."""
+    *head, last = value.tobytes()
+    return np.frombuffer(bytes([*head, last ^ 1]), value.dtype)[0]

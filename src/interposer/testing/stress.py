@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -18,10 +20,10 @@ from interposer.ops import Activation, ActivationFunction, Addition, BatchMatMul
 from interposer.runtime import Runtime
 from interposer.schema import Op
 from interposer.testing.bench import Bench, Loaded
+from interposer.testing.census import Census
 from interposer.testing.contracts import grown, on_backend
 from interposer.testing.outcome import Skipped
 from interposer.testing.patterns import VARIANTS
-from interposer.testing.recording import Census
 from interposer.testing.tolerances import same
 from interposer.testing.trial import Outputs
 from interposer.types import TensorInfo
@@ -36,13 +38,14 @@ _ROUNDS: Final = 25
 # --- what stays behind ------------------------------------------------------------------------------------------------
 
 
-@on_backend("objects", "memory")
+@on_backend("objects", "memory", "small")
 def leaks(bench: Bench, variant: str) -> Iterator[str]:
     """Nothing stays behind when networks are loaded, run and unloaded a hundred times.
 
-    Neither managers, factories, handles and workloads, nor memory that Python does not know of.
+    Neither managers, factories, handles and workloads, nor memory that Python does not know of, nor the few bytes that
+    a small network needs.
     """
-    yield from (_objects_left if variant == "objects" else _memory_left)(bench)
+    yield from {"objects": _objects_left, "memory": _memory_left, "small": _bytes_left}[variant](bench)
 
 
 def _objects_left(bench: Bench) -> Iterator[str]:
@@ -104,6 +107,47 @@ def _load_often(bench: Bench, network: Network, times: int) -> None:
         with bench.loaded(bench.optimize(network)) as made:
             made.run({0: zeros})
     gc.collect()
+
+
+_WINDOWS: Final = 5
+_LEAST_BYTES: Final = 64
+"""Bytes and blocks that stay behind for every load, in every window, are a leak."""
+
+
+def _bytes_left(bench: Bench) -> Iterator[str]:
+    """What grows with every load of a small network, however little, would show as growth in every window."""
+    loads = max(4, bench.settings.loads // _WINDOWS)
+    growth = grown(bench, "chain-0")
+    counts = []
+    for window in range(_WINDOWS + 2):
+        for _ in range(loads):
+            with bench.loaded(bench.optimize(growth.network)) as made:
+                made.run(growth.feeds)
+        gc.collect()
+        if window:  # the first one warms up
+            counts.append((sys.getallocatedblocks(), _native_bytes()))
+    blocks, sizes = ([after - before for before, after in pairwise(one)] for one in zip(*counts, strict=True))
+    if min(blocks) >= loads:
+        yield f"about {min(blocks) // loads} Python objects stay behind for every small network that was loaded"
+    elif min(sizes) >= loads * _LEAST_BYTES:
+        yield f"about {min(sizes) // loads} bytes stay behind for every small network that was loaded"
+
+
+class _Allocated(ctypes.Structure):
+    """``struct mallinfo2`` of the GNU C library."""
+
+    _fields_: ClassVar = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
+
+
+def _native_bytes() -> int:
+    """Bytes that `malloc` has given and nobody has freed; 0 where the C library does not tell."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return 0
+    ask.restype = _Allocated
+    told = ask()
+    return int(told.field_4 + told.field_7)  # hblkhd, in mappings of their own, and uordblks, in arenas
 
 
 def _resident() -> int:

@@ -15,13 +15,14 @@ from interposer.ir.graph import Layer, binding_id
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.testing.bench import Bench, Loaded, can_be_shaped, view_of
+from interposer.testing.floating import mode_faults, reset_mode
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.recording import Recording, rubbish
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Outputs", "Trial"]
+__all__ = ["Outputs", "Trial", "run_recorded"]
 
 Outputs = dict[int, Array]
 
@@ -208,11 +209,21 @@ class Trial:
         return known.is_tensor and known.is_concrete
 
     def _run_once(self, made: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
-        self.recording.mark("run")
-        try:
-            return made.run(feeds, outputs)
-        finally:
-            self.recording.mark("ran")
+        return run_recorded(made, self.recording, feeds, outputs)
+
+
+def run_recorded(made: Loaded, recording: Recording, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
+    """Run a network once; the recording notes when, and whether the floating-point mode is the same afterwards."""
+    recording.mark("run")
+    try:
+        return made.run(feeds, outputs)
+    finally:
+        recording.mark("ran")
+        faults = mode_faults()
+        if faults:
+            reset_mode()
+            said = " and ".join(faults)
+            recording.faults.append(f"the run left the floating-point mode of the calling thread changed: {said}")
 
 
 def _said(verdicts: list[Support]) -> str:

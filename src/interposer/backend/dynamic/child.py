@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final
+from typing import IO, Any, Final, NoReturn
 
-__all__ = ["Child", "Report"]
+__all__ = ["Child", "ForkedChild", "Report"]
 
 _START: Final = """
 import json, sys
@@ -44,6 +45,13 @@ class Report:
 
 def start(module: str, report: int, parent: int, arguments: Mapping[str, Any]) -> None:
     """In the child: run ``main(report, **arguments)`` of a module, so that nothing stays behind whatever happens."""
+    _leave_nothing_behind(parent)
+    __import__(module)
+    sys.modules[module].main(Report(report), **arguments)
+
+
+def _leave_nothing_behind(parent: int) -> None:
+    """In the child: end with the parent, and write no core file."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
     if os.getppid() != parent:
@@ -52,8 +60,6 @@ def start(module: str, report: int, parent: int, arguments: Mapping[str, Any]) -
         import resource  # noqa: PLC0415 - not on every system
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    __import__(module)
-    sys.modules[module].main(Report(report), **arguments)
 
 
 class Child:
@@ -75,7 +81,7 @@ class Child:
             "arguments": arguments,
         }
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] | _Fork = subprocess.Popen(
                 [sys.executable or "python3", "-I", "-c", _START, json.dumps(told)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 pass_fds=(theirs, *descriptors), start_new_session=True,
@@ -86,7 +92,10 @@ class Child:
         finally:
             os.close(theirs)
         assert self._process.stdout is not None
-        self._output = self._process.stdout
+        self._listen(self._process.stdout)
+
+    def _listen(self, output: IO[bytes]) -> None:
+        self._output = output
         self._waiting, self._written = b"", b""
         self._watched = select.poll()
         self._open = {self._reports, self._output.fileno()}
@@ -102,6 +111,11 @@ class Child:
         self.kill()
         self._output.close()
         os.close(self._reports)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
 
     def kill(self) -> None:
         """End the process, and those that it started, now."""
@@ -170,6 +184,65 @@ class Child:
         """The last line that the process wrote to standard output or error; at most 200 characters."""
         lines = self._written.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip()[-200:] if lines else ""
+
+
+class _Fork:
+    """A forked process, with as much of `subprocess.Popen` as a `Child` needs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+
+class ForkedChild(Child):
+    """A copy of this process that calls ``main(report)`` and ends; threads of this process are not in it.
+
+    It writes to the same standard output and error as this process.
+
+    Args:
+        main: what it does.
+        unused: descriptors that it closes at once, as they are for this process only.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, main: Callable[[Report], None], unused: Sequence[int] = ()) -> None:
+        self._reports, theirs = os.pipe()
+        nothing, closed = os.pipe()
+        os.close(closed)
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _live_as_fork(main, theirs, (self._reports, nothing, *unused), parent)
+        os.close(theirs)
+        self._process = _Fork(pid)
+        self._listen(open(nothing, "rb", buffering=0))  # noqa: SIM115 - closed by __exit__
+
+
+def _live_as_fork(main: Callable[[Report], None], report: int, unused: Sequence[int], parent: int) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        _leave_nothing_behind(parent)
+        for descriptor in unused:
+            os.close(descriptor)
+        main(Report(report))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 def _said(status: int) -> str:

@@ -1,0 +1,468 @@
+"""The checks of what a backend claims: every capability, and every property of its workloads, is put to use."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from interposer.backend import (
+    DEFAULT_FACTORY,
+    ArrayHandle,
+    Backend,
+    MemoryManager,
+    TensorHandle,
+    TensorHandleFactory,
+    TensorHandleFactoryRegistry,
+    Workload,
+    WorkloadFactory,
+    WorkloadInfo,
+)
+from interposer.errors import InterposerError
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops import DynamicSlice
+from interposer.runtime.loaded import LoadedNetwork
+from interposer.testing.bench import Bench, can_be_shaped, view_of
+from interposer.testing.contents import Contents, rubbish
+from interposer.testing.contracts import on_backend
+from interposer.testing.oracle import reference_outputs
+from interposer.testing.progress import note
+from interposer.testing.sample import Sample
+from interposer.testing.tolerances import same
+from interposer.types import Array, DataType, TensorInfo
+
+__all__: list[str] = []
+
+_PER_OPERATOR: Final = 2
+_GAP: Final = 2
+
+
+@on_backend("strided", "in-place", "dynamic-shapes", "keeps-constants", "non-constant-weights")
+def claims(bench: Bench, variant: str) -> Iterator[str]:
+    """What the backend claims holds when it is used.
+
+    Workloads that say `strided` compute on sub-tensors, those that say `in_place` where an output lies in an input. A
+    backend with DynamicShapes takes layers of unknown extents, and runs them on several sizes. Constants that no handle
+    and no compiled part names may change after loading. With NonConstWeights, weights may come from the caller. A
+    backend that claims none of it passes.
+    """
+    yield from _CHECKS[variant](bench)
+
+
+def _some(bench: Bench) -> Iterator[Sample]:
+    """A few samples of every operator that the backend takes, of different types where there are any."""
+    chosen: dict[type, list[Sample]] = {}
+    for sample in bench.taken:
+        known = chosen.setdefault(type(sample.op), [])
+        kinds = {_kind(one) for one in known}
+        if len(known) < _PER_OPERATOR and _kind(sample) not in kinds:
+            known.append(sample)
+    for samples in chosen.values():
+        yield from samples
+
+
+def _kind(sample: Sample) -> object:
+    return next((one.info.dtype for one in sample.inputs if one is not None), None)
+
+
+# --- workloads that are executed directly -----------------------------------------------------------------------------
+
+
+class _Direct:
+    """One layer of a sample with its workload, and the handles that it is executed on."""
+
+    def __init__(self, bench: Bench, sample: Sample) -> None:
+        self.network, self.feeds = sample.network()
+        optimized = bench.optimize(self.network)
+        backend: Backend = bench.backend
+        layers = [layer for layer in optimized.graph.topological() if layer.backend == backend.id]
+        self.layer: Layer | None = layers[0] if len(layers) == 1 else None
+        self.registry = TensorHandleFactoryRegistry()
+        backend.register_tensor_handle_factories(self.registry, bench.settings.options)
+        self.manager: MemoryManager | None = backend.create_memory_manager()
+        self.factory: WorkloadFactory = backend.create_workload_factory(self.manager, bench.settings.options)
+        named = backend.handle_factory_preferences
+        best = next((one for one in named if one in self.registry or one == DEFAULT_FACTORY), DEFAULT_FACTORY)
+        self.handles: TensorHandleFactory | None = None if best == DEFAULT_FACTORY else self.registry.factory(best)
+        self.contents = Contents()
+        self.made: list[TensorHandle] = []
+        self.inputs = {f"input_{number}": array for number, array in self.feeds.items()}
+
+    @property
+    def plain(self) -> bool:
+        """True where tensors are arrays in ordinary memory."""
+        return self.handles is None and self.factory.makes_arrays
+
+    def workload(self) -> Workload | None:
+        """The workload of the layer; None where it is not to be executed directly."""
+        if self.layer is None or any(not info.is_concrete or not info.dtype.bits for info in self._infos(self.layer)):
+            return None
+        return self.factory.create_workload(self.layer, WorkloadInfo.of(self.layer))
+
+    def _infos(self, layer: Layer) -> list[TensorInfo]:
+        return [info for info in (*layer.input_infos, *layer.output_infos) if info is not None]
+
+    def array(self, value: Value) -> Array:
+        """What an input of the layer holds."""
+        return value.producer.output.constant if value.is_constant else self.inputs[value.producer.name]  # type: ignore[return-value] # one or the other
+
+    def constant(self, value: Value) -> TensorHandle:
+        """The handle of a constant."""
+        array, info = self.array(value), value.known
+        if self.handles is not None:
+            return self.own(self.handles.create_constant(info, array))
+        return self.own(self.factory.create_constant_handle(info, array))
+
+    def create(self, info: TensorInfo) -> TensorHandle:
+        """A tensor that lives as long as all others."""
+        make = self.factory.create_tensor_handle if self.handles is None else self.handles.create
+        return self.own(make(info))
+
+    def own(self, handle: TensorHandle) -> TensorHandle:
+        """Remember a handle, to be destroyed."""
+        self.made.append(handle)
+        if self.handles is not None:
+            self.contents.origins[id(handle)] = self.handles
+        return handle
+
+    @property
+    def managers(self) -> list[MemoryManager]:
+        """All memory managers of the backend."""
+        return [*self.registry.memory_managers, *([] if self.manager is None else [self.manager])]
+
+    def piece(self, info: TensorInfo) -> tuple[TensorHandle, TensorHandle] | None:
+        """A sub-tensor of this kind and the larger tensor that it lies in, or None where there is none."""
+        shape = [int(size) + _GAP for size in info.shape]
+        origin = [1] * info.rank
+        if self.plain:
+            whole = ArrayHandle(info.with_shape(shape), np.full(shape, rubbish(info.dtype)))
+            return whole.create_sub_tensor(origin, info), whole
+        parent = self.create(info.with_shape(shape))
+        parent.manage()
+        maker = parent.create_sub_tensor if self.handles is None else self._made_by_factory(parent)
+        piece = maker(origin, info)
+        if piece is None:
+            return None
+        parent.allocate()
+        return self.own(piece), parent
+
+    def _made_by_factory(self, parent: TensorHandle) -> Callable[[list[int], TensorInfo], TensorHandle | None]:
+        assert self.handles is not None
+        factory = self.handles
+        return lambda origin, info: factory.create_sub_tensor(parent, origin, info)
+
+    def close(self) -> None:
+        """Give everything back."""
+        for manager in self.managers:
+            manager.release()
+        for handle in reversed(self.made):
+            if type(handle) is not ArrayHandle:
+                handle.destroy()
+
+
+@contextmanager
+def _direct(bench: Bench, sample: Sample) -> Iterator[_Direct | None]:
+    try:
+        made = _Direct(bench, sample)
+    except InterposerError:  # the checks of samples say why
+        yield None
+        return
+    acquired = False
+    try:
+        yield made
+        acquired = True
+    finally:
+        if acquired:
+            made.close()
+
+
+def _strided(bench: Bench) -> Iterator[str]:
+    for sample in _some(bench):
+        note(f"executing {sample.id} on sub-tensors")
+        with _direct(bench, sample) as direct:
+            workload = None if direct is None else direct.workload()
+            if direct is not None and workload is not None and workload.strided:
+                yield from _on_pieces(bench, sample, direct, workload)
+
+
+def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload) -> Iterator[str]:
+    says = f"{sample.id}: its workload says `strided`, but on sub-tensors, which have gaps between their rows,"
+    found = _pieces(direct)
+    if found is None:
+        return
+    inputs, targets = found
+    workload.post_allocation_configure()
+    for manager in direct.managers:
+        manager.acquire()
+    for handle, array in inputs:
+        if handle is not None and array is not None:
+            direct.contents.fill(handle, array)
+    before = [direct.contents.read(whole) for _, whole in targets]
+    try:
+        workload.execute([handle for handle, _ in inputs], [piece for piece, _ in targets])
+    except Exception as error:
+        yield f"{says} it raised {type(error).__name__}: {error}"
+        return
+    wanted = _wanted(sample, direct)
+    for key, ((piece, whole), old) in enumerate(zip(targets, before, strict=True)):
+        fault = bench.tolerances.difference(direct.contents.read(piece), wanted[key], piece.info)
+        if fault and not sample.statistical:
+            yield f"{says} output {key} is wrong: {fault}"
+        now = direct.contents.read(whole)
+        inside = tuple(slice(1, -1) for _ in range(now.ndim))
+        now[inside] = old[inside]
+        if not same(now, old):
+            yield f"{says} it wrote to the gaps beside output {key}"
+
+
+_Inputs = list[tuple[TensorHandle | None, Array | None]]
+_Targets = list[tuple[TensorHandle, TensorHandle]]
+
+
+def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
+    """Sub-tensors for the inputs, with what these hold, and for the outputs, with their parents; None without any."""
+    layer = direct.layer
+    assert layer is not None
+    supported = direct.factory.supports_sub_tensors if direct.handles is None else direct.handles.supports_sub_tensors
+    if not supported or not all(info.rank for info in layer.output_infos):
+        return None
+    inputs: _Inputs = []
+    for value in layer.inputs:
+        if value is None or value.is_constant:
+            inputs.append((None if value is None else direct.constant(value), None))
+            continue
+        made = direct.piece(value.known.with_constant(None))
+        if made is None:
+            return None
+        inputs.append((made[0], direct.array(value)))
+    outputs = [direct.piece(info.with_constant(None)) for info in layer.output_infos]
+    found = [one for one in outputs if one is not None]
+    return (inputs, found) if len(found) == len(outputs) else None
+
+
+def _wanted(sample: Sample, direct: _Direct) -> Mapping[int, Array]:
+    if sample.expected is not None:
+        return dict(enumerate(sample.expected))
+    return reference_outputs(direct.network.graph, direct.feeds)
+
+
+def _in_place(bench: Bench) -> Iterator[str]:
+    for sample in _some(bench):
+        note(f"executing {sample.id} in place")
+        with _direct(bench, sample) as direct:
+            workload = None if direct is None else direct.workload()
+            if direct is not None and direct.plain and workload is not None and workload.in_place:
+                yield from _over_inputs(bench, sample, direct, workload)
+
+
+def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Workload) -> Iterator[str]:
+    layer = direct.layer
+    assert layer is not None
+    for name in layer.op.in_place:
+        victim = layer.operand(name)
+        out = layer.output_infos[0]
+        if victim is None or victim.is_constant or len(layer.outputs) != 1 or list(layer.values).count(victim) != 1:
+            continue
+        if victim.known.dtype.itemsize != out.dtype.itemsize or victim.known.num_elements != out.num_elements:
+            continue
+        arrays = {value: direct.array(value).copy() for value in layer.values}
+        target = arrays[victim].reshape(-1).view(out.dtype.numpy).reshape(tuple(out.shape))
+        handles = [None if value is None else ArrayHandle(value.known, arrays[value]) for value in layer.inputs]
+        workload.post_allocation_configure()
+        workload.execute(handles, [ArrayHandle(out, target)])
+        fault = bench.tolerances.difference(target, _wanted(sample, direct)[0], out)
+        if fault and not sample.statistical:
+            yield f"{sample.id}: its workload says `in_place`, but where output 0 lies in {name!r} it is wrong: {fault}"
+        return
+
+
+# --- capabilities -----------------------------------------------------------------------------------------------------
+
+
+def _dynamic_shapes(bench: Bench) -> Iterator[str]:
+    if not bench.backend.capabilities.has("DynamicShapes"):
+        return
+    asked = taken = 0
+    reason = ""
+    for sample in _some(bench):
+        network, runs = _open(sample)
+        if network is None:
+            continue
+        asked += 1
+        view = SubgraphView(network.graph, [network.graph.layer("layer")])
+        [verdict] = bench.query(view)
+        if verdict:
+            taken += 1
+            yield from _on_sizes(bench, sample, network, runs)
+        else:
+            reason = reason or "; ".join(verdict.reasons)
+    if asked and not taken:
+        yield (
+            f"it says that it has DynamicShapes, but refuses all {asked} layers that it takes with known extents; "
+            f"of the first one it says: {reason}"
+        )
+
+
+def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
+    """The sample with inputs of unknown extents, which a slice gives, and what to run it on: one size, twice it, one.
+
+    No network where that cannot be.
+    """
+    known, feeds = sample.network()
+    layer = known.graph.layer("layer")
+    network, values = Network(sample.id), list[Value | None]()
+    runs: list[dict[int, Array]] = [{}, {}, {}]
+    try:
+        for value in layer.inputs:
+            if value is None or value.is_constant:
+                values.append(None if value is None else _again(network, value))
+            else:
+                array = feeds[int(value.producer.name.rpartition("_")[2])]
+                values.append(_cut(network, value, array, runs))
+        made = network.add_layer(layer.op, *values, name="layer", outputs=_without_shapes(layer))
+        for one in made.outputs:
+            network.add_output_layer(one.index, one)
+        network.validate()
+    except InterposerError:
+        return None, runs
+    return (network if any(one is not None and not one.known.is_concrete for one in values) else None), runs
+
+
+def _again(network: Network, value: Value) -> Value:
+    assert value.constant is not None
+    return network.add_constant_layer(value.constant, value.known.quantization).output
+
+
+def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, Array]]) -> Value:
+    """An input of twice the size, of which a part is taken that only a run can know."""
+    number, info = len(runs[0]), value.known
+    if not array.ndim:
+        for run in runs:
+            run[number] = array
+        return network.add_input_layer(number, info).output
+    wide = np.concatenate([array, array])
+    whole = network.add_input_layer(number, info.with_shape(wide.shape))
+    end = network.add_input_layer(number + 1, TensorInfo((1,), DataType.INT64))
+    for run, size in zip(runs, (len(array), len(wide), len(array)), strict=True):
+        run |= {number: wide, number + 1: np.array([size])}
+    start = network.add_constant_layer(np.array([0]))
+    return network.add_layer(DynamicSlice(axes=(0,)), whole, start, end).output
+
+
+def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
+    """What is declared of the results, but for their shapes."""
+    declared = [value.declared for value in layer.outputs]
+    return [None if one is None else one.with_shape([None] * one.rank) for one in declared]
+
+
+def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
+    """Run on arrays of one size, of twice that size, and of the first size again."""
+    says = f"{sample.id}: it says that it has DynamicShapes, but"
+    note(f"running {sample.id} with unknown extents")
+    expected = [_expected(network, given) for given in runs]
+    try:
+        with bench.loaded(bench.optimize(network, beside=["Oracle"])) as made:
+            for given, wanted in zip(runs, expected, strict=True):
+                if wanted is None:
+                    continue
+                found = made.run(given)
+                yield from _differing(bench, sample, network, found, wanted, says)
+    except InterposerError as error:
+        yield f"{says} with unknown extents: {error}"
+
+
+def _expected(network: Network, given: Mapping[int, Array]) -> Mapping[int, Array] | None:
+    try:
+        return reference_outputs(network.graph, given)
+    except InterposerError:
+        return None
+
+
+def _differing(
+    bench: Bench, sample: Sample, network: Network, found: Mapping[int, Array], wanted: Mapping[int, Array], says: str
+) -> Iterator[str]:
+    for key, array in wanted.items():
+        info = network.graph.layer("layer").outputs[key].known.with_shape(array.shape)
+        fault = bench.tolerances.difference(found[key], array, info)
+        if fault and not sample.statistical:
+            yield f"{says} where output {key} turns out to be {list(array.shape)} it is wrong: {fault}"
+
+
+def _keeps_constants(bench: Bench) -> Iterator[str]:
+    for sample in _some(bench):
+        if any(one is not None and one.constant for one in sample.inputs) and not sample.statistical:
+            note(f"changing the constants of {sample.id}")
+            yield from _without_constants(bench, sample)
+
+
+def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
+    """Overwrite the constants that nobody claims to read after loading, and compare what comes out."""
+    network, feeds = sample.network()
+    try:
+        loaded = LoadedNetwork(bench.optimize(network))
+    except InterposerError:
+        return
+    try:
+        read = loaded.constants_read
+        outputs = [loaded.bindings.new_outputs() for _ in range(2)]
+        arrays = [layer.output.constant for layer in network if layer.kind == "Constant"]
+        free = [
+            array for array in arrays
+            if array is not None and array.nbytes and not array.dtype.hasobject
+            and not any(np.may_share_memory(array, one) for one in read)
+        ]  # fmt: skip
+        if not free or set(outputs[0]) != set(loaded.bindings.outputs):
+            return
+        loaded.run(dict(feeds), outputs[0])
+        kept = [array.tobytes() for array in free]
+        try:
+            for array in free:
+                ctypes.memset(array.ctypes.data, 0x5A, array.nbytes)
+            loaded.run(dict(feeds), outputs[1])
+        finally:
+            for array, content in zip(free, kept, strict=True):
+                ctypes.memmove(array.ctypes.data, content, len(content))
+        if not all(same(outputs[0][key], outputs[1][key]) for key in outputs[0]):
+            yield (
+                f"{sample.id}: it says that it keeps copies of its constants, but reads the ones that it was given: "
+                "results change when these are overwritten after loading"
+            )
+    finally:
+        loaded.release()
+
+
+def _non_constant_weights(bench: Bench) -> Iterator[str]:
+    if not bench.backend.capabilities.has("NonConstWeights"):
+        return
+    refusals: list[str] = []
+    for sample in _some(bench):
+        if len(sample.inputs) < 2 or sample.op.operands[1].name != "weights":
+            continue
+        weights = sample.inputs[1]
+        if weights is None or not weights.constant:
+            continue
+        given = [sample.inputs[0], replace(weights, constant=False), *sample.inputs[2:]]
+        network, _ = replace(sample, inputs=given).network()
+        if not all(map(can_be_shaped, view_of(network.graph))):
+            continue
+        verdict = bench.query(view_of(network.graph))[0]
+        if verdict:
+            return
+        refusals.append(f"{sample.id}: {'; '.join(verdict.reasons)}")
+    if refusals:
+        yield f"it says that it has NonConstWeights, but refuses all weights that are no constants: {refusals[0]}"
+
+
+_CHECKS: Final[dict[str, Callable[[Bench], Iterator[str]]]] = {
+    "strided": _strided,
+    "in-place": _in_place,
+    "dynamic-shapes": _dynamic_shapes,
+    "keeps-constants": _keeps_constants,
+    "non-constant-weights": _non_constant_weights,
+}

@@ -1,0 +1,100 @@
+"""What tensors hold: read and filled by mapping, or by a device's own copies where the host cannot map them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from interposer.backend import ArrayHandle, TensorHandle, TensorHandleFactory, Workload
+from interposer.backend.dynamic.arrays import aligned_empty
+from interposer.errors import BackendContractError
+from interposer.kernels.table import empty
+from interposer.types import Array, DataType, TensorInfo
+
+__all__ = ["Contents", "Guarded", "rubbish", "unlike"]
+
+_MARGIN: Final = 256
+_CANARY: Final = 0xA5
+
+
+class Contents:
+    """Reads and fills tensors, of whichever memory they are.
+
+    `origins` has the factory of every handle, by the handle's `id`, that a tensor handle factory of a backend made.
+    """
+
+    def __init__(self) -> None:
+        self.origins: dict[int, TensorHandleFactory] = {}
+        self._copiers: dict[int, Workload] = {}
+
+    def read(self, handle: TensorHandle) -> Array:
+        """A copy of what a tensor holds; raises whatever the handle raises."""
+        copier = self._copier(handle)
+        if copier is not None:
+            found = empty(handle.info)
+            copier.execute([handle], [ArrayHandle(handle.info, found)])
+            return found
+        with handle.mapped() as array:
+            return array.copy()
+
+    def fill(self, handle: TensorHandle, array: Array) -> None:
+        """Let a tensor hold an array; raises whatever the handle raises."""
+        copier = self._copier(handle)
+        if copier is not None:
+            copier.execute([ArrayHandle(handle.info, array)], [handle])
+            return
+        with handle.mapped() as own:
+            own[...] = array
+
+    def _copier(self, handle: TensorHandle) -> Workload | None:
+        """The device's copies for a handle that the host cannot map, or None where they are not needed."""
+        origin = self.origins.get(id(handle))
+        if origin is None or origin.supports_map or not origin.supports_device_copy:
+            return None
+        if id(origin) not in self._copiers:
+            self._copiers[id(origin)] = origin.create_device_copy()
+        return self._copiers[id(origin)]
+
+
+class Guarded:
+    """An array of the kit for an output, filled with rubbish, with margins in which nothing must be written."""
+
+    def __init__(self, info: TensorInfo) -> None:
+        dtype, shape = info.dtype.numpy, tuple(int(size) for size in info.shape)
+        if dtype.hasobject:
+            self._field = np.empty(0, np.uint8)
+            self.array: Array = np.full(shape, rubbish(info.dtype))
+            return
+        size = dtype.itemsize * math.prod(shape)
+        self._field = aligned_empty((size + 2 * _MARGIN,), np.dtype(np.uint8), _MARGIN)
+        self._field.fill(_CANARY)
+        self.array = self._field[_MARGIN : _MARGIN + size].view(dtype).reshape(shape)
+        self.array[...] = rubbish(info.dtype)
+
+    def check(self, output: int) -> None:
+        """Raise `BackendContractError` where a byte beside the array of this output has changed."""
+        changed = self._field != _CANARY
+        changed[_MARGIN : len(changed) - _MARGIN] = False
+        if changed.any():
+            where, size = int(changed.argmax()) - _MARGIN, self.array.nbytes
+            raise BackendContractError(f"something wrote outside of output {output}, at byte {where:,} of {size:,}")
+
+
+def unlike(found: Array, wanted: Array) -> str:
+    """How many elements of two arrays differ, and where the first one is."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{found.dtype}{list(found.shape)}, not {wanted.dtype}{list(wanted.shape)}"
+    both_nan = np.isnan(found) & np.isnan(wanted) if found.dtype.kind == "f" else np.False_
+    wrong = np.argwhere((found != wanted) & ~both_nan)
+    first = f"; the first at {[int(one) for one in wrong[0]]}" if len(wrong) else ""
+    return f"{len(wrong)} of {found.size} elements differ{first}"
+
+
+def rubbish(dtype: DataType) -> Array:
+    """The element with which the kit fills memory, so that nothing can rely on what memory holds at first."""
+    if dtype is DataType.STRING:
+        return np.array("rubbish", object)
+    number = np.nan if dtype.is_float else 5
+    return np.asarray(number).astype(dtype.numpy)

@@ -1,0 +1,147 @@
+"""`Watched`: a backend that forwards everything to another one, and shows an observer what that one makes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from interposer.backend import (
+    Backend,
+    BackendContext,
+    LayerSupport,
+    MemoryManager,
+    OptimizationViews,
+    Options,
+    SubgraphView,
+    Support,
+    TensorHandle,
+    TensorHandleFactory,
+    TensorHandleFactoryRegistry,
+    Workload,
+    WorkloadFactory,
+    WorkloadInfo,
+)
+from interposer.ir.graph import Layer
+from interposer.testing.progress import note
+
+__all__ = ["Observer", "Watched", "replace_method"]
+
+
+class Observer(Protocol):
+    """Is shown everything that a backend makes."""
+
+    def manager(self, made: MemoryManager) -> None:
+        """The memory of a network."""
+
+    def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
+        """What makes workloads and handles."""
+
+    def handle_factory(self, made: TensorHandleFactory, manager: MemoryManager | None) -> None:
+        """A factory of tensor handles that the backend registered, and the memory manager registered beside it."""
+
+    def context(self, made: BackendContext) -> None:
+        """What is told of loading and unloading."""
+
+
+class Watched(Backend):
+    """Another backend under its own id. Layers whose names are in `held_back` are refused in its name."""
+
+    def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
+        self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
+        said = ("id", "kernels", "capabilities", "api_version", "version")
+        vars(self).update({name: getattr(inner, name) for name in said})
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        """The backend's own, but for the layers that are held back."""
+        support = self.inner.layer_support(options)
+        return _Picky(support, self.held_back) if self.held_back else support
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        """The backend's own."""
+        return self.inner.optimize_subgraph(view, options)
+
+    @property
+    def handle_factory_preferences(self) -> Sequence[str]:
+        """The backend's own."""
+        return self.inner.handle_factory_preferences
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        """The backend's own, shown to the observer."""
+        managers, factories = set(registry.memory_managers), set(registry)
+        self.inner.register_tensor_handle_factories(registry, options)
+        new = [one for one in registry.memory_managers if one not in managers]
+        for manager in new:
+            self.observer.manager(manager)
+        for factory in registry:
+            if factory not in factories:
+                self.observer.handle_factory(factory, new[-1] if new else None)
+
+    def create_memory_manager(self) -> MemoryManager | None:
+        """The backend's own, shown to the observer."""
+        made = self.inner.create_memory_manager()
+        if isinstance(made, MemoryManager):
+            self.observer.manager(made)
+        return made
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        """The backend's own, shown to the observer."""
+        made = self.inner.create_workload_factory(memory_manager, options)
+        if isinstance(made, WorkloadFactory):
+            self.observer.factory(made, memory_manager)
+            _note_layers(made)
+        return made
+
+    def create_backend_context(self, options: Options) -> BackendContext | None:
+        """The backend's own, shown to the observer."""
+        made = self.inner.create_backend_context(options)
+        if isinstance(made, BackendContext):
+            self.observer.context(made)
+        return made
+
+
+def _note_layers(factory: WorkloadFactory) -> None:
+    """Let every layer that begins and ends to run count as progress."""
+    make = factory.create_workload
+
+    def create_workload(layer: Layer, info: WorkloadInfo) -> Workload:
+        note(f"creating the workload of layer {layer}")
+        workload = make(layer, info)
+        if isinstance(workload, Workload):
+            _note_runs(workload, f"running layer {layer}", f"going on after layer {layer}")
+        return workload
+
+    replace_method(factory, "create_workload", create_workload)
+
+
+def _note_runs(workload: Workload, running: str, after: str) -> None:
+    own = vars(workload).get("execute") if hasattr(workload, "__dict__") else None
+    here, plain = weakref.ref(workload), type(workload).execute  # no cycle, which would keep the workload alive
+
+    def noted(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        note(running)
+        if own is not None:
+            own(inputs, outputs)
+        elif (alive := here()) is not None:
+            plain(alive, inputs, outputs)
+        note(after)
+
+    replace_method(workload, "execute", noted)
+
+
+class _Picky(LayerSupport):
+    def __init__(self, inner: LayerSupport, held_back: frozenset[str]) -> None:
+        self.inner, self.held_back = inner, held_back
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        pairs = zip(view, self.inner.query(view), strict=True)
+        return [Support.no("held back") if layer.name in self.held_back else verdict for layer, verdict in pairs]
+
+
+def replace_method(thing: object, name: str, made: Callable[..., Any]) -> bool:
+    """Give an object a method of its own; False where it has no room for that."""
+    try:
+        setattr(thing, name, made)
+    except AttributeError:
+        return False
+    return True
