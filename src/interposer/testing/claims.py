@@ -27,6 +27,7 @@ from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import DynamicSlice
+from interposer.ops.control import Constant, Input, MemCopy, MemImport, Output
 from interposer.runtime.loaded import LoadedNetwork
 from interposer.testing.bench import Bench, can_be_shaped, view_of
 from interposer.testing.contents import Contents, rubbish
@@ -55,10 +56,12 @@ def claims(bench: Bench, variant: str) -> Iterator[str]:
     yield from _CHECKS[variant](bench)
 
 
-def _some(bench: Bench) -> Iterator[Sample]:
+def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
     """A few samples of every operator that the backend takes, of different types where there are any."""
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
+        if with_constants and not any(one is not None and one.constant for one in sample.inputs):
+            continue
         known = chosen.setdefault(type(sample.op), [])
         kinds = {_kind(one) for one in known}
         if len(known) < _PER_OPERATOR and _kind(sample) not in kinds:
@@ -81,7 +84,8 @@ class _Direct:
         self.network, self.feeds = sample.network()
         optimized = bench.optimize(self.network)
         backend: Backend = bench.backend
-        layers = [layer for layer in optimized.graph.topological() if layer.backend == backend.id]
+        kept = (Constant, Input, Output, MemCopy, MemImport)
+        layers = [layer for layer in optimized.graph.topological() if not isinstance(layer.op, kept)]
         self.layer: Layer | None = layers[0] if len(layers) == 1 else None
         self.registry = TensorHandleFactoryRegistry()
         backend.register_tensor_handle_factories(self.registry, bench.settings.options)
@@ -92,6 +96,7 @@ class _Direct:
         self.handles: TensorHandleFactory | None = None if best == DEFAULT_FACTORY else self.registry.factory(best)
         self.contents = Contents()
         self.made: list[TensorHandle] = []
+        self.parents: list[TensorHandle] = []
         self.inputs = {f"input_{number}": array for number, array in self.feeds.items()}
 
     @property
@@ -110,7 +115,11 @@ class _Direct:
 
     def array(self, value: Value) -> Array:
         """What an input of the layer holds."""
-        return value.producer.output.constant if value.is_constant else self.inputs[value.producer.name]  # type: ignore[return-value] # one or the other
+        while isinstance(value.producer.op, MemCopy | MemImport):
+            [value] = value.producer.values
+        held = value.constant if value.is_constant else self.inputs[value.producer.name]
+        assert held is not None
+        return held
 
     def constant(self, value: Value) -> TensorHandle:
         """The handle of a constant."""
@@ -147,10 +156,15 @@ class _Direct:
         parent.manage()
         maker = parent.create_sub_tensor if self.handles is None else self._made_by_factory(parent)
         piece = maker(origin, info)
-        if piece is None:
-            return None
-        parent.allocate()
-        return self.own(piece), parent
+        self.parents.append(parent)
+        return None if piece is None else (self.own(piece), parent)
+
+    def acquire(self) -> None:
+        """Let all tensors have been read for the last time, so that none shares memory, and get the memory."""
+        for parent in self.parents:
+            parent.allocate()
+        for manager in self.managers:
+            manager.acquire()
 
     def _made_by_factory(self, parent: TensorHandle) -> Callable[[list[int], TensorInfo], TensorHandle | None]:
         assert self.handles is not None
@@ -198,8 +212,7 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
         return
     inputs, targets = found
     workload.post_allocation_configure()
-    for manager in direct.managers:
-        manager.acquire()
+    direct.acquire()
     for handle, array in inputs:
         if handle is not None and array is not None:
             direct.contents.fill(handle, array)
@@ -395,8 +408,8 @@ def _differing(
 
 
 def _keeps_constants(bench: Bench) -> Iterator[str]:
-    for sample in _some(bench):
-        if any(one is not None and one.constant for one in sample.inputs) and not sample.statistical:
+    for sample in _some(bench, with_constants=True):
+        if not sample.statistical:
             note(f"changing the constants of {sample.id}")
             yield from _without_constants(bench, sample)
 
@@ -441,8 +454,8 @@ def _non_constant_weights(bench: Bench) -> Iterator[str]:
     if not bench.backend.capabilities.has("NonConstWeights"):
         return
     refusals: list[str] = []
-    for sample in _some(bench):
-        if len(sample.inputs) < 2 or sample.op.operands[1].name != "weights":
+    for sample in _some(bench, with_constants=True):
+        if [one.name for one in sample.op.operands[1:2]] != ["weights"] or len(sample.inputs) < 2:
             continue
         weights = sample.inputs[1]
         if weights is None or not weights.constant:

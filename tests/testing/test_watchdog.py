@@ -1,0 +1,141 @@
+"""A case that crashes or hangs has failed, says where, and the next ones go on; a slow backend is given time."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from interposer.ops import Addition
+from interposer.testing import Conformance, Report, Settings, Status, samples_of
+from interposer.types import Array
+from tests.testing import wrong
+
+SAMPLES = samples_of(Addition)
+CASES = "results/Addition-*float32"
+lock = threading.Lock()
+
+
+def deadlock_on_rows(a: Array, b: Array, out: Array) -> None:
+    if b.ndim == 1 < a.ndim:
+        with lock, lock:  # the second one waits for the first
+            pass
+    np.add(a, b, out=out)
+
+
+class DeadlocksOnRows(wrong.Right):
+    id: ClassVar = "DeadlocksOnRows"
+    kernels: ClassVar = wrong.with_addition(deadlock_on_rows)
+
+
+def sleep_in_c(a: Array, b: Array, out: Array) -> None:
+    if b.ndim == 1 < a.ndim:
+        ctypes.PyDLL(None).sleep(3600)  # which keeps the interpreter's lock
+    np.add(a, b, out=out)
+
+
+class HangsInNativeCode(wrong.Right):
+    id: ClassVar = "HangsInNativeCode"
+    kernels: ClassVar = wrong.with_addition(sleep_in_c)
+
+
+def end_process(a: Array, b: Array, out: Array) -> None:
+    if b.ndim == 1 < a.ndim:
+        os.abort()
+    np.add(a, b, out=out)
+
+
+class Aborts(wrong.Right):
+    id: ClassVar = "Aborts"
+    kernels: ClassVar = wrong.with_addition(end_process)
+
+
+def slowly(a: Array, b: Array, out: Array) -> None:
+    time.sleep(0.4)
+    np.add(a, b, out=out)
+
+
+class Slow(wrong.Right):
+    id: ClassVar = "Slow"
+    kernels: ClassVar = wrong.with_addition(slowly)
+
+
+def report(backend: type[wrong.Right], only: str, patience: float) -> Report:
+    return Conformance(backend, only=only, samples=SAMPLES, settings=Settings(patience=patience)).report()
+
+
+@pytest.mark.parametrize("backend", [DeadlocksOnRows, HangsInNativeCode])
+def test_a_hang_ends_its_case_with_the_stack_of_the_thread_and_the_next_cases_go_on(backend: type[wrong.Right]) -> None:
+    found = report(backend, CASES, 1.5)
+    assert found.backend == backend.id
+    statuses = {one.id: one.status for one in found.results}
+    assert statuses["results/Addition-float32"] is Status.PASS
+    assert statuses["results/Addition-scalars-float32"] is Status.PASS, "it comes after hangs"
+    [first, *_] = found.failures
+    lines = first.text.splitlines()
+    assert lines[:2] == [
+        "the backend hangs: nothing happened for 1.5 seconds",
+        "it was running layer 'layer' (Addition)",
+    ]
+    kernel = "deadlock_on_rows" if backend is DeadlocksOnRows else "sleep_in_c"
+    assert f"in {kernel}" in lines[3], "the innermost call of the stuck thread"
+
+
+def test_after_three_hangs_the_other_cases_are_skipped_with_the_reason() -> None:
+    class Deaf(wrong.Right):
+        kernels: ClassVar = wrong.with_addition(lambda a, b, out: time.sleep(3600))
+
+    found = report(Deaf, "results/Addition-*", 0.5)
+    assert len(found.failures) == 3
+    skipped = {one.text for one in found.results if one.status is Status.SKIP}
+    assert skipped == {"not tried: the backend has hung 3 times"}
+
+
+def test_other_checks_of_a_sample_that_hung_are_skipped() -> None:
+    found = report(DeadlocksOnRows, "*/Addition-row-float32", 1.0)
+    assert [one.status for one in found.results].count(Status.FAIL) == 1
+    reasons = {one.text for one in found.results if one.status is Status.SKIP}
+    assert reasons == {"not tried: support/Addition-row-float32 has hung on the same sample"}
+
+
+def test_a_crash_of_a_python_backend_is_a_failed_case() -> None:
+    found = report(Aborts, CASES, 30.0)
+    assert any(one.status is Status.PASS for one in found.results)
+    assert found.failures[0].text == ("the backend crashed with SIGABRT\nit was running layer 'layer' (Addition)")
+
+
+def test_a_slow_backend_is_given_time_as_long_as_it_makes_progress() -> None:
+    """One trial takes longer than the patience, but no layer does."""
+    found = report(Slow, "*/Addition-float32", 1.0)
+    assert found.failures == []
+    assert found.counts["pass"] == len(found.results)
+
+
+def test_without_patience_the_cases_are_carried_out_in_this_process() -> None:
+    numbers = []
+
+    def noting(a: Array, b: Array, out: Array) -> None:
+        numbers.append(os.getpid())
+        np.add(a, b, out=out)
+
+    class Noting(wrong.Right):
+        id: ClassVar = "Noting"
+        kernels: ClassVar = wrong.with_addition(noting)
+
+    conformance = Conformance(
+        Noting, only="results/Addition-float32", samples=SAMPLES, settings=Settings(patience=None)
+    )
+    assert conformance.report().ok
+    assert set(numbers) == {os.getpid()}
+
+
+def test_skips_show_in_the_line_that_says_whether_a_backend_conforms() -> None:
+    found = Conformance(wrong.Right, only="context/notices", samples=SAMPLES).report()
+    assert found.summary() == (
+        "Right conforms, but 1 check was skipped (1 because the backend has no context): 1 cases, none of which failed"
+    )
