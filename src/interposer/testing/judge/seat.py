@@ -16,10 +16,11 @@ from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.runtime import Runtime
 from interposer.testing.bench import Loaded
+from interposer.testing.census import Census
 from interposer.testing.judge.subject import Conditions
 from interposer.testing.oracle import Oracle
-from interposer.testing.recording import Census, Watched
 from interposer.testing.tolerances import Tolerances, same
+from interposer.testing.watched import Watched
 from interposer.types import Array
 
 __all__ = ["Ran", "Seat"]
