@@ -164,9 +164,7 @@ def _close(running: list[_Process]) -> None:
 class _Process:
     """One process, from its beginning to its end."""
 
-    def __init__(
-        self, given: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]
-    ) -> None:
+    def __init__(self, given: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]) -> None:
         self._progress, shared = Progress.create()
         self._stacks = os.memfd_create("stacks")
         theirs, self._requests = os.pipe()
