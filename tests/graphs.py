@@ -1,26 +1,36 @@
-"""Random graphs for property tests: those that the conformance kit draws, and odder ones.
+"""Random graphs for property tests: those of the conformance kit, and odder ones.
 
-`graphs()` draws valid graphs that the reference kernels can run; `annotated()` draws the same with backends, hints,
-origins, odd names and regions, as text and verifier meet them.
+`random_networks()` draws networks with the arrays to run them on, and `graphs()` their graphs; `annotated()` draws
+graphs with backends, hints, origins, odd names and regions, as text and verifier meet them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from hypothesis import strategies as st
 
 from interposer.ir.graph import Graph, Layer
 from interposer.ops import Input
-from interposer.testing.networks import networks
+from interposer.schema import Op
+from interposer.testing.random_networks import KINDS, RandomNetwork, random_network
 
-__all__ = ["annotated", "graphs"]
+__all__ = ["annotated", "graphs", "random_networks"]
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
+def random_networks(max_layers: int = 8, favoured: Collection[type[Op]] = ()) -> st.SearchStrategy[RandomNetwork]:
+    """Networks of the kit's generator, of up to so many layers."""
+
+    def drawn(seed: int, number: int, kind: str, layers: int) -> RandomNetwork:
+        return random_network(seed, number, kind=kind, favoured=favoured, max_layers=layers)
+
+    return st.builds(drawn, st.integers(0, 99), st.integers(0, 999), st.sampled_from(KINDS), st.integers(1, max_layers))
+
+
 def graphs(max_layers: int = 8) -> st.SearchStrategy[Graph]:
-    """Valid graphs, with all infos inferred; what no layer takes is an output."""
-    return networks(max_layers).map(lambda network: network.graph)
+    """Valid graphs, with all infos inferred, that the reference kernels can run."""
+    return random_networks(max_layers).map(lambda one: one.network.graph)
 
 
 NAMES = st.text(min_size=1, max_size=6) | st.sampled_from(["a/b.c-d", "x:0", "_", "inf", 'say "hi"', "%x"])

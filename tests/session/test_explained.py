@@ -15,9 +15,9 @@ from interposer.errors import InvalidArgumentError
 from interposer.ir.explain import Explanation, Times
 from interposer.ops import ActivationFunction
 from interposer.session.placement import Plan
-from interposer.testing.networks import networks
 from interposer.types import DataType
 from tests.devices import Device, Sums
+from tests.graphs import random_networks
 from tests.optimizer.test_division import moody
 
 pytestmark = pytest.mark.needs_cpuref
@@ -211,8 +211,9 @@ def test_measuring_needs_time(runtime, seconds):
 
 
 @settings(max_examples=25, deadline=None)
-@given(networks())
-def test_whatever_the_network_every_layer_has_its_part_its_share_and_known_tensors(network):
+@given(random_networks())
+def test_whatever_the_network_every_layer_has_its_part_its_share_and_known_tensors(drawn):
+    network = drawn.network
     with Runtime() as runtime:
         runtime.registry.register("Sums", Sums)
         explanation = ip.load(network, backends=["Sums", "CpuRef"], runtime=runtime).explain()

@@ -23,7 +23,7 @@ from interposer.ops import (
     Transpose,
 )
 from interposer.schema import Op
-from interposer.testing.random_networks.arrays import drawn, spoiled
+from interposer.testing.random_networks.arrays import drawn, spoiled, stored
 from interposer.testing.random_networks.drawing import Draw
 from interposer.types import Array, DataLayout, DataType, Quantization, TensorInfo, integer_range
 
@@ -76,6 +76,7 @@ class Growth:
     reaches: dict[Value, float] = field(default_factory=dict)
     positive: set[Value] = field(default_factory=set)
     negative: set[Value] = field(default_factory=set)
+    _weights: dict[TensorInfo, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         draw = self.draw
@@ -136,9 +137,12 @@ class Growth:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def take(self) -> Value:
-        """Return a value for the next layer: often the newest one, else any, later ones being more likely."""
+        """Return a value for the next layer: often the newest or an unused one, else any, rather a later one."""
         if self.draw.chance(1, 2):
             return self.values[-1]
+        unused = [value for value in self.values if not value.uses]
+        if unused and self.draw.chance(1, 3):
+            return self.draw.one_of(unused)
         count = len(self.values)
         return self.values[max(self.draw.below(count), self.draw.below(count))]
 
@@ -192,17 +196,24 @@ class Growth:
         return self.network.add_constant_layer(array, q).output
 
     def weights(self, shape: Sequence[int], reach: float = 1.0, dtype: DataType | None = None) -> Value:
-        """Return a value of real numbers from ``-reach`` to `reach`: mostly a constant, else an input."""
+        """Return a value of real numbers from ``-reach`` to `reach`: mostly a constant, else an input.
+
+        The constant may be one that another layer takes too, and the result of a layer on constants.
+        """
         if math.prod(shape) > self.room:
             raise Skipped
         info = TensorInfo(shape, dtype or self.real_type)
         if self.draw.chance(1, 16):
             return self.input(info, reach)
+        shared = self._weights.get(info)
+        if shared is not None and self.draw.chance(1, 4):
+            return shared
         array = drawn(self.draw, info, reach)
         if self.with_special and self.draw.chance(1, 8):
             array = spoiled(self.draw, array)
         value = _computed(self, array) if self.draw.chance(1, 12) else self.constant(array)
         self.note(value, reach)
+        self._weights[info] = value
         if self.draw.chance(1, 60):
             self.values.append(value)
         return value
@@ -257,8 +268,11 @@ class Growth:
     def undo(self, layers: int, values: int) -> None:
         """Remove all layers but the first ones, and the values and feeds that came with them."""
         graph = self.network.graph
-        for layer in list(graph)[: layers - 1 if layers else None : -1]:
+        gone = list(graph)[: layers - 1 if layers else None : -1]
+        for layer in gone:
             graph.erase(layer)
+        erased = {value for layer in gone for value in layer.outputs}
+        self._weights = {info: value for info, value in self._weights.items() if value not in erased}
         for value in self.values[values:]:
             self.reaches.pop(value, None)
             self.positive.discard(value)
@@ -326,7 +340,9 @@ def _per_axis(info: TensorInfo) -> bool:
 def _computed(growth: Growth, array: Array) -> Value:
     """Return about the same numbers as the result of a layer on constants, which an optimizer may fold."""
     draw = growth.draw
-    kind = draw.below(5)
+    kind = draw.below(6)
+    if kind == 5 and array.dtype == np.float32 and array.size:
+        return _stored_constant(growth, array)
     if kind == 0:
         return growth.hidden(Reshape(array.shape), growth.constant(array.reshape(-1)))
     if kind == 1:
@@ -340,3 +356,11 @@ def _computed(growth: Growth, array: Array) -> Value:
         narrow = array.astype(np.float16)
         return growth.hidden(Cast(DataType.of(array.dtype)), growth.constant(narrow))
     return growth.hidden(Activation(ActivationFunction.LEAKY_RELU, 0.5), growth.constant(array))
+
+
+def _stored_constant(growth: Growth, array: Array) -> Value:
+    """Return about the same numbers through a Dequantize, as files have it that store weights in 8 bits."""
+    largest = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+    q = Quantization(float(np.float32(max(largest, 1e-6) / 127)))
+    info = TensorInfo(array.shape, DataType.INT8, q)
+    return growth.hidden(Dequantize(), growth.constant(stored(np.nan_to_num(array), info), q))

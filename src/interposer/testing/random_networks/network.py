@@ -147,9 +147,9 @@ def _add_outputs(growth: Growth) -> None:
     """Make outputs of the values that no layer takes, but for a few of them, and of some that layers take."""
     draw = growth.draw
     leaves = [value for value in growth.values if not value.uses]
-    bound = [value for value in leaves if not draw.chance(1, 12)] or leaves
+    bound = [value for value in leaves if draw.chance(11, 12) and (_is_computed(value) or draw.chance(1, 6))]
     bound += [value for value in growth.values if value.uses and draw.chance(1, 10) and _is_computed(value)]
-    bound = bound or growth.values[-1:]
+    bound = bound or [value for value in growth.values if _is_computed(value)][-1:]
     for number, place in enumerate(draw.order(len(bound))):
         growth.network.add_output_layer(number, bound[place])
 
