@@ -136,6 +136,6 @@ def test_without_patience_the_cases_are_carried_out_in_this_process() -> None:
 
 def test_skips_show_in_the_line_that_says_whether_a_backend_conforms() -> None:
     found = Conformance(wrong.Right, only="context/notices", samples=SAMPLES).report()
-    assert found.summary() == (
-        "Right conforms, but 1 check was skipped (1 because the backend has no context): 1 cases, none of which failed"
+    assert found.summary().replace("\n", " ") == (
+        "Right conforms, but 1 check was skipped (1 because the backend has no context): 0 cases, none of which failed"
     )

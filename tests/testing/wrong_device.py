@@ -761,7 +761,9 @@ class _FixedFactory(KernelWorkloadFactory):
 
 
 class Compiled:
-    """A compiled part that names no constants, as if it had copies of all."""
+    """A compiled part that says that it reads no constants of the network, as if it had copies of all."""
+
+    constants: ClassVar = ()
 
 
 @planted("compiled parts read the constants of the network, though they say that they have copies",

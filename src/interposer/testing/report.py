@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ __all__ = ["WHOLE", "Report"]
 WHOLE: Final = "the whole backend"
 """What stands in place of a family for checks that are not made of samples."""
 _MOST_REASONS: Final = 3
+_WIDTH: Final = 99
 _TITLES: Final = (
     "family", "operators", "samples", "refused", "cases", *(one.value for one in Status if one is not Status.REFUSED),
 )  # fmt: skip
@@ -99,18 +101,19 @@ class Report:
         tried = sum(one.status not in (Status.REFUSED, Status.SKIP) for one in self.results)
         total = f"{tried:,} cases"
         if self.ok:
-            return f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
+            text = f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
+            return "\n".join(textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False))
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:
-        """How many checks were skipped and why, the commonest reasons first; empty where none was."""
+        """How many checks were skipped and why, the commonest reasons first; empty if none was."""
         found = Counter(one.text for one in self.results if one.status is Status.SKIP)
         if not found:
             return ""
         reasons = [f"{count:,} because {text}" for text, count in found.most_common(_MOST_REASONS)]
-        more = f"; {len(found) - _MOST_REASONS} other reasons" if len(found) > _MOST_REASONS else ""
+        more = [f"{len(found) - _MOST_REASONS} other reasons"] if len(found) > _MOST_REASONS else []
         checks = "check was" if found.total() == 1 else "checks were"
-        return f", but {found.total():,} {checks} skipped ({'; '.join(reasons)}{more})"
+        return f", but {found.total():,} {checks} skipped ({'; '.join([*reasons, *more])})"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-compatible data."""

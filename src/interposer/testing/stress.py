@@ -111,23 +111,26 @@ def _load_often(bench: Bench, network: Network, times: int) -> None:
 
 _WINDOWS: Final = 5
 _LEAST_BYTES: Final = 64
-"""Bytes and blocks that stay behind for every load, in every window, are a leak."""
+_LEAST_BLOCKS: Final = 2
+"""What stays behind for every load is a leak from so many bytes, or blocks of Python's memory, on."""
 
 
 def _bytes_left(bench: Bench) -> Iterator[str]:
     """What grows with every load of a small network, however little, would show as growth in every window."""
-    loads = max(4, bench.settings.loads // _WINDOWS)
+    loads = max(10, bench.settings.loads // _WINDOWS)
     growth = grown(bench, "chain-0")
     counts = []
-    for window in range(_WINDOWS + 2):
-        for _ in range(loads):
-            with bench.loaded(bench.optimize(growth.network)) as made:
+    with Runtime() as runtime:  # in the bench's own one, an earlier recording watches the context and grows
+        for window in range(_WINDOWS + 2):
+            for _ in range(loads):
+                made = Loaded(runtime, bench.optimize(growth.network))
                 made.run(growth.feeds)
-        gc.collect()
-        if window:  # the first one warms up
-            counts.append((sys.getallocatedblocks(), _native_bytes()))
+                made.unload()
+            gc.collect()
+            if window:  # the first one warms up
+                counts.append((sys.getallocatedblocks(), _native_bytes()))
     blocks, sizes = ([after - before for before, after in pairwise(one)] for one in zip(*counts, strict=True))
-    if min(blocks) >= loads:
+    if min(blocks) >= loads * _LEAST_BLOCKS:
         yield f"about {min(blocks) // loads} Python objects stay behind for every small network that was loaded"
     elif min(sizes) >= loads * _LEAST_BYTES:
         yield f"about {min(sizes) // loads} bytes stay behind for every small network that was loaded"
