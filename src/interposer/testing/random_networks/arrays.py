@@ -10,7 +10,7 @@ import numpy as np
 from interposer.testing.random_networks.drawing import Draw
 from interposer.types import Array, DataType, TensorInfo, integer_range
 
-__all__ = ["drawn", "spoiled", "stored"]
+__all__ = ["as_type", "drawn", "spoiled", "stored"]
 
 _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0, 1e-40, -1e-40)
 """Values that are treated differently from all others; the last two are denormal in float32."""
@@ -23,8 +23,13 @@ def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
     if info.dtype is DataType.BOOL:
         return np.asarray(draw.integers(info.shape, 0, 1).astype(np.bool_))
     if info.dtype.is_float:
-        return np.asarray(draw.weighted(_STYLES, (6, 3, 1))(draw, info, reach).astype(info.dtype.numpy))
+        return as_type(draw.weighted(_STYLES, (6, 3, 1))(draw, info, reach), info.dtype)
     return _integers(draw, info, reach)
+
+
+def as_type(real: Array, dtype: DataType) -> Array:
+    """Return float64 numbers as a floating-point type, rounded to float32 first, which every version does alike."""
+    return np.asarray(real if dtype is DataType.FLOAT64 else real.astype(np.float32).astype(dtype.numpy))
 
 
 def _uniform(draw: Draw, info: TensorInfo, reach: float) -> Array:
@@ -64,7 +69,7 @@ def _texts(draw: Draw, info: TensorInfo) -> Array:
 def stored(real: Array, info: TensorInfo) -> Array:
     """Return real numbers in the tensor's type, quantized as its info says."""
     if info.dtype.is_float:
-        return np.asarray(real.astype(info.dtype.numpy))
+        return as_type(real, info.dtype)
     q = info.quantization
     if q is not None:
         shape = [1] * info.rank

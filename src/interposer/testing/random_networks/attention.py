@@ -20,6 +20,7 @@ from interposer.ops import (
     Transpose,
     Where,
 )
+from interposer.testing.random_networks.arrays import as_type
 from interposer.testing.random_networks.growth import Growth, Skipped
 from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank
@@ -138,13 +139,13 @@ def _attention_of_parts(growth: Growth, value: Value) -> None:
     else:
         scores = growth.add(BatchMatMul(), query, growth.add(Transpose((0, 1, 3, 2)), key), reach=4.0)
     shape = draw.one_of(((), (1,), (1, 1, 1, 1)))
-    scale = growth.constant(draw.uniform(shape, 0.25, 1.0).astype(x.known.dtype.numpy))
+    scale = growth.constant(as_type(draw.uniform(shape, 0.25, 1.0), x.known.dtype))
     scores = growth.add(Multiplication(), *((scores, scale) if draw.chance(1, 2) else (scale, scores)))
     length = x.known.shape[1]
     if draw.chance(1, 2):
         scores = growth.add(Addition(), scores, growth.weights((1, 1, length, length), 1.0, x.known.dtype))
     elif draw.chance(1, 2):
-        low = growth.constant((draw.uniform((1,), -9.0, -8.0)).astype(x.known.dtype.numpy))
+        low = growth.constant(as_type(draw.uniform((1,), -9.0, -8.0), x.known.dtype))
         scores = growth.add(Where(), _mask(growth, (1, 1, length, length), x.known.dtype), scores, low)
     probabilities = growth.add(Softmax(), scores, reach=1.0, positive=True)
     mixed = growth.add(Transpose((0, 2, 1, 3)), growth.add(BatchMatMul(), probabilities, values, reach=1.5))

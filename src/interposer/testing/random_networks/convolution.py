@@ -17,13 +17,22 @@ from interposer.ops import (
     TransposeConvolution2d,
 )
 from interposer.ops.window import Window
+from interposer.testing.random_networks.arrays import as_type
 from interposer.testing.random_networks.elementwise import activated
 from interposer.testing.random_networks.growth import Growth, Skipped
 from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank, image, layout_for, slid, spread
 from interposer.types import DataLayout
 
-__all__ = ["Filter", "convolution_filter", "depthwise_filter", "transpose_filter"]
+__all__ = [
+    "Filter",
+    "convolution_filter",
+    "depthwise_filter",
+    "finished",
+    "pointwise_filter",
+    "transpose_filter",
+    "volume_filter",
+]
 
 _FLOAT = ("float",)
 
@@ -60,9 +69,20 @@ def _channels(growth: Growth, places: int, products: int) -> int:
     return 1 if growth.draw.chance(1, 4) else growth.draw.size(min(most, 65))
 
 
-def convolution_filter(growth: Growth, x: Value, rows: Window | None = None) -> Filter:
-    """Draw a convolution of an image, in one group or several."""
-    draw, layout = growth.draw, layout_for(growth)
+def pointwise_filter(growth: Growth, x: Value, layout: DataLayout, channels: int | None = None) -> Filter:
+    """Draw a convolution with windows of one pixel, by default with any number of output channels."""
+    h, w, c = layout.axes()
+    shape = x.known.shape
+    places, terms = shape[0] * shape[h] * shape[w], max(1, shape[c])
+    channels = _channels(growth, places, terms) if channels is None else channels
+    return Filter(Convolution2d(data_layout=layout), _shaped(layout, channels, 1, 1, shape[c]), channels, terms)
+
+
+def convolution_filter(
+    growth: Growth, x: Value, layout: DataLayout | None = None, rows: Window | None = None
+) -> Filter:
+    """Draw a convolution of an image, in one group or several; `rows` may give the window along the height."""
+    draw, layout = growth.draw, layout or layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
     rows, columns = rows or slid(draw, shape[h]), slid(draw, shape[w])
@@ -81,9 +101,9 @@ def _groups(growth: Growth, channels: int) -> int:
     return growth.draw.one_of([count for count in range(2, channels + 1) if channels % count == 0])
 
 
-def depthwise_filter(growth: Growth, x: Value) -> Filter:
+def depthwise_filter(growth: Growth, x: Value, layout: DataLayout | None = None) -> Filter:
     """Draw a depthwise convolution, with one or several results for each channel."""
-    draw, layout = growth.draw, layout_for(growth)
+    draw, layout = growth.draw, layout or layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
     if shape[c] == 0:
@@ -119,14 +139,14 @@ def _natural(window: Window, size: int) -> int:
     return (size - 1) * window.stride + window.reach - window.pad_before - window.pad_after
 
 
-def _finished(growth: Growth, x: Value, drawn: Filter) -> Value:
-    """Add the convolution of real numbers, with weights, often a bias, and often what commonly follows one."""
+def finished(growth: Growth, x: Value, drawn: Filter, *, plain: bool = False) -> Value:
+    """Add the convolution of real numbers, with weights, often a bias, and, if not `plain`, what commonly follows."""
     draw = growth.draw
     dtype, target = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
     weights = growth.weights(drawn.weights, target / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)
     bias = growth.weights((drawn.channels,), 1.0, dtype) if draw.chance(2, 3) else None
     value = growth.add(drawn.op, x, weights, bias, reach=target)
-    return _followed(growth, value, drawn.op.data_layout)
+    return value if plain else _followed(growth, value, drawn.op.data_layout)
 
 
 def _followed(growth: Growth, value: Value, layout: DataLayout) -> Value:
@@ -144,7 +164,7 @@ def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
     channels = value.known.shape[-1 if layout.channels_last else 1]
     draw, dtype = growth.draw, value.known.dtype
     mean, beta, gamma = (growth.weights((channels,), 1.0, dtype) for _ in range(3))
-    variance = growth.constant((draw.uniform((channels,), 0.25, 2.0)).astype(dtype.numpy))
+    variance = growth.constant(as_type(draw.uniform((channels,), 0.25, 2.0), dtype))
     return growth.add(BatchNormalization(eps=1e-3, data_layout=layout), value, mean, variance, beta, gamma, reach=4.0)
 
 
@@ -159,19 +179,19 @@ def _joined(growth: Growth, value: Value) -> Value:
 @grower(18, Convolution2d, kinds=_FLOAT)
 def _convolution(growth: Growth, value: Value) -> None:
     x = image(growth, value)
-    _finished(growth, x, convolution_filter(growth, x))
+    finished(growth, x, convolution_filter(growth, x))
 
 
 @grower(8, DepthwiseConvolution2d, kinds=_FLOAT)
 def _depthwise_convolution(growth: Growth, value: Value) -> None:
     x = image(growth, value)
-    _finished(growth, x, depthwise_filter(growth, x))
+    finished(growth, x, depthwise_filter(growth, x))
 
 
 @grower(8, TransposeConvolution2d, kinds=_FLOAT)
 def _transpose_convolution(growth: Growth, value: Value) -> None:
     x = image(growth, value)
-    _finished(growth, x, transpose_filter(growth, x))
+    finished(growth, x, transpose_filter(growth, x))
 
 
 @grower(4, Convolution2d, Reshape, kinds=_FLOAT)
@@ -181,10 +201,8 @@ def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
     batch, first, second = x.known.shape
     tall = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)
     x = growth.add(Reshape(tall), x)
-    drawn = convolution_filter(growth, x, Window(1, 1, 1, 0, 0))
-    if drawn.op.data_layout is not growth.layout:
-        raise Skipped
-    result = _finished(growth, x, drawn)
+    drawn = convolution_filter(growth, x, growth.layout, Window(1, 1, 1, 0, 0))
+    result = finished(growth, x, drawn)
     sizes = list(result.known.shape)
     del sizes[1 if growth.layout.channels_last else 2]
     growth.add(Reshape(tuple(sizes)), result)

@@ -233,7 +233,7 @@ def _rare_arithmetic(growth: Growth, value: Value) -> None:
     if op == ElementwiseBinary(_B.POWER):
         base = growth.add(Activation(_F.SOFT_RELU), x, positive=True)
         exponent = growth.add(Activation(_F.BOUNDED_RELU, 2.0, -2.0), other, reach=2.0)
-        growth.add(op, base, exponent, reach=growth.reach(x) ** 2)
+        growth.add(op, base, exponent, reach=growth.reach(x) * growth.reach(x))
         return
     if op not in (ElementwiseBinary(_B.SQ_DIFF), ElementwiseBinary(_B.ATAN2)):
         other = growth.add(Activation(_F.ABS), other, positive=True)

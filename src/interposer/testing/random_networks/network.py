@@ -21,6 +21,7 @@ from interposer.testing.random_networks import (  # noqa: F401 - the growers reg
     matrix,
     movement,
     normalization,
+    patterns,
     pooling,
     quantized,
     recurrent,

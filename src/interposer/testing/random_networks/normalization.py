@@ -18,6 +18,7 @@ from interposer.ops import (
     RmsNormalization,
     Softmax,
 )
+from interposer.testing.random_networks.arrays import as_type
 from interposer.testing.random_networks.growth import Growth, Skipped
 from interposer.testing.random_networks.registry import grower
 from interposer.testing.random_networks.windows import as_rank, image, layout_for
@@ -37,7 +38,7 @@ def _normalization_of_channels(growth: Growth, value: Value) -> None:
     beta, gamma = (growth.weights((channels,), 1.0, dtype) for _ in range(2))
     if kind is BatchNormalization:
         mean = growth.weights((channels,), 1.0, dtype)
-        variance = growth.constant(draw.uniform((channels,), 0.25, 2.0).astype(dtype.numpy))
+        variance = growth.constant(as_type(draw.uniform((channels,), 0.25, 2.0), dtype))
         growth.add(BatchNormalization(draw.one_of((1e-5, 1e-3)), layout), x, mean, variance, beta, gamma)
         return
     operands = draw.one_of(((gamma, beta), (gamma, None), (None, None)))

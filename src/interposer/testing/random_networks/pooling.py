@@ -29,9 +29,9 @@ __all__ = ["pooling_op", "resize_op"]
 _FLOAT = ("float",)
 
 
-def pooling_op(growth: Growth, x: Value) -> Pooling2d:
+def pooling_op(growth: Growth, x: Value, layout: DataLayout | None = None) -> Pooling2d:
     """Draw a pooling of images: max, average or L2, over windows or over the whole image."""
-    draw, layout = growth.draw, layout_for(growth)
+    draw, layout = growth.draw, layout or layout_for(growth)
     common = _common(draw) | {"data_layout": layout}
     if draw.chance(1, 5):
         return Pooling2d(**common)

@@ -353,7 +353,7 @@ def _function(growth: Growth, value: Value) -> None:
     operation = draw.one_of((_U.ABS, _U.NEG, _U.SQUARE, _U.SIN, _U.EXP, _U.SIGN, _U.FLOOR, _U.ERF, _U.SQRT, _U.RSQRT))
     if operation in (_U.SQRT, _U.RSQRT):
         x = _result(growth, ElementwiseUnary(_U.ABS), x, reach=growth.reach(x), sign=1)
-    reach = {_U.SQUARE: growth.reach(x) ** 2, _U.SIN: 1.0, _U.ERF: 1.0, _U.SIGN: 1.0, _U.EXP: 8.0}
+    reach = {_U.SQUARE: growth.reach(x) * growth.reach(x), _U.SIN: 1.0, _U.ERF: 1.0, _U.SIGN: 1.0, _U.EXP: 8.0}
     sign = 1 if operation in (_U.ABS, _U.SQUARE, _U.EXP, _U.SQRT, _U.RSQRT) else 0
     _result(growth, ElementwiseUnary(operation), x, reach=reach.get(operation, growth.reach(x)), sign=sign)
 

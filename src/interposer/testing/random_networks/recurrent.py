@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from interposer.ir.graph import Value
@@ -43,7 +44,7 @@ def _sequence(growth: Growth, value: Value) -> Value:
 
 def _weights(growth: Growth, shape: tuple[int, ...], depth: int, x: Value) -> Value:
     """Return weights for sums of `depth` products that stay around 1."""
-    return growth.weights(shape, min(2.0, 3.0 / (max(1.0, growth.reach(x)) * max(1, depth) ** 0.5)), x.known.dtype)
+    return growth.weights(shape, min(2.0, 3.0 / (max(1.0, growth.reach(x)) * math.sqrt(max(1, depth)))), x.known.dtype)
 
 
 @grower(6, LstmSequence, GruSequence, RnnSequence, kinds=_FLOAT)
@@ -64,7 +65,7 @@ def _whole_layer(growth: Growth, value: Value) -> None:
     operands: list[Value | None] = [
         x,
         _weights(growth, (op.directions, rows, depth), depth, x),
-        growth.weights((op.directions, rows, units), 1.5 / units**0.5, dtype),
+        growth.weights((op.directions, rows, units), 1.5 / math.sqrt(units), dtype),
         growth.weights((op.directions, 2 * rows), 1.0, dtype) if draw.chance(2, 3) else None,
         _lengths(growth, batch, steps) if draw.chance(1, 3) else None,
     ]
@@ -125,7 +126,10 @@ def _simple(growth: Growth, value: Value) -> None:
         bias = growth.weights((units,), 1.0, dtype) if draw.chance(1, 2) else None
         growth.add(Svdf(rank, draw.one_of(_FUSED)), x, *filters, bias, reach=3.0)
         return
-    weights = (_weights(growth, (units, depth), depth, x), growth.weights((units, units), 1.0 / units**0.5, dtype))
+    weights = (
+        _weights(growth, (units, depth), depth, x),
+        growth.weights((units, units), 1.0 / math.sqrt(units), dtype),
+    )
     op: Op = Rnn(draw.one_of(_FUSED))
     batch = x.known.shape[0]
     if kind is UnidirectionalSequenceRnn:
@@ -184,4 +188,4 @@ def _lstm_operand(growth: Growth, op: Any, name: str, sizes: dict[str, int], x: 
         return growth.weights((sizes["U"],), 1.0, dtype)
     if name.startswith("input_to"):
         return _weights(growth, (sizes["U"], sizes["I"]), sizes["I"], x)
-    return growth.weights((sizes["U"], sizes["O"]), 1.0 / sizes["O"] ** 0.5, dtype)
+    return growth.weights((sizes["U"], sizes["O"]), 1.0 / math.sqrt(sizes["O"]), dtype)
