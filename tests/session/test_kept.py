@@ -233,7 +233,7 @@ def test_the_command_lists_explains_and_deletes(load, capsys, folder):
 
 
 def test_only_why_takes_a_file(capsys):
-    assert main(["cache", "list", "x"]) == 1
+    assert main(["cache", "list", "x"]) == 2
     assert capsys.readouterr().err == "interposer: 'cache list' takes no file; only 'cache why' does\n"
 
 
