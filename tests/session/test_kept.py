@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import logging
 import os
+import pickle
 import shutil
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +21,7 @@ import interposer as ip
 from interposer import writers
 from interposer.cache import cached_files, later, read_cached, settle, write_cached
 from interposer.cli.main import main
-from interposer.errors import LoadError
+from interposer.errors import BindingError, LoadError
 from interposer.session.kept import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
 
@@ -54,21 +59,59 @@ def changed(**facts):
     write_cached(kept_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).content())
 
 
-def test_a_network_that_was_divided_before_is_not_divided_again(load):
-    first, second = load(), load()
+def open_network(weight=0.5):
+    """A network with a batch dimension that is open."""
+    network = ip.Network("open")
+    x = network.add_input_layer(0, ip.TensorInfo((None, 8)), name="x")
+    weights = np.linspace(-weight, weight, 32, dtype=np.float32).reshape(8, 4)
+    product = network.add_batch_mat_mul_layer(x, network.add_constant_layer(weights, name="w"), name="product")
+    network.add_output_layer(0, network.add_softmax_layer(product), name="y")
+    return network
+
+
+def written(network):
+    pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
+    pytest.importorskip("tflite", reason="tflite is not installed")
+    return bytes(writers.tflite.write(network))
+
+
+@pytest.fixture(params=["settled.onnx", "open.tflite"])
+def file(request, tmp_path):
+    """A file whose shapes are all known, and one whose batch may change from call to call."""
+    made = tmp_path / request.param
+    made.write_bytes(DIGITS.read_bytes() if "settled" in request.param else written(open_network()))
+    return made
+
+
+@pytest.fixture
+def open_file(tmp_path):
+    made = tmp_path / "open.tflite"
+    made.write_bytes(written(open_network()))
+    return made
+
+
+def numbers(model, batch=1):
+    """Inputs for a model that has one input."""
+    [info] = model.inputs.values()
+    return [np.random.default_rng(3).standard_normal((batch, *info.shape[1:]), np.float32)]
+
+
+def test_a_network_that_was_divided_before_is_not_divided_again(load, file):
+    first, second = load(file), load(file)
     assert (was_kept(first), was_kept(second)) == (False, True)
     assert (second.inputs, second.outputs, second.name) == (first.inputs, first.outputs, first.name)
-    np.testing.assert_array_equal(second.run([X]), first.run([X]))
+    assert repr(second) == repr(first)  # names of dimensions take no part in equality
+    np.testing.assert_array_equal(second.run(numbers(first)), first.run(numbers(first)))
 
 
-def test_what_was_kept_is_run_as_quickly_as_what_was_not(load):
-    first, second = load(), load()
+def test_what_was_kept_is_run_as_quickly_as_what_was_not(load, file):
+    first, second = load(file), load(file)
     assert was_kept(second)
     assert type(second._only) is type(first._only) is not type(None)
 
 
-def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, monkeypatch):
-    expected = load().run([X])
+def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, file, monkeypatch):
+    expected = (first := load(file)).run(numbers(first))
     plain, errors = ip.Runtime.load_network, [LoadError("no workload", backend="CpuAcc")]
 
     def failing(self, optimized):
@@ -77,28 +120,104 @@ def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, monkeypatch):
         return plain(self, optimized)
 
     monkeypatch.setattr(ip.Runtime, "load_network", failing)
-    model = load()
+    model = load(file)
     assert was_kept(model)
     assert [event.backend for event in model.events] == ["CpuAcc"]
-    np.testing.assert_allclose(model.run([X])[0], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.run(numbers(model))[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
-def test_what_was_kept_explains_itself_as_before(load):
-    first, second = load(), load()
+def test_what_was_kept_explains_itself_as_before(load, file):
+    first, second = load(file), load(file)
+    assert was_kept(second)
     assert str(second.explain()) == str(first.explain())
     assert second.explain().to_dict() == first.explain().to_dict()
     assert str(second.network) == str(first.network)
+    assert second.values == first.values
 
 
-def test_a_file_that_was_changed_meanwhile_is_not_taken_for_what_was_kept(load, tmp_path):
-    file = tmp_path / "mine.onnx"
-    shutil.copyfile(DIGITS, file)
-    expected = load(file).run([X])
+def test_a_cached_model_is_made_for_the_shapes_of_each_call(load, open_file):
+    first, second = load(open_file), load(open_file)
+    assert was_kept(second)
+    for batch in (1, 3, 1, 2, 3):
+        given = numbers(second, batch)
+        np.testing.assert_array_equal(second.run(given), first.run(given))
+        assert [layer.output.known.shape for layer in second.optimized.inputs] == [(batch, 8)]
+        assert str(second.explain()) == str(first.explain())
+    np.testing.assert_array_equal(second.run(given, ["product"]), first.run(given, ["product"]))
+
+
+def test_a_cached_model_with_an_open_batch_refuses_what_no_batch_fits(load, open_file):
+    load(open_file)
+    model = load(open_file)
+    assert was_kept(model)
+    with pytest.raises(BindingError) as caught:
+        model.run([np.zeros((2, 9), np.float32)])
+    assert str(caught.value) == "input 'x' has shape [2, 9]; expected [x_0, 8]"
+
+
+ELSEWHERE = """
+import sys, numpy as np, interposer as ip
+model = ip.load(sys.argv[1])
+print(type(model._blueprint).__name__, model)
+print(model.run([np.ones((3, 8), np.float32)])[0].shape)
+"""
+
+
+def test_another_process_finds_a_network_with_an_open_batch(load, open_file):
+    model = load(open_file)
+    command = [sys.executable, "-c", ELSEWHERE, str(open_file)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert found.stdout == f"KnownBlueprint {model}\n(3, 4)\n"
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
+def test_a_copy_of_a_model_with_an_open_batch_is_prepared_as_well(load, open_file, way):
+    for kept in (False, True):
+        model = load(open_file)
+        assert was_kept(model) == kept
+        other = way(model)
+        assert str(other.explain()) == str(model.explain())
+        model.close()
+        assert other.run(numbers(other, 2))[0].shape == (2, 4)
+
+
+def test_a_pickle_of_content_with_an_open_batch_is_prepared_as_well(open_file):
+    model = ip.load(open_file.read_bytes())
+    other = pickle.loads(pickle.dumps(model))
+    assert str(other.optimized.explain()) == str(model.optimized.explain())
+    assert repr(other) == repr(model)
+    assert other.run(numbers(other, 2))[0].shape == (2, 4)
+
+
+def test_a_file_that_was_changed_meanwhile_is_not_taken_for_what_was_kept(load, file):
+    expected = (first := load(file)).run(numbers(first))
     model = load(file)
     file.write_bytes(file.read_bytes() + b"\0")
-    np.testing.assert_array_equal(model.run([X]), expected)
-    with pytest.raises(LoadError, match="the file 'mine.onnx' was changed or deleted; load the model anew"):
+    np.testing.assert_array_equal(model.run(numbers(model)), expected)
+    changed = f"^the file '{file.name}' was changed or deleted; load the model anew$"
+    with pytest.raises(LoadError, match=changed):
         model.explain()
+    if file.suffix == ".tflite":
+        with pytest.raises(LoadError, match=changed):
+            model.run(numbers(model, batch=2))
+
+
+NOT_THE_INPUTS = [
+    [],
+    [["x", ["float32", [None, 9], None]]],
+    [["other", ["float32", [None, 8], None]]],
+    [["x", ["float32", [-1, 8], None]]],
+    [["x", ["float32", 8, None]]],
+]
+
+
+@pytest.mark.parametrize("inputs", NOT_THE_INPUTS)
+def test_a_network_whose_inputs_do_not_fit_is_made_anew(load, open_file, inputs):
+    load(open_file)
+    entry = read_entry(read_cached(kept_name()))
+    write_cached(kept_name(), replace(entry, network={**entry.network, "inputs": inputs}).content())
+    assert not was_kept(load(open_file))
+    assert was_kept(load(open_file))
 
 
 @pytest.mark.parametrize("how", ["replaced", "written to", "written to, with its old time"])
@@ -132,9 +251,7 @@ def large_network(weight):
     weights[9, 100:200] = weight
     product = network.add_batch_mat_mul_layer(x, network.add_constant_layer(weights, name="w"), name="product")
     network.add_output_layer(0, product)
-    pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
-    pytest.importorskip("tflite", reason="tflite is not installed")
-    return bytes(writers.tflite.write(network))
+    return written(network)
 
 
 def test_a_file_that_is_written_to_before_it_is_kept_is_not_taken_for_what_it_was(load, tmp_path):
@@ -190,11 +307,11 @@ def test_what_is_stale_is_made_anew_and_says_why(load, capsys, facts, reason):
 
 
 @pytest.mark.parametrize("damage", [lambda old: old[:-1], lambda old: b"", lambda old: old[:200] + b"\0" + old[201:]])
-def test_what_is_damaged_is_made_anew(load, damage):
-    load()
+def test_what_is_damaged_is_made_anew(load, file, damage):
+    load(file)
     write_cached(kept_name(), damage(read_cached(kept_name())))
-    assert not was_kept(load())
-    assert was_kept(load())
+    assert not was_kept(load(file))
+    assert was_kept(load(file))
 
 
 def test_a_folder_that_cannot_be_written_to_disturbs_nobody(load, folder):

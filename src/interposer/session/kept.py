@@ -42,7 +42,8 @@ from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.optimizer import OptimizerOptions
 from interposer.schema import Op
 from interposer.session.model import Model
-from interposer.types import Quantization, TensorInfo
+from interposer.session.variants import Blueprint, KnownBlueprint
+from interposer.types import Dim, Quantization, TensorInfo, TensorShape
 
 if TYPE_CHECKING:
     from interposer.backend.dynamic.images import Image
@@ -53,7 +54,7 @@ FOLDER: Final = "networks"
 """The folder in the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
 """The files in it that are written here."""
-MAGIC: Final = b"interposer network 2\n"
+MAGIC: Final = b"interposer network 3\n"
 MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
 UNCERTAIN: Final = 2.0
@@ -145,10 +146,10 @@ class Keeper:
         if file is None or file.sha256 != self._made["sha256"]:
             raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model anew")
 
-    def kept(self, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork | None:
-        """The divided network, compiled; None where it is not kept, or no good any more.
+    def kept(self, read: Callable[[], Blueprint], registry: BackendRegistry) -> KnownBlueprint | None:
+        """Return what the cache has of the file: a compiled variant; None if it has nothing that can be used.
 
-        `network` reads the network itself, for those who ask what other backends say of it.
+        `read` gives what the file itself makes, for those who ask for its layers or for other shapes.
         """
         content = mapped_cached(self.name, self._folder)
         if content is None:
@@ -158,11 +159,21 @@ class Keeper:
             if entry.fault(registry) is not None:
                 return None
             with recording(self.name_of_source):
-                restored = self._restored(entry, network, registry)
+                known = self._known(entry, read, registry)
         except (ValueError, KeyError, TypeError, IndexError, InterposerError):
             return None
         self._file = None
-        return restored
+        return known
+
+    def _known(self, entry: Entry, read: Callable[[], Blueprint], registry: BackendRegistry) -> KnownBlueprint:
+        inputs = {name: _info(info) for name, info in entry.network["inputs"]}
+        outputs = {name: None if info is None else _info(info) for name, info in entry.network["outputs"]}
+        optimized = self._restored(entry, lambda: known.first().network(), registry)
+        shapes = {layer.name: layer.output.known.shape for layer in optimized.inputs}
+        if shapes.keys() != inputs.keys() or any(not inputs[name].shape.accepts(shapes[name]) for name in shapes):
+            raise ValueError("its inputs do not fit")
+        known = KnownBlueprint(optimized, inputs, outputs, read)
+        return known
 
     def _restored(self, entry: Entry, network: Callable[[], Network], registry: BackendRegistry) -> OptimizedNetwork:
         facts = entry.network
@@ -196,7 +207,7 @@ class Keeper:
         return PreCompiled(num_outputs=len(fact["outputs"]), object=made)
 
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
-        """The model that `make` makes of a file; what it is divided into is kept, if it is such as is kept.
+        """The model that `make` makes of a file; its first variant is cached, if it is such as can be cached.
 
         It is not where the file was replaced or changed meanwhile, as nobody knows then of which content it is. It may
         be called once, after `kept` gave nothing.
@@ -205,8 +216,7 @@ class Keeper:
         assert file is not None
         with recording(self.name_of_source, whole=True) as recorded:
             model = make()
-        optimized = model.settled
-        entry = None if optimized is None else self._entry(optimized, recorded)
+        entry = self._entry(model, recorded)
         if entry is not None and file.is_by_itself() and file.is_still(source):
             if len(file.content) > LATER:
                 later(self.name, lambda: self._write(entry))
@@ -219,8 +229,11 @@ class Keeper:
         make_room(FOLDER, NAMES, MOST_KEPT, sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
-    def _entry(self, optimized: OptimizedNetwork, recorded: Recording) -> Entry | None:
-        if optimized.refusals or optimized.messages or optimized.crossings:
+    def _entry(self, model: Model, recorded: Recording) -> Entry | None:
+        optimized = model.optimized if model.is_prepared else None
+        if optimized is None or optimized.refusals or optimized.messages or optimized.crossings:
+            return None
+        if not all(info is None or info.is_tensor for info in (*model.inputs.values(), *model.outputs.values())):
             return None
         parts: list[Image] = []
         layers = []
@@ -235,7 +248,11 @@ class Keeper:
             for value in layer.outputs:
                 index[value] = len(index)
         placements = [asdict(one) for one in optimized.placements]
-        network = {"name": optimized.name, "layers": layers, "placements": placements}
+        network = {
+            "name": optimized.name, "layers": layers, "placements": placements,
+            "inputs": [(name, _plain(info)) for name, info in model.inputs.items()],
+            "outputs": [(name, None if info is None else _plain(info)) for name, info in model.outputs.items()],
+        }  # fmt: skip
         return Entry({**self._made, "time": time.time()}, network, tuple(parts))
 
     def _layer(
@@ -334,14 +351,20 @@ def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> Op
 
 
 def _plain(info: TensorInfo) -> list[Any]:
+    """What JSON can hold of an info: its type, its shape (see `_plain_shape`) and its quantization."""
     one = info.quantization
     scales = None if one is None else [one.scales, one.zero_points, one.axis]
-    return [str(info.dtype), list(info.shape), scales]
+    return [str(info.dtype), _plain_shape(info.shape), scales]
+
+
+def _plain_shape(shape: TensorShape) -> list[int | str | None] | None:
+    """The sizes of the dimensions; an open dimension is its name or None, and a shape of unknown rank is None."""
+    return [one.name if isinstance(one, Dim) else one for one in shape] if shape.is_ranked else None
 
 
 def _info(plain: list[Any]) -> TensorInfo:
     dtype, shape, scales = plain
-    return TensorInfo(tuple(shape), dtype, None if scales is None else Quantization(*scales))
+    return TensorInfo(... if shape is None else shape, dtype, None if scales is None else Quantization(*scales))
 
 
 def _divided(

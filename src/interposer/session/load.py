@@ -11,7 +11,6 @@ from functools import cache
 from interposer.backend.dynamic.recording import recording
 from interposer.errors import LoadError, expect
 from interposer.frontends.template import Values
-from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session.fallback import asks_to_measure, chosen_ids
@@ -21,8 +20,8 @@ from interposer.session.model import Model
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes
-from interposer.session.source import Source, content_of, read_network, read_source
-from interposer.session.variants import KnownBlueprint
+from interposer.session.source import Source, content_of, read_source
+from interposer.session.variants import Blueprint
 
 __all__ = ["default_runtime", "load"]
 
@@ -121,18 +120,18 @@ def _load(
         with recording():
             return Model(network, runtime, backends, options, limits, fallback)
 
-    def read() -> Network:
+    def read() -> Blueprint:
         keeper.check(source)
-        network = read_network(source, format)
+        blueprint = Blueprint(read_source(source, format))
         keeper.check(source)  # it may have been replaced in between
-        return network
+        return blueprint
 
     def make() -> Model:
         return Model(read_source(source, format), runtime, backends, options, None, fallback)
 
-    optimized = keeper.kept(read, runtime.registry)
-    if optimized is not None:
-        return Model(KnownBlueprint(optimized, read), runtime, backends, options, None, fallback)
+    known = keeper.kept(read, runtime.registry)
+    if known is not None:
+        return Model(known, runtime, backends, options, None, fallback)
     return keeper.keeping(source, make)
 
 

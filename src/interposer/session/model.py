@@ -96,7 +96,7 @@ class Model:
         expect(plan, Plan | None, "the plan must be a Plan, such as Plan.load(path)")
         self._set_up(network, Choice(runtime, backends, options, fallback, plan), limits)
 
-    def _set_up(self, network: Network | Template | KnownBlueprint, choice: Choice, limits: Limits) -> None:
+    def _set_up(self, network: Network | Template | Blueprint, choice: Choice, limits: Limits) -> None:
         self.runtime, self._choice, self._limits = choice.runtime, choice, limits
         self._origin: Origin | None = None
         self._variants: _Variants = OrderedDict()
@@ -106,19 +106,15 @@ class Model:
         self._closed = False
         self._only: _Only | None = None
         weakref.finalize(self, _forget, self.runtime, self._variants).atexit = False
-        self._blueprint = network if isinstance(network, KnownBlueprint) else Blueprint(network)
+        self._blueprint = network if isinstance(network, Blueprint) else Blueprint(network)
         self.name = self._blueprint.name
         self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
         self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
-        key = self._blueprint.settled
-        if key is not None and isinstance(network, KnownBlueprint):
-            self._make(key, lambda: self.network, network.optimized)
-        elif key is not None:
-            self._make_within_limits(key, self.network)
-        else:
-            usual = self._blueprint.usual()
-            if usual is not None:
-                self._make_within_limits(*usual)
+        first = self._blueprint.first()
+        if first is not None and first.optimized is None:
+            self._make_within_limits(first.key, first.network())
+        elif first is not None:
+            self._make(*first)
 
     @property
     def network(self) -> Network:
@@ -174,13 +170,18 @@ class Model:
                 optimized = self._choice.optimized(network()) if known is None else known
                 network_id = self.runtime.load_network(optimized)
                 self._variants[key] = network_id, optimized
-                if key == self._blueprint.settled:
-                    self._only = _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
+                self._only = self._alone(network_id)
                 return
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
                 known = None
                 if not self._do_without(error):
                     raise self._choice.told(error) from error.__cause__
+
+    def _alone(self, network_id: NetworkId) -> _Only | None:
+        """Return the short way to run the variant just made, if it is the only one whatever the values are."""
+        if len(self._variants) > 1 or self._blueprint.needed:
+            return None
+        return _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
 
     def _do_without(self, error: InterposerError) -> bool:
         """Drop what runs on the backend that failed, so that it is placed anew; False where that is not to be."""
@@ -243,9 +244,9 @@ class Model:
             return next(reversed(self._variants.values()))[1]
 
     @property
-    def settled(self) -> OptimizedNetwork | None:
-        """The optimized network, where there can only be one, whatever the inputs are."""
-        return None if self._blueprint.settled is None else self.optimized
+    def is_prepared(self) -> bool:
+        """True if a variant is loaded, so that `optimized` and `explain` tell of it."""
+        return bool(self._variants)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -495,9 +496,13 @@ class Model:
                     found = self.runtime.enqueue_workload(only.network_id, **how)
                     return [found[number] for number in only.order]
                 except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                    if not self._is_placed_anew(error, before):
+                    if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
                         raise self._given_up(error, aside) from error.__cause__
         return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), aside)
+
+    def _is_unloaded(self, error: InterposerError, only: _Only) -> bool:
+        """True if another thread unloaded a variant, which `_run_watched` makes again unless the model is closed."""
+        return isinstance(error, UnknownNetworkError) and only is not self._only
 
     def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
         """True where the network runs without the backend that failed now, be it by another thread."""
@@ -662,7 +667,7 @@ class Model:
     def __copy__(self) -> Model:
         self._check_open()
         other = Model.__new__(Model)
-        other._set_up(self._blueprint.source, self._choice.fork(), self._limits)
+        other._set_up(self._blueprint.forked(), self._choice.fork(), self._limits)
         other._origin = self._origin
         return other
 
@@ -696,7 +701,7 @@ class Model:
 
 
 class _Only:
-    """The network of a model that there is only one of, for calls that need nothing else than to run it."""
+    """The only variant of a model, for calls whose arrays fit it as they are and that need no lock."""
 
     def __init__(self, network_id: NetworkId, bindings: Bindings, names: tuple[str, ...]) -> None:
         self.network_id, self._bindings = network_id, bindings

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interposer.errors import InvalidArgumentError, LoadError, ParseError
 from interposer.ir.network import Network
+from interposer.session.shapes import as_template
+from interposer.types import TensorShape
 
 if TYPE_CHECKING:
     from interposer.session.model import Model
@@ -59,7 +61,7 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
         return _from_path, (origin.source, _unchanged(origin), {**origin.reading, **how})
     network = model._blueprint.network
     if network is not None:
-        return _from_content, (network, how)
+        return _from_network, (network, model._blueprint.usual_shapes, how)
     if origin is None:
         raise InvalidArgumentError(f"the model {model.name!r} was made of a template, which cannot be pickled")
     return _from_content, (_plain(origin.source), {**origin.reading, **how})
@@ -91,6 +93,12 @@ def _from_content(source: Network | Any, arguments: Mapping[str, Any]) -> Model:
     from interposer.session.load import load  # noqa: PLC0415 - it needs the model
 
     return load(source, **arguments)
+
+
+def _from_network(network: Network, usual: Mapping[str, TensorShape], arguments: Mapping[str, Any]) -> Model:
+    from interposer.session.load import load  # noqa: PLC0415 - it needs the model
+
+    return load(as_template(network, usual) if usual else network, **arguments)
 
 
 def _stamp(path: str) -> _Stamp | None:

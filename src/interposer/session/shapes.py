@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from interposer.frontends.resizing import Resizes, resized
+from interposer.frontends.template import Template, Values
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 from interposer.ops.control import Input
+from interposer.session.values import with_values
 from interposer.types import TensorShape
 
-__all__ = ["Shapes", "bound", "specialised"]
+__all__ = ["Shapes", "as_template", "bound", "specialised"]
 
 Shapes: TypeAlias = Resizes
 
@@ -49,6 +51,17 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
     made = Network(graph=graph)
     made.validate()
     return made
+
+
+def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
+    """Return a template that gives this network; `usual` are the shapes that a model is prepared for before a call."""
+
+    def build(shapes: Shapes, values: Values) -> Network:
+        return with_values(bound(network, shapes) if shapes else network, values)
+
+    inputs = {one.name: one.output.known for one in network.graph.inputs}
+    outputs = {one.name: one.values[0].known for one in network.graph.outputs}
+    return Template(network.name, inputs, outputs, build, usual)
 
 
 def _open(layer: Layer) -> None:

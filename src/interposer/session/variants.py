@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
@@ -9,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, ParseError, UnboundInputError
+from interposer.errors import InvalidArgumentError, InvalidNetworkError, LoadError, ParseError, UnboundInputError
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
@@ -17,7 +18,7 @@ from interposer.session.requested import known_values, with_outputs
 from interposer.session.shapes import specialised
 from interposer.types import Array, TensorInfo, TensorShape
 
-__all__ = ["Blueprint", "Key", "KnownBlueprint"]
+__all__ = ["Blueprint", "FirstVariant", "Key", "KnownBlueprint"]
 
 _SMALL = 1024
 
@@ -27,6 +28,17 @@ class Key(NamedTuple):
 
     shapes: tuple[TensorShape, ...]
     values: tuple[tuple[str, Hashable], ...] = ()
+
+
+class FirstVariant(NamedTuple):
+    """The variant that a model has before the first call: its key, and its network as read and as optimized.
+
+    `network` reads or builds the network when it is called. `optimized` is None unless it is in the cache.
+    """
+
+    key: Key
+    network: Callable[[], Network]
+    optimized: OptimizedNetwork | None = None
 
 
 class Blueprint:
@@ -51,12 +63,9 @@ class Blueprint:
         if self.network is not None:
             self._take(self.network)
 
-    @property
-    def source(self) -> Network | Template | KnownBlueprint:
-        """What another model is made of that is to be the same."""
-        found = self if isinstance(self, KnownBlueprint) else self.network or self._template
-        assert found is not None
-        return found
+    def forked(self) -> Blueprint:
+        """Return a blueprint of the same network for another model; what calls teach one of them stays there."""
+        return copy.copy(self)
 
     @property
     def settled(self) -> Key | None:
@@ -96,18 +105,36 @@ class Blueprint:
         shapes = any(not info.is_concrete for info in self.inputs.values())
         return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self.needed else ""]))
 
-    def usual(self) -> tuple[Key, Network] | None:
-        """A first variant, for the shapes that open inputs had where the model was made; None if there are none."""
-        usual = {name: TensorShape(shape) for name, shape in self._usual.items() if not isinstance(shape, int)}
+    @property
+    def usual_shapes(self) -> dict[str, TensorShape]:
+        """The shapes that inputs with open dimensions had where the model was made, as far as they are known."""
+        return {name: TensorShape(shape) for name, shape in self._usual.items() if not isinstance(shape, int)}
+
+    def first(self) -> FirstVariant | None:
+        """Return the variant to prepare before the first call, or None if its shapes or values are not known.
+
+        This is the only variant if nothing is open, or else the variant for `usual_shapes`.
+        """
+        key, network = self.settled, self.network
+        if key is not None and network is not None:
+            return FirstVariant(key, lambda: network)
+        return self._first_of_usual_shapes()
+
+    def _first_of_usual_shapes(self) -> FirstVariant | None:
+        usual = self.usual_shapes
         sizes = {name: usual.get(name, info.shape) for name, info in self.inputs.items()}
-        if not self._usual or self.needed or not all(shape.is_concrete for shape in sizes.values()):
+        if not usual or self.needed or not all(shape.is_concrete for shape in sizes.values()):
             return None
-        with suppress(UnboundInputError, ParseError, InvalidNetworkError):  # it may be good for other shapes
-            if self.network is not None:
-                return Key(tuple(sizes.values())), specialised(self.network, sizes)
-            assert self._template is not None
-            return Key(tuple(sizes.values())), self._template.network(sizes)
+        with suppress(UnboundInputError, ParseError, InvalidNetworkError):  # the network may be valid for other shapes
+            made = self._specialised(sizes)
+            return FirstVariant(Key(tuple(sizes.values())), lambda: made)
         return None
+
+    def _specialised(self, shapes: Mapping[str, TensorShape]) -> Network:
+        if self.network is not None:
+            return specialised(self.network, shapes)
+        assert self._template is not None
+        return self._template.network(shapes)
 
     def values(self) -> dict[str, TensorInfo]:
         """What is known of all values by name; see `known_values`.
@@ -116,6 +143,8 @@ class Blueprint:
             InvalidArgumentError: the network depends on its inputs, and there was no variant yet.
         """
         network = self.network or self._last
+        first = self.first() if network is None else None
+        network = network if first is None else first.network()
         if network is None:
             raise InvalidArgumentError(f"{self.lacking} are not known yet; run the model once, or load it with values")
         return known_values(network)
@@ -165,21 +194,72 @@ class Blueprint:
 
 
 class KnownBlueprint(Blueprint):
-    """What is known of a network that is divided already: it is read when somebody asks for its layers."""
+    """What the cache knows of a network whose first variant is optimized already.
 
-    def __init__(self, optimized: OptimizedNetwork, read: Callable[[], Network]) -> None:
-        self.needed = ()
-        self._last, self._usual = None, {}
-        self._template, self._shapes = None, {}
+    `read` gives the blueprint that the file itself makes. It is called once, when somebody asks for layers or for
+    other shapes than those of `optimized`.
+    """
+
+    def __init__(
+        self,
+        optimized: OptimizedNetwork,
+        inputs: Mapping[str, TensorInfo],
+        outputs: Mapping[str, TensorInfo | None],
+        read: Callable[[], Blueprint],
+    ) -> None:
         self.optimized, self._read = optimized, read
-        self.name = optimized.name
-        self.inputs = {one.name: one.output.known for one in optimized.inputs}
-        self.outputs = {one.name: one.values[0].known for one in optimized.outputs}
+        self.name, self.inputs, self.outputs = optimized.name, dict(inputs), dict(outputs)
+        self.needed = ()
+        self._shapes = {}
+
+    def forked(self) -> KnownBlueprint:
+        """As `Blueprint.forked`; the file is read once for both models."""
+
+        def read() -> Blueprint:
+            return self._whole.forked()
+
+        return KnownBlueprint(self.optimized, self.inputs, self.outputs, read)
 
     @cached_property
-    def network(self) -> Network:  # type: ignore[override] # Blueprint sets it
-        """The network, read now."""
+    def _whole(self) -> Blueprint:
         return self._read()
+
+    @property
+    def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
+        """The network, read now; None if the file gives another network for every shape."""
+        return self._whole.network
+
+    @property
+    def usual_shapes(self) -> dict[str, TensorShape]:
+        """The shapes of the variant in the cache, of the inputs with open dimensions."""
+        shapes = {one.name: one.output.known.shape for one in self.optimized.inputs}
+        return {name: shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
+
+    def first(self) -> FirstVariant:
+        """Return the variant that is in the cache; its network is only read on demand."""
+        shapes = {one.name: one.output.known.shape for one in self.optimized.inputs}
+        return FirstVariant(Key(tuple(shapes[name] for name in self.inputs)), self._first_network, self.optimized)
+
+    def _first_network(self) -> Network:
+        first = self._whole.first()
+        if first is None:
+            raise LoadError(f"the model {self.name!r} cannot be made for the shapes that it was cached for")
+        return first.network()
+
+    def values(self) -> dict[str, TensorInfo]:
+        """As `Blueprint.values`."""
+        return self._whole.values()
+
+    def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
+        """As `Blueprint.with_outputs`."""
+        return self._whole.with_outputs(names)
+
+    def variant(self, arrays: Mapping[str, Array]) -> Network:
+        """As `Blueprint.variant`."""
+        try:
+            return self._whole.variant(arrays)
+        finally:
+            self.needed = self._whole.needed
 
 
 def _fingerprint(array: Array) -> Hashable:
