@@ -209,7 +209,7 @@ class Growth:
         if shared is not None and self.draw.chance(1, 4):
             return shared
         array = drawn(self.draw, info, reach)
-        if self.with_special and self.draw.chance(1, 8):
+        if self.with_special and self.draw.chance(1, 8) and info.dtype.is_float:
             array = spoiled(self.draw, array)
         value = _computed(self, array) if self.draw.chance(1, 12) else self.constant(array)
         self.note(value, reach)
