@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from interposer.ir.continuity import is_discontinuous
 from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.network import Network
-from interposer.ops import Activation, ActivationFunction, BinaryOperation, Floor, UnaryOperation
 from interposer.ops.control import Constant, Input, Output
 from interposer.testing.bench import Bench
 from interposer.testing.oracle import layer_values, reference_values
 from interposer.types import Array
 
-__all__ = ["disagreements", "jumps", "layer_alone", "one_by_one"]
-
-_STEPS: Final = frozenset(
-    {
-        UnaryOperation.CEIL,
-        UnaryOperation.FLOOR,
-        UnaryOperation.ROUND,
-        UnaryOperation.SIGN,
-        BinaryOperation.FLOOR_DIV,
-        BinaryOperation.MOD,
-        BinaryOperation.FMOD,
-    }
-)
-
-
-def jumps(layer: Layer) -> bool:
-    """True where a small difference in the inputs can make a large one in the results: rounding, choosing, counting."""
-    if isinstance(layer.op, Constant | Input | Output):
-        return False
-    if isinstance(layer.op, Activation):
-        steps = layer.op.function is ActivationFunction.THRESHOLDED_RELU
-    else:
-        steps = getattr(layer.op, "operation", None) in _STEPS or isinstance(layer.op, Floor)
-    return steps or any(not info.dtype.is_float for info in layer.output_infos)
+__all__ = ["disagreements", "layer_alone", "one_by_one"]
 
 
 def disagreements(bench: Bench, network: Network, feeds: Mapping[int, Array], **how: Any) -> Iterator[str]:
     """In what a backend, perhaps beside others, disagrees with the reference about a network.
 
-    The network is compared as a whole. One with layers that jump is run as a whole, and compared layer by layer on the
-    reference's values.
+    The network is compared as a whole. One with discontinuous layers is run as a whole, and compared layer by layer on
+    the reference's values.
     """
     known = reference_values(network.graph, feeds)
     found = bench.run(network, feeds, **how)
-    if any(map(jumps, network)):
+    if any(map(is_discontinuous, network)):
         yield from _layers_that_disagree(bench, network, known, how)
         return
     tolerances = bench.tolerances.times(len(network))

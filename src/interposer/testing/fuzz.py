@@ -30,8 +30,9 @@ class _Disagreement(Exception):  # noqa: N818 - found, not raised by a fault of 
 def random(bench: Bench, variant: str) -> Iterator[str]:
     """On random networks the backend agrees with the reference: by itself, divided, and beside other backends.
 
-    What the backend does not take is left to the reference. Networks with layers that jump, where a small difference
-    becomes a large one, are compared layer by layer. The smallest network that fails is written down as a script.
+    What the backend does not take is left to the reference. Networks with discontinuous layers, where a small
+    difference becomes a large one, are compared layer by layer. The smallest network that fails is written down as a
+    script.
     """
     try:
         hypothesis()

@@ -92,6 +92,23 @@ def test_a_cast_to_float32_gives_numbers_that_were_rounded(dtype: DataType) -> N
     assert (np.asarray(found) == np.asarray(given * given, np.float32)).all()
 
 
+@pytest.mark.parametrize("rewrite", [True, False])
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_a_quantization_reads_numbers_that_were_rounded(dtype: DataType, rewrite: bool) -> None:
+    network = ip.Network("requantized")
+    x = network.add_input_layer(0, TensorInfo((256,), "int8", ip.Quantization(0.004136029630899429, -128)))
+    real = network.add_layer(ip.ops.Dequantize(dtype=dtype), x)
+    info = TensorInfo((256,), "int8", ip.Quantization(0.006138775497674942, -124))
+    network.add_output_layer(0, network.add_layer(ip.ops.Quantize(DataType.INT8), real, outputs=[info]))
+    options = ip.OptimizerOptions(rewrite=rewrite)
+    given = [np.arange(-128, 128).astype(np.int8)]
+
+    [found] = ip.load(network, ["CpuAcc", "CpuRef"], options=options).run(given)
+
+    [wanted] = ip.load(network, ["CpuRef"], options=options).run(given)
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_numbers_are_rounded_to_the_nearest_on_every_instruction_set(isa: str) -> None:
     settings = {

@@ -53,6 +53,57 @@ def test_conversions_that_the_optimizer_inserted_are_dropped_in_pairs():
     assert lines(graph) == 'Output %x as "y"'
 
 
+@pytest.mark.parametrize("half", ["Fp16", "Bf16"])
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "Quantize(dtype=int8) %b : _ declared int8[2] q(0.1, 0)",
+        "ArgMinMax(function=MAX, axis=0) %b",
+        "Cast(dtype=int32) %b",
+        "Cast(dtype=float32) %b",
+        "Comparison(operation=GREATER) %b, %x",
+        "ElementwiseUnary(operation=FLOOR) %b",
+        "ElementwiseBinary(operation=MOD) %b, %x",
+        "Activation(function=THRESHOLDED_RELU, a=1.0) %b",
+        "FakeQuantization %b",
+        "Hardmax(axis=0) %b",
+    ],
+    ids=lambda text: text.partition(" ")[0],
+)
+def test_inserted_conversions_stay_before_a_layer_that_shows_the_rounding(half, reader):
+    [one] = INVERSE_CONVERSIONS
+    assert_stays(
+        f"""
+        graph {{
+          %x = Input : float32[2]
+          %a = ConvertFp32To{half} %x from "{INSERTED}"
+          %b = Convert{half}ToFp32 %a from "{INSERTED}"
+          %c = {reader}
+          Output %c as "y"
+        }}
+        """,
+        *one.rewrites,
+    )
+
+
+def test_inserted_conversions_are_dropped_between_layers_whose_results_are_rounded():
+    source = f'from "{INSERTED}"'
+    graph = graph_of(
+        f"""
+        graph {{
+          %x = Input : float32[2]
+          %a = ConvertFp32ToFp16 %x {source}
+          %b = ConvertFp16ToFp32 %a {source}
+          %c = ElementwiseUnary(operation=EXP) %b
+          %d = ConvertFp32ToFp16 %c {source}
+          Output %d as "y"
+        }}
+        """
+    )
+    run_passes(graph, INVERSE_CONVERSIONS)
+    assert "Convert" not in lines(graph).partition("%d")[0]
+
+
 @pytest.mark.parametrize("kind", ["uint8[2, 50] q(0.1, 7)", "int8[2, 50] q([0.1, 3e-7], [0, 4], axis=0)"])
 def test_codes_survive_being_dequantized(kind):
     assert_becomes(

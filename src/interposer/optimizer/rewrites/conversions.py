@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.ir.continuity import is_discontinuous
 from interposer.ir.graph import Layer
 from interposer.ops import (
     ConvertBf16ToFp32,
@@ -11,6 +12,7 @@ from interposer.ops import (
     ConvertFp32ToBf16,
     ConvertFp32ToFp16,
     Dequantize,
+    Output,
     Quantize,
 )
 from interposer.optimizer.rewrites.pattern import INSERTED, Replacement, above, rewrite
@@ -33,10 +35,26 @@ def drop_widening_and_narrowing(op: ConvertFp32ToFp16 | ConvertFp32ToBf16, layer
 
 @rewrite(ConvertFp16ToFp32, ConvertBf16ToFp32)
 def drop_inserted_conversions(op: ConvertFp16ToFp32 | ConvertBf16ToFp32, layer: Layer) -> Replacement:
-    """A float32 tensor that was made narrow only because of where it runs, and is made wide again, keeps its digits."""
+    """Leave out the rounding of float32 results to half precision and back that the optimizer inserted.
+
+    It stays where a reader shows it: a discontinuous layer, such as `Quantize`, would give other integers, and a layer
+    whose own result is not rounded to half precision, such as a `Cast` to float32, would give more digits.
+    """
     inner = above(layer.inputs[0], _NARROWER[type(op)])
-    inserted = inner is not None and layer.source == inner.layer.source == INSERTED
-    return inner.layer.inputs[0] if inner and inserted else None
+    if inner is None or not layer.source == inner.layer.source == INSERTED:
+        return None
+    return None if any(map(_shows_rounding, layer.output.consumers)) else inner.layer.inputs[0]
+
+
+def _shows_rounding(reader: Layer) -> bool:
+    if isinstance(reader.op, Output):
+        return False
+    users = (user for value in reader.outputs for user in value.consumers)
+    return is_discontinuous(reader) or not all(map(_is_inserted_narrowing, users))
+
+
+def _is_inserted_narrowing(layer: Layer) -> bool:
+    return layer.source == INSERTED and isinstance(layer.op, tuple(_WIDER))
 
 
 @rewrite(Quantize)
