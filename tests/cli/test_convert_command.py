@@ -13,7 +13,9 @@ from interposer.cli.main import main
 from interposer.frontends.onnx import load
 from interposer.ir.network import Network
 from interposer.ops.activation import Activation
-from interposer.types import DataType
+from interposer.ops.pooling import PoolingAlgorithm
+from interposer.types import DataLayout, DataType
+from interposer.writers import tflite
 from interposer.writers.onnx import save
 from tests.cli.networks import doubler
 
@@ -92,3 +94,47 @@ def test_the_ending_of_the_output_says_the_format(tmp_path, capsys):
     x = np.arange(4, dtype=np.float32).reshape(1, 4)
     with ip.load(str(target), backends=["CpuRef"]) as model:
         np.testing.assert_array_equal(model.run([x])[0], 2 * x)
+
+
+def tflite_file(path, shape, make, **info):
+    """A TFLite file with one layer, which `make` adds to a network after its input `x`."""
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo(shape, **info), name="x")
+    network.add_output_layer(0, make(network, x), name="y")
+    tflite.save(network, path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "tflite"])
+def test_an_open_batch_stays_open(suffix, tmp_path):
+    source = tflite_file(tmp_path / "in.tflite", (None, 4), lambda network, x: network.add_softmax_layer(x))
+    target = tmp_path / f"out.{suffix}"
+    assert main(["convert", str(source), str(target)]) == 0
+    with ip.Runtime() as runtime:
+        model = ip.load(target, ["CpuRef"], runtime=runtime)
+        assert str(model.inputs["x"]) == "float32[x_0, 4]"
+        assert model(np.zeros((3, 4), np.float32)).tolist() == [[0.25] * 4] * 3
+
+
+def test_a_shape_may_be_given_for_an_open_batch(tmp_path):
+    source = tflite_file(tmp_path / "in.tflite", (None, 4), lambda network, x: network.add_softmax_layer(x))
+    for argument, expected in (("x=2x4", "float32[2, 4]"), ("x_0=3", "float32[3, 4]")):
+        assert main(["convert", str(source), str(tmp_path / "out.onnx"), "--shape", argument]) == 0
+        assert str(load(tmp_path / "out.onnx").graph.layer("x").output.known) == expected
+
+
+def test_an_open_dimension_that_cannot_be_written_gets_its_size_in_the_file(tmp_path, capsys):
+    source = tflite_file(
+        tmp_path / "in.tflite", (1, None, 6, 2),
+        lambda network, x: network.add_pooling2d_layer(
+            x, pool_type=PoolingAlgorithm.AVERAGE, pool_height=1, pool_width=2, stride_x=2, stride_y=1,
+            data_layout=DataLayout.NHWC,
+        ),
+        dtype="int8", quantization=Quantization(0.5, 3),
+    )  # fmt: skip
+    target = tmp_path / "out.onnx"
+    assert main(["convert", str(source), str(target)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{target}: 3 layers as ONNX, opset")
+    assert lines[1:] == [f"open dimensions cannot be written; they have the sizes in {source}: x [1, 1, 6, 2]"]
+    assert load(target).graph.layer("x").output.known.shape == (1, 1, 6, 2)

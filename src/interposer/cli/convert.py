@@ -7,9 +7,10 @@ from pathlib import Path
 
 from interposer.cli.network import add_source_arguments
 from interposer.cli.tables import say
-from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
+from interposer.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
+from interposer.frontends.template import Template
 from interposer.ir.network import Network
-from interposer.session.source import read_network
+from interposer.session.source import read_network, read_source
 
 __all__ = ["configure", "execute"]
 
@@ -40,8 +41,35 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx or .tflite")
     if suffix == ".tflite":
         _refuse_options_of_onnx(args)
-    network = read_network(args.network, args.format, dict(args.shape) or None)
-    say(f"{args.output}: {len(network)} layers as {_WRITERS[suffix](network, args)}")
+    source = read_source(args.network, args.format, dict(args.shape) or None)
+    network, fixed = _with_open_dimensions(source), None
+    try:
+        written = _WRITERS[suffix](network, args)
+    except InterposerError:
+        fixed = _with_fixed_dimensions(source, network)
+        if fixed is None:
+            raise
+        network, written = fixed, _WRITERS[suffix](fixed, args)
+    say(f"{args.output}: {len(network)} layers as {written}")
+    if fixed is not None:
+        shapes = ", ".join(f"{one.name} {one.output.known.shape}" for one in fixed.graph.inputs)
+        say(f"open dimensions cannot be written; they have the sizes in {args.network}: {shapes}")
+
+
+def _with_open_dimensions(source: Network | Template) -> Network:
+    """The network with its open dimensions, or with the sizes in its file if its layers need them."""
+    try:
+        return source.network() if isinstance(source, Template) else source
+    except UnboundInputError:
+        return read_network(source)
+
+
+def _with_fixed_dimensions(source: Network | Template, network: Network) -> Network | None:
+    """The network with the sizes in its file; None if the file has no sizes for open dimensions."""
+    if not isinstance(source, Template) or not source.usual:
+        return None
+    is_open = any(not one.output.known.is_concrete for one in network.graph.inputs)
+    return source.network(source.usual) if is_open else None
 
 
 def _refuse_options_of_onnx(args: argparse.Namespace) -> None:

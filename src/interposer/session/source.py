@@ -32,7 +32,8 @@ def read_network(
 ) -> Network:
     """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
-    Dimensions that a TFLite file leaves open get the sizes that they had where the file was made.
+    Dimensions that a TFLite file leaves open get the sizes that they had where the file was made. The network with open
+    dimensions is `Model.network` of a loaded model.
 
     Args:
         source: a path, a binary file that is open, the bytes of a file, a network, a front end's template, an
