@@ -38,6 +38,13 @@ void lay_out_mask(const AttentionHead& h, const AttentionRun& run, int row, floa
   }
 }
 
+/// Scores of the zeros that fill up the last block of keys are 0, also for a query with infinities, whose products with
+/// these zeros are NaN. The mask excludes them.
+CPUACC_INLINE void clear_padding(const AttentionHead& h, float* last_block, int rows) {
+  for (int k = h.keys % 16; k != 0 && k < 16; ++k)
+    for (int m = 0; m < rows; ++m) last_block[m * 16 + k] = 0;
+}
+
 /// Scores of kRows queries, 16 in every block, become exponentials; `factors` are what results are to be multiplied by.
 template <int kRows>
 CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_step, const float* added, float* factors) {
@@ -148,6 +155,7 @@ void attention(const AttentionHead& h, const AttentionRun& run, float* out, floa
       store(queries + n, load(queries + n) * h.query_scale);
     product({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
             {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
+    clear_padding(h, scores + int64_t{key_blocks - 1} * rows * 16, rows);
     int m = 0;
     for (; !each && m + 2 <= rows; m += 2)
       soften<2>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);

@@ -435,7 +435,9 @@ static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, con
 
 static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
                       int64_t count) {
-  if (d.sets == 2)
+  if (d.sets == 3)
+    (d.rows == 2 ? depthwise_rows<2, 3> : depthwise_rows<1, 3>)(d, taps, f, out, count);
+  else if (d.sets == 2)
     (d.rows == 2 ? depthwise_rows<2, 2> : depthwise_rows<1, 2>)(d, taps, f, out, count);
   else
     (d.rows == 2 ? depthwise_rows<2, 1> : depthwise_rows<1, 1>)(d, taps, f, out, count);

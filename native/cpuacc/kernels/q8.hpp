@@ -61,7 +61,7 @@ struct Q8Residual {
 /// Depthwise: every group multiplies 4 bytes of each lane, from 4 pointers, for `rows` rows of the output.
 struct Q8Depthwise {
   int64_t groups;
-  int64_t sets;    // 1, or 2 where weights need 9 bits and are the sum of two sets
+  int64_t sets;    // a weight minus its zero point is the sum of so many int8 values: 3 only for 255
   int64_t period;  // after so many vectors of bytes the channels begin anew
   int64_t rows;    // 1 or 2
   const int8_t* weights;  // (period, groups, rows, sets, 4 vectors)

@@ -164,11 +164,14 @@ Q8Sums sums_of(const Tensor& weights, const Tensor* bias, int64_t zero) {
   return sums;
 }
 
-/// Whether some weight needs 9 bits.
-bool are_wide(const Tensor& weights) {
-  for (int64_t at = 0; at < weights.elements(); ++at)
-    if (weight_at(weights, at) != int8_t(weight_at(weights, at))) return true;
-  return false;
+/// How many int8 weights add up to each weight minus its zero point, which lies between -255 and 255.
+int64_t summands_of(const Tensor& weights) {
+  int32_t lowest = 0, highest = 0;
+  for (int64_t at = 0; at < weights.elements(); ++at) {
+    lowest = std::min(lowest, weight_at(weights, at));
+    highest = std::max(highest, weight_at(weights, at));
+  }
+  return std::max<int64_t>({1, (highest + 126) / 127, (-lowest + 127) / 128});
 }
 
 void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vector<Group>& groups,
@@ -183,8 +186,8 @@ void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vect
               int64_t cell = group.cells[row][n];
               if (cell < 0) continue;
               int32_t weight = weight_at(weights, cell * channels + lanes.of_lane[size_t(phase * 4 * width + lane)]);
-              int32_t first = std::clamp(weight, -128, 127);
-              *to = int8_t(set == 0 ? first : weight - first);
+              for (int64_t before = 0; before < set; ++before) weight -= std::clamp(weight, -128, 127);
+              *to = int8_t(std::clamp(weight, -128, 127));
             }
 }
 
@@ -239,7 +242,7 @@ void lower(const Node& node, Builder& builder) {
   int64_t most = (d.out_w * d.channels + 4 * width - 1) / (4 * width);
   int64_t period = std::min(std::lcm(d.channels, int64_t(4 * width)) / (4 * width), most);
   Q8Channels lanes = lanes_of(period, d.channels, width);
-  d.weights = {int64_t(groups.size()), are_wide(weights) ? 2 : 1, period, shared ? 2 : 1, nullptr, nullptr};
+  d.weights = {int64_t(groups.size()), summands_of(weights), period, shared ? 2 : 1, nullptr, nullptr};
   int64_t bytes = period * d.weights.groups * d.weights.rows * d.weights.sets * 16 * width;
   d.weights.weights = static_cast<const int8_t*>(builder.pack(uint64_t(bytes), [&](void* to) {
     pack_weights(d.weights, lanes, groups, weights, width, static_cast<int8_t*>(to));

@@ -132,3 +132,16 @@ def test_excluded_keys_that_are_not_finite_have_no_influence(specials: int, mask
         network.add_output_layer(0, network.add_layer(EXCLUDING[excluding], *layers))
         found, wanted = (ip.load(network, [backend]).run(arrays)[0] for backend in ("CpuAcc", "CpuRef"))
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [1, 3, 15, 16, 17, 33])
+def test_a_query_with_minus_infinity_is_not_multiplied_with_the_padding_of_the_keys(keys: int) -> None:
+    rng = np.random.default_rng(keys)
+    query, key, value = (rng.random((1, 2, length, 5)).astype(np.float32) + 0.5 for length in (4, keys, keys))
+    query[0, :, 1, 2] = -np.inf  # all scores of this row are minus infinity
+    network = ip.Network("minus infinity")
+    layers = [network.add_input_layer(n, TensorInfo(one.shape)) for n, one in enumerate((query, key, value))]
+    network.add_output_layer(0, network.add_layer(Attention(), *layers))
+    found, wanted = (ip.load(network, [backend]).run([query, key, value])[0] for backend in ("CpuAcc", "CpuRef"))
+    assert not np.isnan(wanted).any()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

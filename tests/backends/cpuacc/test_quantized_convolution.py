@@ -249,3 +249,28 @@ def _differing() -> Iterator[str]:
 
 if __name__ == "__main__":
     print("".join(f"{name}\n" for name in _differing()), end="")
+
+
+@pytest.mark.parametrize(("dtype", "zero_point"), [("int8", -128), ("int8", 127), ("uint8", 0), ("uint8", 255)])
+@pytest.mark.parametrize("kind", [Convolution2d, DepthwiseConvolution2d])
+def test_weights_as_far_from_their_zero_point_as_can_be_are_multiplied_exactly(
+    kind: type[Convolution2d | DepthwiseConvolution2d], dtype: str, zero_point: int
+) -> None:
+    limits = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    shape = (5, 3, 3, 4) if kind is Convolution2d else (1, 3, 3, 8)
+    weights = rng.choice(np.array([limits.min, limits.max, zero_point], dtype), shape)
+    network = ip.Network("far weights")
+    x = network.add_input_layer(0, TensorInfo((1, 9, 9, 4), ip.DataType(dtype), Quantization(0.5, zero_point)))
+    w = network.add_constant_layer(weights, Quantization(0.01, zero_point))
+    out = TensorInfo(
+        (1, 9, 9, 5 if kind is Convolution2d else 8),
+        ip.DataType(dtype),
+        Quantization(9.0, (limits.min + limits.max) // 2),
+    )
+    op = kind(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=DataLayout.NHWC)
+    network.add_output_layer(0, network.add_layer(op, x, w, outputs=out))
+    array = rng.integers(limits.min, limits.max + 1, (1, 9, 9, 4)).astype(dtype)
+    found, wanted = (ip.load(network, [backend]).run([array])[0] for backend in ("CpuAcc", "CpuRef"))
+    np.testing.assert_array_equal(found, wanted)
+    assert len(np.unique(wanted)) > 2
