@@ -36,13 +36,13 @@ def _sequence(growth: Growth, value: Value) -> None:
     draw, info = growth.draw, value.known
     if info.quantization is not None and info.quantization.per_axis:
         raise Skipped
-    length = draw.integer(1, 3)
+    length = draw.integer(1, 3) if SequenceErase not in growth.favoured else 3
     elements = [growth.another(lambda one: one.known == info) or value for _ in range(length - 1)]
     sequence = growth.add(SequenceConstruct(), value, *elements)
-    if draw.chance(1, 3):
+    if growth.perhaps(SequenceInsert, 1, 3):
         sequence = growth.add(SequenceInsert(), sequence, value, _position(growth, length))
         length += 1
-    if length > 1 and draw.chance(1, 3):
+    if length > 1 and growth.perhaps(SequenceErase, 1, 3):
         sequence = growth.add(SequenceErase(), sequence, _position(growth, length))
         length -= 1
     _taken_apart(growth, sequence, length, info.rank)

@@ -265,6 +265,10 @@ class Growth:
         """Return one of the choices, of those whose operator is favoured where there is any."""
         return self.draw.one_of([one for one in choices if op_of(one) in self.favoured] or choices)
 
+    def perhaps(self, op: type[Op], part: int, whole: int) -> bool:
+        """Return True in `part` of `whole` cases, and always if the operator is favoured."""
+        return self.draw.chance(part, whole) or op in self.favoured
+
     def undo(self, layers: int, values: int) -> None:
         """Remove all layers but the first ones, and the values and feeds that came with them."""
         graph = self.network.graph

@@ -14,7 +14,7 @@ __all__ = ["GROWERS", "Grower", "grower"]
 
 _Function = Callable[[Growth, Value], Any]
 _FAVOUR: Final = 120
-"""How much more often a grower is drawn that adds nothing but favoured operators."""
+"""How much more often a grower is drawn that adds nothing but favoured operators; for others, it falls off steeply."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Grower:
     def weight_for(self, kind: str, favoured: frozenset[type[Op]]) -> int:
         """Return how often it is drawn for a network of that kind."""
         weight = self.weight if kind in self.kinds else (self.weight + 7) // 8
-        return weight * max(1, int(_FAVOUR * self._share(favoured))) if favoured else weight
+        share = self._share(favoured) if favoured else 0.0
+        return weight * max(1, int(_FAVOUR * share * share))
 
     def _share(self, favoured: frozenset[type[Op]]) -> float:
         """Return which part of the operators that it adds are favoured ones."""
