@@ -163,3 +163,17 @@ def test_a_model_works_in_a_process_that_was_spawned(path: Path) -> None:
 def test_cloudpickle_takes_a_model(path: Path) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     np.testing.assert_array_equal(pickle.loads(cloudpickle.dumps(ip.load(path, ["CpuRef"])))(X), X * 2)
+
+
+def test_joblib_takes_a_model_to_its_workers(path: Path) -> None:
+    joblib = pytest.importorskip("joblib")
+    model = ip.load(path, ["CpuRef"])
+    found = joblib.Parallel(n_jobs=2)(joblib.delayed(work)(model) for _ in range(2))
+    for one in found:
+        np.testing.assert_array_equal(one, X * 2)
+
+
+def test_joblib_dumps_and_loads_a_model(path: Path, tmp_path: Path) -> None:
+    joblib = pytest.importorskip("joblib")
+    joblib.dump(ip.load(path, ["CpuRef"]), tmp_path / "model.joblib")
+    np.testing.assert_array_equal(joblib.load(tmp_path / "model.joblib")(X), X * 2)
