@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interposer import Network, TensorInfo
 from interposer.cli.main import main
+from interposer.writers import tflite
 from tests.cli import networks
 
 pytestmark = pytest.mark.needs_cpuref
@@ -99,6 +101,14 @@ def test_open_shapes_must_be_given(explain, tmp_path):
         "interposer: the shapes of these inputs are not all known: 'image' float32[batch, 3, height, width]; "
         "give them, as in --shape image=1x1x1x1\n"
     )
+
+
+def test_open_dimensions_of_a_tflite_file_have_the_sizes_in_the_file(explain, tmp_path):
+    network = Network("open")
+    x = network.add_input_layer(0, TensorInfo((None, 4)), name="x")
+    network.add_output_layer(0, network.add_softmax_layer(x), name="y")
+    tflite.save(network, tmp_path / "open.tflite")
+    assert "CpuRef: 1 layer" in explain(tmp_path / "open.tflite", "--backends", "CpuRef")
 
 
 @pytest.mark.parametrize(

@@ -121,10 +121,22 @@ def test_bare_numbers_of_another_size_are_refused():
     assert refusal(["x.bin"], {"x": TensorInfo((1, 4))}) == text
 
 
-def test_bare_numbers_need_a_shape():
+@pytest.mark.parametrize("count", [1, 2])
+def test_bare_numbers_say_how_large_the_only_open_dimension_is(count):
+    np.tile(A, count).tofile("x.bin")
+    assert read(["x.bin"], {"x": TensorInfo(("n", 3))}) == {"x": [A.reshape(-1).tolist()] * count}
+
+
+def test_bare_numbers_that_are_no_whole_multiple_are_refused():
     A.tofile("x.bin")
-    text = "x.bin: input 'x' float32[n, 3] has a shape that is not known; give it with --shape"
-    assert refusal(["x.bin"], {"x": TensorInfo(("n", 3))}) == text
+    text = "x.bin: the file has 12 bytes, but input 'x' float32[n, 2] takes a multiple of 8"
+    assert refusal(["x.bin"], {"x": TensorInfo(("n", 2))}) == text
+
+
+def test_bare_numbers_need_a_shape_if_several_dimensions_are_open():
+    A.tofile("x.bin")
+    text = "x.bin: input 'x' float32[n, m] has a shape that is not known; give it with --shape"
+    assert refusal(["x.bin"], {"x": TensorInfo(("n", "m"))}) == text
 
 
 def test_arrays_of_python_objects_are_not_unpickled():

@@ -15,7 +15,8 @@ from interposer.backend import KernelTable
 from interposer.errors import BindingError, InvalidArgumentError, MemoryImportError
 from interposer.ops import Addition
 from interposer.session import Model
-from interposer.types import Array
+from interposer.session.shapes import as_template
+from interposer.types import Array, TensorShape
 from tests.devices import Device, Sums
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -74,6 +75,17 @@ def test_outputs_go_where_they_are_wanted(model: Model) -> None:
 
 
 def test_descriptors_are_memory_like_any_other(model: Model) -> None:
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 48)
+    inputs = model.import_inputs([MemoryDescriptor(fd), MemoryDescriptor(fd, offset=24)])
+    os.pwrite(fd, X.tobytes() * 2, 0)
+    os.close(fd)
+    np.testing.assert_array_equal(model.run(inputs)[0], 2 * X)
+
+
+def test_a_descriptor_has_the_usual_shape_where_dimensions_are_open(runtime: Runtime) -> None:
+    template = as_template(calculation("rows", 3), {"a": TensorShape((2, 3)), "b": TensorShape((2, 3))})
+    model = ip.load(template, ["Sums"], runtime=runtime)
     fd = os.memfd_create("test")
     os.ftruncate(fd, 48)
     inputs = model.import_inputs([MemoryDescriptor(fd), MemoryDescriptor(fd, offset=24)])

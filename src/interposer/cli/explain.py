@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace) -> None:
     if args.html is not None:
         check_writable("--html", args.html)
     with open_model(args) as model:
-        if not args.measure or not args.input:
+        if not model.is_prepared and not (args.measure and args.input):
             _require_shapes(model)
             _require_values(model)
         given = read_inputs(args.input, model.inputs, Preprocessing(None, (), ())) if args.input else None

@@ -13,7 +13,7 @@ import numpy as np
 from interposer.cli.images import Preprocessing, read_image
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.network import Network
-from interposer.types import Array, DataType, TensorInfo
+from interposer.types import Array, DataType, Dim, TensorInfo
 
 __all__ = ["named_inputs", "read_inputs"]
 
@@ -154,11 +154,26 @@ def _damage(path: str) -> Iterator[None]:
 def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
     """The bare numbers of a file, in the machine's byte order."""
     label = f"input {name!r} {info}"
-    if not info.is_concrete:
-        raise InvalidArgumentError(f"{path}: {label} has a shape that is not known; give it with --shape")
     if info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
     size = Path(path).stat().st_size
-    if size != info.num_bytes:
-        raise InvalidArgumentError(f"{path}: the file has {size:,} bytes, but {label} takes {info.num_bytes:,}")
-    return np.fromfile(path, info.dtype.numpy).reshape(tuple(info.shape))
+    sized = _sized(info, size)
+    if sized is None:
+        raise InvalidArgumentError(f"{path}: {label} has a shape that is not known; give it with --shape")
+    if size != sized.num_bytes:
+        multiple = "" if info.is_concrete else "a multiple of "
+        raise InvalidArgumentError(
+            f"{path}: the file has {size:,} bytes, but {label} takes {multiple}{sized.num_bytes:,}"
+        )
+    return np.fromfile(path, info.dtype.numpy).reshape(tuple(sized.shape))
+
+
+def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
+    """The info with its only open dimension as large as a file of `size` bytes says, at least 1; None if it cannot."""
+    if not info.is_ranked or sum(isinstance(extent, Dim) for extent in info.shape) > 1:
+        return None
+    single = info.with_shape(1 if isinstance(extent, Dim) else extent for extent in info.shape)
+    count, rest = divmod(size, single.num_bytes or size + 1)
+    if info.is_concrete or rest or not count:
+        return single
+    return info.with_shape(count if isinstance(extent, Dim) else extent for extent in info.shape)

@@ -344,7 +344,7 @@ class Model:
         Raises:
             MemoryImportError: with every tensor that cannot be used where it lies, and why.
             InvalidArgumentError: layers depend on the values of inputs, which may change; or a descriptor is given
-                where the shape is open.
+                where the shape is open and the model file has no usual shape.
             InterposerError: what `run` raises before it runs anything.
         """
         given = inputs_by_name(self.inputs, inputs)
@@ -362,7 +362,7 @@ class Model:
         """Something with the shape of an input."""
         if not isinstance(given, MemoryDescriptor):
             return shared_array(given, f"input {name!r}")
-        shape = self.inputs[name].shape
+        shape = self._blueprint.usual_shapes.get(name, self.inputs[name].shape)
         if not shape.is_concrete:
             raise InvalidArgumentError(f"input {name!r} has the shape {shape}; a descriptor does not tell which")
         return np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape)))
