@@ -1,6 +1,5 @@
 """``interposer`` and ``python -m interposer``: the command line, which an interruption ends without a traceback."""
 
-import signal
 import sys
 
 __all__ = ["main"]
@@ -8,14 +7,17 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the command line with the words of this process, and return its exit status; 130 after an interruption."""
-    try:
-        from interposer.cli.main import main as run  # noqa: PLC0415 - so that its imports can be interrupted too
+    try:  # what is imported here takes most of the time in which a short command can be interrupted
+        import signal  # noqa: PLC0415
 
-        return run()
+        try:
+            from interposer.cli.main import main as run  # noqa: PLC0415
+
+            return run()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter would print a traceback while it exits
     except KeyboardInterrupt:
         return 130
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter would print a traceback while it exits
 
 
 if __name__ == "__main__":
