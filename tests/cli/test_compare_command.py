@@ -119,7 +119,7 @@ def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsy
     status, _, err = run(capsys, given, *words)
     over = tmp_path / ("x.npz" if cut == "x.txt" else cut)
     assert (status, x.read_bytes()) == (2, before)
-    assert f"--cut would write over {str(over)!r}, which is read; give it another name" in err
+    assert f"--cut would overwrite {str(over)!r}, which the command reads; name another file" in err
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_an_opset_that_cannot_be_written_is_refused(tmp_path, capsys):
 
 def test_a_folder_that_is_not_there_is_named(tmp_path, capsys):
     assert main(["convert", doubler(tmp_path), str(tmp_path / "no" / "out.onnx")]) == 2
-    assert "out.onnx: the file cannot be written: No such file or directory" in capsys.readouterr().err
+    assert "there is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.needs_cpuref

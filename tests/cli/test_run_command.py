@@ -205,7 +205,8 @@ def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
         (["--input", "x.npy", "--labels", "few.txt"],
          "few.txt: 2 labels for 4 classes; there must be one for each"),
         (["--input", "x.npy", "--backends", "CpuReff"], "unknown backend 'CpuReff'; did you mean 'CpuRef'? (known: "),
-        (["--input", "x.npy", "--save", "no/out.npz"], "no/out.npz: No such file or directory"),
+        (["--input", "x.npy", "--save", "no/out.npz"],
+         "--save cannot be written to 'no/out.npz': there is no folder 'no'"),
         (["--input", "x.npy", "--limit-bytes", "16"],
          "the network needs 32 bytes of memory, but the limit is 16; "
          "raise it with --limit-bytes if the file is trusted"),

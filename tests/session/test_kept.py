@@ -346,7 +346,7 @@ def test_the_command_lists_explains_and_deletes(load, capsys, folder):
     assert cached_files() == []
     capsys.readouterr()
     assert main(["cache", "why", str(DIGITS)]) == 0
-    assert "is not kept: it was not loaded yet" in capsys.readouterr().out
+    assert "is not kept: it could be, but was not loaded yet with this content" in capsys.readouterr().out
 
 
 def test_only_why_takes_a_file(capsys):
@@ -405,3 +405,88 @@ def test_the_command_looks_into_a_cache_directory(tmp_path, capsys):
     assert "it is of use" in capsys.readouterr().out
     assert main(["cache", "clear", "--dir", str(tmp_path / "mine")]) == 0
     assert folders(tmp_path / "mine") == []
+
+
+# --- with limits, and on the command line -----------------------------------------------------------------------------
+
+
+def test_a_cached_network_is_found_with_limits_and_held_to_them(load):
+    load()
+    assert was_kept(load(limits=ip.Limits()))
+    needed = read_entry(read_cached(kept_name())).network["needed"]
+    assert was_kept(load(limits=ip.Limits(needed["peak_bytes"], needed["operations"])))
+    with pytest.raises(ip.errors.LimitExceededError, match=f"needs {needed['peak_bytes']:,} bytes of memory"):
+        load(limits=ip.Limits(max_bytes=needed["peak_bytes"] - 1))
+    with pytest.raises(ip.errors.LimitExceededError, match=f"needs {needed['operations']:,} operations"):
+        load(limits=ip.Limits(max_operations=needed["operations"] - 1))
+
+
+def test_a_network_that_exceeds_the_limits_is_not_cached(load):
+    with pytest.raises(ip.errors.LimitExceededError):
+        load(limits=ip.Limits(max_bytes=10))
+    assert cached_files("networks") == []
+
+
+def test_the_default_limits_hold_for_what_was_cached_without_limits(load, monkeypatch):
+    load(limits=ip.Limits(None, None))
+    name = kept_name()
+    entry = read_entry(read_cached(name))
+    absurd = {**entry.network, "needed": {**entry.network["needed"], "peak_bytes": 1 << 60}}
+    write_cached(name, Entry(entry.made, absurd, entry.parts).content())
+    assert was_kept(load(limits=ip.Limits(None, None)))
+    with pytest.raises(ip.errors.LimitExceededError):
+        load()
+
+
+def test_the_command_line_uses_what_load_has_cached_and_the_other_way_round(load, capsys, folder):
+    image = str(DIGITS.parent / "seven.png")
+    assert main(["run", str(DIGITS), "--input", image]) == 0
+    assert was_kept(load())
+    times = {file.name: file.time for file in cached_files("networks")}
+    assert main(["run", str(DIGITS), "--input", image]) == 0
+    assert main(["explain", str(DIGITS)]) == 0
+    assert {file.name: file.time for file in cached_files("networks")} == times
+    capsys.readouterr()
+    assert main(["run", str(DIGITS), "--input", image, "--limit-bytes", "10"]) == 2
+    assert capsys.readouterr().err.endswith("raise it with --limit-bytes if the file is trusted\n")
+
+
+def apart(folder):
+    network = ip.Network("apart")
+    x = network.add_input_layer(0, ip.TensorInfo((64, 64)), name="x")
+    weights = network.add_constant_layer(np.ones((64, 64), np.float32), name="w")
+    network.add_output_layer(0, network.add_addition_layer(x, weights), name="y")
+    writers.onnx.save(network, folder / "apart.onnx", external_data=True)
+    return folder / "apart.onnx"
+
+
+def why(capsys, file):
+    capsys.readouterr()
+    assert main(["cache", "why", str(file)]) == 0
+    return capsys.readouterr().out.removeprefix(f"{file} is not kept: ").strip()
+
+
+def test_why_a_network_is_not_cached_is_found_out(capsys, tmp_path, monkeypatch, folder):
+    assert why(capsys, DIGITS).startswith("it could be, but was not loaded yet with this content")
+    assert cached_files() == [file for file in cached_files() if not file.name.startswith(("networks", "compiled"))]
+    assert why(capsys, apart(tmp_path)) == "its weights are in files of their own"
+    (tmp_path / "empty.onnx").touch()
+    assert why(capsys, tmp_path / "empty.onnx").startswith("it cannot be read, is empty, or has more than")
+    (tmp_path / "bad.txt").write_text("graph {\n  %x = Inptu\n}\n")
+    assert why(capsys, tmp_path / "bad.txt").startswith("it cannot be loaded: ")
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
+    assert why(capsys, DIGITS) == "there is no cache folder, as INTERPOSER_CACHE_DIR is empty"
+
+
+def test_an_unwritable_cache_is_told_once(load, caplog, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with caplog.at_level(logging.WARNING, "interposer.cache"):
+        load()
+        settle()
+    said = [one.getMessage() for one in caplog.records if one.name == "interposer.cache"]
+    assert len(said) == 1
+    assert said[0].endswith(
+        f"cannot be kept in the cache folder {tmp_path}/file/cache: Not a directory "
+        "(an empty INTERPOSER_CACHE_DIR does without a cache)"
+    )

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from interposer.cli.inputs import named_inputs
-from interposer.cli.network import add_network_arguments, add_plan_argument, backend_ids, runtime_with_threads
+from interposer.cli.network import (
+    add_network_arguments,
+    add_plan_argument,
+    backend_ids,
+    runtime_with_threads,
+    sources_of,
+)
 from interposer.cli.numbers import number, positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
+from interposer.files import write_file
 from interposer.runtime import Runtime
 from interposer.session import Limits, read_network
 from interposer.session.fallback import AUTO
@@ -57,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON; 1 where no backend could run the network."""
     if args.plot is not None:
-        check_writable("--plot", args.plot)
+        check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
     with runtime_with_threads(args.threads) as runtime:
         report = bench(
@@ -73,7 +80,7 @@ def execute(args: argparse.Namespace) -> int:
             plan=None if args.plan is None else Plan.load(args.plan),
         )
     if args.plot is not None:
-        args.plot.write_text(_plot(report), encoding="utf-8")
+        write_file(args.plot, _plot(report))
     if args.json:
         write_json(report.to_dict())
     else:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
@@ -16,11 +18,13 @@ from interposer.backend.dynamic.kept import NAMES as NAMES_OF_PARTS
 from interposer.backend.dynamic.kept import TRIAL, Mark, read_mark, read_part
 from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, own_names, read_cached
 from interposer.cli.tables import Table, say, show, write_json
+from interposer.config import CACHE_DIR
 from interposer.errors import InvalidArgumentError
-from interposer.session import default_runtime
-from interposer.session.kept import FOLDER, MOST_BYTES, NAMES, read_entry
+from interposer.session import Model, default_runtime
+from interposer.session.kept import FOLDER, NAMES, Keeper, read_entry
 from interposer.session.placement import Plan
 from interposer.session.placement.origin import made_with
+from interposer.session.source import read_source
 
 __all__ = ["configure", "execute"]
 
@@ -71,7 +75,7 @@ def execute(args: argparse.Namespace) -> None:
     if args.json:
         write_json([asdict(one) for one in kept])
     elif args.action == "why":
-        _explain(args.model, kept)
+        _explain(args.model, kept, args.dir)
     else:
         _list(kept, args.dir)
 
@@ -84,14 +88,36 @@ def _list(kept: list[_Kept], folder: str) -> None:
     say(f"{len(kept)} files, {sum(one.bytes for one in kept):,} bytes in {where}")
 
 
-def _explain(model: str | None, kept: list[_Kept]) -> None:
+def _reason(model: str, folder: str) -> str:
+    """Why nothing of a network is in the cache folder; its layers are divided now to know it."""
+    where = cache_folder(folder)
+    if where is None:
+        return f"there is no cache folder, as {CACHE_DIR} is empty"
+    runtime = default_runtime()
+    with _without_cache():
+        reason = Keeper.reason(model, runtime.registry, lambda: Model(read_source(model), runtime))
+    return (
+        reason or f"it could be, but was not loaded yet with this content (by interposer run, for example) into {where}"
+    )
+
+
+@contextmanager
+def _without_cache() -> Iterator[None]:
+    before = os.environ.get(CACHE_DIR)
+    os.environ[CACHE_DIR] = ""
+    try:
+        yield
+    finally:
+        os.environ.pop(CACHE_DIR)
+        if before is not None:
+            os.environ[CACHE_DIR] = before
+
+
+def _explain(model: str | None, kept: list[_Kept], folder: str) -> None:
     if model is None and not kept:
         say("nothing is stale")
-    elif not kept:
-        say(
-            f"{model} is not kept: it was not loaded yet, or no plug-in takes all of it, or it has more than "
-            f"{MOST_BYTES:,} bytes"
-        )
+    elif model is not None and not kept:
+        say(f"{model} is not kept: {_reason(model, folder)}")
     for one in kept:
         say(f"{one.what} ({one.kind}): {one.reason or 'it is of use'}")
 

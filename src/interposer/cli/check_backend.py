@@ -16,6 +16,7 @@ from interposer.cli import random_networks
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.errors import InvalidArgumentError
+from interposer.files import write_file
 from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases
@@ -63,11 +64,11 @@ def execute(args: argparse.Namespace) -> int:
     if args.random is not None:
         return random_networks.execute(args)
     if args.junit is not None:
-        check_writable("--junit", args.junit)
+        check_writable("--junit", args.junit, filter(None, [args.backend, args.expected_failures]))
     with nullcontext() if args.debug else _quiet():
         report = _checked(args)
     if args.junit is not None:
-        args.junit.write_text(report.to_junit(), encoding="utf-8")
+        write_file(args.junit, report.to_junit())
     if args.json:
         write_json(report.to_dict())
     else:

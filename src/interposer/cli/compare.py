@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import named_inputs, read_inputs
-from interposer.cli.network import add_network_arguments
+from interposer.cli.network import add_network_arguments, sources_of
 from interposer.cli.numbers import number
-from interposer.cli.outputs import check_writable, flat, save
+from interposer.cli.outputs import check_writable, flat, save_npz
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.errors import InterposerError, InvalidArgumentError
+from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
+from interposer.files import replacing, synchronize, write_file
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
 from interposer.session import Limits, read_network
@@ -64,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     """Compare, print what was found, and write the part that is wrong; 1 where there is one."""
     backends = _backends(args.backends)
     if args.cut is not None:
-        _check_cut(args.cut, [args.network, *args.input, *(one.partition("=")[2] for one in args.input)])
+        _check_cut(args)
     if args.seed < 0:
         raise InvalidArgumentError(f"a seed is a number of 0 or more, not {args.seed}")
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
@@ -100,13 +101,12 @@ def _backends(given: list[str] | None) -> list[str]:
 # --- the part that is wrong -------------------------------------------------------------------------------------------
 
 
-def _check_cut(path: Path, read: list[str]) -> None:
+def _check_cut(args: argparse.Namespace) -> None:
+    path: Path = args.cut
     if path.suffix.lower() not in _WRITERS:
         raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
     for one in (path, path.with_suffix(".npz")):
-        check_writable("--cut", one)
-        if one.resolve() in [Path(other).resolve() for other in read]:
-            raise InvalidArgumentError(f"--cut would write over {str(one)!r}, which is read; give it another name")
+        check_writable("--cut", one, sources_of(args))
 
 
 def _write_onnx(network: Network, path: Path) -> None:
@@ -122,7 +122,7 @@ def _write_tflite(network: Network, path: Path) -> None:
 
 
 def _write_text(network: Network, path: Path) -> None:
-    path.write_text(print_graph(network.graph), encoding="utf-8")
+    write_file(path, print_graph(network.graph))
 
 
 _WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _write_text}
@@ -134,13 +134,13 @@ def _write_cut(
     """Write the part and its inputs, and compare what was written."""
     path: Path = args.cut
     inputs = path.with_suffix(".npz")
-    try:
-        _WRITERS[path.suffix.lower()](cut.network, path)
-    except InterposerError as error:
-        if path.suffix.lower() == ".txt":
-            raise
-        raise InterposerError(f"{error}\nthe text form can hold it: --cut {path.with_suffix('.txt')}") from error
-    save(str(inputs), flat(cut.inputs))
+    with replacing(inputs) as file:  # complete before the network replaces an old file, so that both fit together
+        save_npz(file, flat(cut.inputs))
+        synchronize(file)
+        try:
+            _WRITERS[path.suffix.lower()](cut.network, path)
+        except UnwritableError as error:
+            raise InterposerError(f"{error}\nthe text form can hold it: --cut {path.with_suffix('.txt')}") from error
     network = read_network(path)
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     arrays = read_inputs([str(inputs)], infos, Preprocessing(None, (), ()))

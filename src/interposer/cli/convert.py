@@ -1,11 +1,12 @@
-"""``interposer convert``: a network of any known format as an ONNX or a TFLite model."""
+"""``interposer convert``: a network of any known format as an ONNX or a TensorFlow Lite model."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from interposer.cli.network import add_source_arguments
+from interposer.cli.network import add_source_arguments, sources_of
+from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
 from interposer.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
 from interposer.frontends.template import Template
@@ -17,8 +18,8 @@ __all__ = ["configure", "execute"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("network", help="the file: .tflite, .onnx, or .json for NNAPI")
-    parser.add_argument("output", help="the file to write: .onnx or .tflite")
+    parser.add_argument("network", help="the file: .tflite, .onnx, .json for NNAPI, or the text form")
+    parser.add_argument("output", help="the file to write; its suffix, .onnx or .tflite, is the format")
     add_source_arguments(parser)
     parser.add_argument(
         "--opset", type=int, metavar="N",
@@ -41,6 +42,8 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx or .tflite")
     if suffix == ".tflite":
         _refuse_options_of_onnx(args)
+    for path in (args.output, f"{args.output}.data"):
+        check_writable("the output", Path(path), sources_of(args))
     source = read_source(args.network, args.format, dict(args.shape) or None)
     network, fixed = _with_open_dimensions(source), None
     try:

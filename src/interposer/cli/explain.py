@@ -8,11 +8,12 @@ from typing import Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
-from interposer.cli.network import add_network_arguments, add_plan_argument, open_model
+from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, sources_of
 from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
+from interposer.files import write_file
 from interposer.ir.explain import Explanation
 from interposer.session import Model
 
@@ -51,7 +52,7 @@ def execute(args: argparse.Namespace) -> None:
     if args.input and not args.measure:
         raise InvalidArgumentError("--input is what the network runs on to be measured; give --measure too")
     if args.html is not None:
-        check_writable("--html", args.html)
+        check_writable("--html", args.html, sources_of(args))
     with open_model(args) as model:
         if not model.is_prepared and not (args.measure and args.input):
             _require_shapes(model)
@@ -59,7 +60,7 @@ def execute(args: argparse.Namespace) -> None:
         given = read_inputs(args.input, model.inputs, Preprocessing(None, (), ())) if args.input else None
         explanation = model.explain(args.measure, inputs=given, budget_seconds=args.budget)
     if args.html is not None:
-        args.html.write_text(explanation.to_html(), encoding="utf-8")
+        write_file(args.html, explanation.to_html())
     if args.json:
         write_json(explanation.to_dict())
     else:

@@ -7,15 +7,17 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
 from interposer.cli.streams import printable
 from interposer.config import NUM_THREADS
+from interposer.errors import InterposerError
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
+from interposer.session.source import files_of_weights
 
 __all__ = [
     "add_network_arguments",
@@ -26,6 +28,7 @@ __all__ = [
     "report_absent",
     "runtime_with_threads",
     "shape_argument",
+    "sources_of",
 ]
 
 PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: all, CpuRef last)"
@@ -64,6 +67,18 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
 def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the network as this file says") -> None:
     """Declare a plan that is followed."""
     parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan makes one")
+
+
+def sources_of(args: argparse.Namespace) -> Iterator[str]:
+    """The files that a command reads as its arguments say, also those in which an ONNX file has its weights."""
+    for name in ("network", "plan", "labels"):
+        if getattr(args, name, None) is not None:
+            yield getattr(args, name)
+    for one in getattr(args, "input", []):
+        yield one
+        yield one.partition("=")[2]
+    with suppress(InterposerError):
+        yield from map(str, files_of_weights(args.network))
 
 
 def backend_ids(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from interposer import include
 from interposer.backend import process_registry
 from interposer.cli.tables import say
 from interposer.errors import InvalidArgumentError
+from interposer.files import write_file
 
 __all__ = ["configure", "execute"]
 
@@ -50,7 +51,7 @@ def execute(args: argparse.Namespace) -> None:
     _check_word("vendor", args.vendor)
     folder = Path(f"{args.name.lower()}-backend") if args.folder is None else args.folder
     _check_folder(folder)
-    for path in _written(folder, args.lang, _words(args.name, args.vendor)):
+    for path in _whole(folder, args.lang, _words(args.name, args.vendor)):
         say(str(path))
     print(f"\nNow, in {folder}:")
     for step in STEPS.get(args.lang, NATIVE_STEPS):
@@ -108,18 +109,33 @@ def _words(name: str, vendor: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
+    """Write every file of the project and return their paths; after a failure, nothing of it is left."""
+    existed = folder.is_dir()
+    try:
+        return list(_written(folder, language, words))
+    except BaseException:
+        if existed:
+            for child in folder.iterdir():  # it was empty
+                shutil.rmtree(child) if child.is_dir() else child.unlink()
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def _written(folder: Path, language: str, words: Mapping[str, str]) -> Iterator[Path]:
     """Write every file of the project, and give its path."""
     templates = TEMPLATES / language
     for template in sorted(templates.rglob("*.in")):
         path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_filled(template.read_text(encoding="utf-8"), words), encoding="utf-8")
+        write_file(path, _filled(template.read_text(encoding="utf-8"), words))
         yield path
     for name, place in COPIED[language].items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield Path(shutil.copyfile(include.path() / "interposer" / name, path))
+        write_file(path, (include.path() / "interposer" / name).read_bytes())
+        yield path
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from interposer.cli.labels import Labels
 from interposer.errors import InvalidArgumentError
+from interposer.files import is_same_file, replacing
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Ranked", "check_writable", "figures", "flat", "has_classes", "save", "top"]
+__all__ = ["Ranked", "check_suffix", "check_writable", "figures", "flat", "has_classes", "save", "save_npz", "top"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +78,73 @@ def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def save(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write arrays by name to a .npz file; types that NumPy lacks become float32 or int8, texts NumPy's own."""
-    with zipfile.ZipFile(path, "w") as archive:
+    """Write arrays by name to a .npz, .npy or .json file; types that NumPy lacks become float32 or int8.
+
+    Raises:
+        InvalidArgumentError: another suffix, or several arrays for a .npy file.
+        FileWriteError: the file cannot be written.
+    """
+    check_suffix(path, len(arrays))
+    with replacing(path) as file:
+        _SAVERS[Path(path).suffix.lower()](file, arrays)
+
+
+def check_suffix(path: str, count: int = 1) -> None:
+    """Raise `InvalidArgumentError` if `save` does not write so many arrays to a file of this name."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _SAVERS:
+        raise InvalidArgumentError(f"--save takes a file with the suffix {', '.join(_SAVERS)}, not {path!r}")
+    if suffix == ".npy" and count != 1:
+        raise InvalidArgumentError(f"--save {path}: a .npy file holds one array, but there are {count}; use .npz")
+
+
+def save_npz(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name to a .npz file that is open."""
+    with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                plain = array.astype(str) if array.dtype.kind == "O" else _numbers(array)
-                np.lib.format.write_array(file, plain, allow_pickle=False)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _plain(array), allow_pickle=False)
 
 
-def check_writable(option: str, path: Path) -> None:
-    """Raise `InvalidArgumentError` where no file can be written: before time is spent on its content."""
+def _save_npy(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    [array] = arrays.values()
+    np.lib.format.write_array(file, _plain(array), allow_pickle=False)
+
+
+def _save_json(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    described = {
+        name: {"type": array.dtype.name, "shape": list(array.shape), "values": _values(_plain(array))}
+        for name, array in arrays.items()
+    }
+    file.write(f"{json.dumps(described, allow_nan=False)}\n".encode())
+
+
+def _values(array: Array) -> list[Any]:
+    """The elements in order; numbers that JSON lacks are the texts nan, inf and -inf."""
+    finite = array.dtype.kind != "f" or np.isfinite(array).all()
+    elements: list[Any] = array.reshape(-1).tolist()
+    return elements if finite else [one if math.isfinite(one) else str(one) for one in elements]
+
+
+def _plain(array: Array) -> Array:
+    return array.astype(str) if array.dtype.kind == "O" else _numbers(array)
+
+
+_SAVERS: Final = {".npz": save_npz, ".npy": _save_npy, ".json": _save_json}
+
+
+def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[str]] = ()) -> None:
+    """Raise `InvalidArgumentError` if a file cannot be written, or is read: before time is spent on its content.
+
+    Args:
+        option: what names the file on the command line.
+        path: the file.
+        sources: the files that the command reads.
+    """
+    if path.exists() and any(is_same_file(path, source) for source in sources):
+        raise InvalidArgumentError(
+            f"{option} would overwrite {str(path)!r}, which the command reads; name another file"
+        )
     folder = path.parent
     if path.is_dir():
         reason = "it is a folder"

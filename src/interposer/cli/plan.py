@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from interposer.cli.network import add_network_arguments, runtime_with_threads
+from interposer.cli.network import add_network_arguments, runtime_with_threads, sources_of
 from interposer.cli.numbers import number, positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show
@@ -72,7 +72,7 @@ def _pair(text: str) -> tuple[str, str]:
 def execute(args: argparse.Namespace) -> None:
     """Measure, write the plan and print it."""
     if args.output is not None:
-        check_writable("--output", args.output)
+        check_writable("--output", args.output, sources_of(args))
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
     Limits(args.limit_bytes, args.limit_operations).check(network.graph)
     exclude: dict[str, tuple[str, ...]] = {}

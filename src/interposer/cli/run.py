@@ -8,14 +8,15 @@ import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import read_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
-from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent
+from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
 from interposer.cli.numbers import positive
-from interposer.cli.outputs import Ranked, figures, flat, has_classes, save, top
+from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.optimized import OptimizedNetwork
@@ -67,7 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="write what every layer gives to a file, under the names of the values, and the outputs too",
     )  # fmt: skip
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
-    parser.add_argument("--save", metavar="FILE.npz", help="write all outputs to a file")
+    parser.add_argument(
+        "--save", metavar="FILE", help="write all outputs to a file; its suffix, .npz, .npy or .json, is the format"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_network_arguments(parser)
     add_plan_argument(parser)
@@ -92,6 +95,9 @@ def _spreads(text: str) -> tuple[float, ...]:
 
 def execute(args: argparse.Namespace) -> None:
     """Run the network, save what it gives and print it."""
+    if args.save is not None:
+        check_suffix(args.save)
+        check_writable("--save", Path(args.save), sources_of(args))
     labels = None if args.labels is None else read_labels(args.labels)
     with open_model(args) as model:
         names = _requested(args, model)

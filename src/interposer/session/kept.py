@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +33,8 @@ from interposer.cache import (
     read_record,
     write_cached,
 )
-from interposer.errors import InterposerError, LoadError
+from interposer.errors import InterposerError, LimitExceededError, LoadError
+from interposer.ir.estimate import Estimate
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
@@ -41,6 +43,7 @@ from interposer.ir.report import Placement
 from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.optimizer import OptimizerOptions
 from interposer.schema import Op
+from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.variants import Blueprint, KnownBlueprint
 from interposer.types import Dim, Quantization, TensorInfo, TensorShape
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "NAMES", "Entry", "Keeper", "read_entry"]
 
+_log = logging.getLogger("interposer.session")
 FOLDER: Final = "networks"
 """The folder in the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
@@ -100,6 +104,10 @@ def read_entry(content: bytes | memoryview) -> Entry:
     return Entry(facts["made"], facts["network"], tuple(Image(*part) for part in parts))
 
 
+class _NotKeptError(Exception):
+    """A network that is not kept; its text is the reason."""
+
+
 class Keeper:
     """Keeps what becomes of one file with certain options, and gives it back."""
 
@@ -113,14 +121,39 @@ class Keeper:
         registry: BackendRegistry,
     ) -> Keeper | None:
         """The keeper of a file, or None where nothing is kept of such."""
+        try:
+            return cls._of(source, format, backends, options, registry)
+        except _NotKeptError as reason:
+            if isinstance(source, str | os.PathLike):
+                _log.debug("%s is not kept in the cache of networks: %s", source, reason)
+            return None
+
+    @classmethod
+    def _of(
+        cls,
+        source: object,
+        format: str | None,
+        backends: Iterable[str] | None,
+        options: OptimizerOptions | None,
+        registry: BackendRegistry,
+    ) -> Keeper:
         file = _File.read(source)
-        if file is None or registry.isolates_any or (options is not None and options.debug):
-            return None
+        if file is None:
+            raise _NotKeptError(f"it cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
+        if registry.isolates_any:
+            raise _NotKeptError("backends run in processes of their own")
+        if options is not None and options.debug:
+            raise _NotKeptError("the optimizer is asked for debugging")
         ids = registry.by_default() if backends is None else tuple(backends)
-        backend: Any = registry.get(ids[0]) if ids and registry.reason_absent(ids[0]) is None else None
+        absent = [name for name in ids if registry.reason_absent(name) is not None]
+        if not ids or absent:
+            raise _NotKeptError(f"backend {absent[0]!r} is not available" if absent else "there is no backend")
+        backend: Any = registry.get(ids[0])
         identity = getattr(backend, "identity", None)
-        if identity is None or any(registry.reason_absent(name) is not None for name in ids):
-            return None
+        if identity is None:
+            raise _NotKeptError(
+                f"backend {ids[0]!r}, which is asked first, is no shared object, and only those compile networks"
+            )
         options = options or OptimizerOptions()
         own = options.model_options.get(ids[0], {})
         made = {
@@ -146,10 +179,15 @@ class Keeper:
         if file is None or file.sha256 != self._made["sha256"]:
             raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model anew")
 
-    def kept(self, read: Callable[[], Blueprint], registry: BackendRegistry) -> KnownBlueprint | None:
+    def kept(
+        self, read: Callable[[], Blueprint], registry: BackendRegistry, limits: Limits | None = None
+    ) -> KnownBlueprint | None:
         """Return what the cache has of the file: a compiled variant; None if it has nothing that can be used.
 
         `read` gives what the file itself makes, for those who ask for its layers or for other shapes.
+
+        Raises:
+            LimitExceededError: the network needs more than `limits` allow; None means the default limits.
         """
         content = mapped_cached(self.name, self._folder)
         if content is None:
@@ -158,8 +196,11 @@ class Keeper:
             entry = read_entry(content)
             if entry.fault(registry) is not None:
                 return None
+            (limits or Limits()).check_needed(Estimate(**entry.network["needed"]))
             with recording(self.name_of_source):
                 known = self._known(entry, read, registry)
+        except LimitExceededError:
+            raise
         except (ValueError, KeyError, TypeError, IndexError, InterposerError):
             return None
         self._file = None
@@ -216,25 +257,50 @@ class Keeper:
         assert file is not None
         with recording(self.name_of_source, whole=True) as recorded:
             model = make()
-        entry = self._entry(model, recorded)
-        if entry is not None and file.is_by_itself() and file.is_still(source):
+        try:
+            entry = self._entry(model, recorded, file)
+        except _NotKeptError as reason:
+            _log.debug("%s is not kept in the cache of networks: %s", self.name_of_source or "a network", reason)
+            return model
+        if file.is_still(source):
             if len(file.content) > LATER:
                 later(self.name, lambda: self._write(entry))
             else:
                 self._write(entry)
         return model
 
+    @classmethod
+    def reason(cls, source: str, registry: BackendRegistry, make: Callable[[], Model]) -> str:
+        """Why a network would not be kept if it was loaded now on the default backends; empty if it would be.
+
+        `make` loads it.
+        """
+        try:
+            keeper = cls._of(source, None, None, None, registry)
+            assert keeper._file is not None
+            with recording(keeper.name_of_source, whole=True) as recorded, make() as model:
+                keeper._entry(model, recorded, keeper._file)
+        except _NotKeptError as reason:
+            return str(reason)
+        except InterposerError as error:
+            return f"it cannot be loaded: {error}"
+        return ""
+
     def _write(self, entry: Entry) -> None:
         content = entry.content()
         make_room(FOLDER, NAMES, MOST_KEPT, sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
-    def _entry(self, model: Model, recorded: Recording) -> Entry | None:
-        optimized = model.optimized if model.is_prepared else None
-        if optimized is None or optimized.refusals or optimized.messages or optimized.crossings:
-            return None
+    def _entry(self, model: Model, recorded: Recording, file: _File) -> Entry:
+        if not file.is_by_itself():
+            raise _NotKeptError("its weights are in files of their own")
+        if not model.is_prepared or model._estimate is None:
+            raise _NotKeptError("shapes or values of its inputs are open, and are known only when it is called")
+        optimized = model.optimized
+        if optimized.refusals or optimized.messages or optimized.crossings:
+            raise _NotKeptError(f"backend {optimized.preferences[0]!r} does not take all of its layers")
         if not all(info is None or info.is_tensor for info in (*model.inputs.values(), *model.outputs.values())):
-            return None
+            raise _NotKeptError("it has inputs or outputs that are no tensors")
         parts: list[Image] = []
         layers = []
         index: dict[Any, int] = {}
@@ -243,13 +309,13 @@ class Keeper:
                 continue
             fact = self._layer(layer, index, recorded, parts)
             if fact is None:
-                return None
+                raise _NotKeptError(f"layer {layer.name!r} is not part of what a shared object has compiled")
             layers.append(fact)
             for value in layer.outputs:
                 index[value] = len(index)
         placements = [asdict(one) for one in optimized.placements]
         network = {
-            "name": optimized.name, "layers": layers, "placements": placements,
+            "name": optimized.name, "layers": layers, "placements": placements, "needed": asdict(model._estimate),
             "inputs": [(name, _plain(info)) for name, info in model.inputs.items()],
             "outputs": [(name, None if info is None else _plain(info)) for name, info in model.outputs.items()],
         }  # fmt: skip

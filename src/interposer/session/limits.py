@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from interposer.errors import LimitExceededError, expect
-from interposer.ir.estimate import estimate
+from interposer.ir.estimate import Estimate, estimate
 from interposer.ir.graph import Graph
 
 __all__ = ["Limits"]
@@ -31,9 +31,14 @@ class Limits:
         for name in ("max_bytes", "max_operations"):
             expect(getattr(self, name), int | float | None, f"{name} must be a number or None")
 
-    def check(self, graph: Graph) -> None:
-        """Raise `LimitExceededError` where a graph of known shapes needs more."""
+    def check(self, graph: Graph) -> Estimate:
+        """Return what a graph of known shapes needs; raise `LimitExceededError` if that is more than allowed."""
         needed = estimate(graph)
+        self.check_needed(needed)
+        return needed
+
+    def check_needed(self, needed: Estimate) -> None:
+        """Raise `LimitExceededError` if a network that needs so much exceeds a limit."""
         if self.max_bytes is not None and needed.peak_bytes > self.max_bytes:
             raise LimitExceededError("memory", needed.peak_bytes, self.max_bytes, "bytes")
         if self.max_operations is not None and needed.operations > self.max_operations:

@@ -113,7 +113,7 @@ def _load(
     fallback: bool | None,
 ) -> Model:
     keeper = None
-    if shapes is None and values is None and limits is None:
+    if not shapes and not values:
         keeper = Keeper.of(source, format, backends, options, runtime.registry)
     if keeper is None:
         network = read_source(source, format, shapes, values)
@@ -127,11 +127,11 @@ def _load(
         return blueprint
 
     def make() -> Model:
-        return Model(read_source(source, format), runtime, backends, options, None, fallback)
+        return Model(read_source(source, format), runtime, backends, options, limits, fallback)
 
-    known = keeper.kept(read, runtime.registry)
+    known = keeper.kept(read, runtime.registry, limits)
     if known is not None:
-        return Model(known, runtime, backends, options, None, fallback)
+        return Model(known, runtime, backends, options, limits, fallback)
     return keeper.keeping(source, make)
 
 

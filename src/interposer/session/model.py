@@ -29,6 +29,7 @@ from interposer.errors import (
     expect,
 )
 from interposer.frontends.template import Template
+from interposer.ir.estimate import Estimate
 from interposer.ir.explain import Explanation, Times
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
@@ -99,6 +100,7 @@ class Model:
     def _set_up(self, network: Network | Template | Blueprint, choice: Choice, limits: Limits) -> None:
         self.runtime, self._choice, self._limits = choice.runtime, choice, limits
         self._origin: Origin | None = None
+        self._estimate: Estimate | None = None
         self._variants: _Variants = OrderedDict()
         self._others: OrderedDict[tuple[str, ...], Model] = OrderedDict()
         self._calls: dict[Key, int] = {}
@@ -160,7 +162,7 @@ class Model:
         return key
 
     def _make_within_limits(self, key: Key, network: Network) -> None:
-        self._limits.check(network.graph)
+        self._estimate = self._limits.check(network.graph)
         self._make(key, lambda: network)
 
     def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:

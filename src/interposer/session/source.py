@@ -16,7 +16,7 @@ from interposer.ir.text import parse_graph
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
 
-__all__ = ["FORMATS", "Source", "content_of", "read_network", "read_source"]
+__all__ = ["FORMATS", "Source", "content_of", "files_of_weights", "read_network", "read_source"]
 
 Source: TypeAlias = (
     "str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview"
@@ -105,6 +105,19 @@ def content_of(source: Any) -> Any:
     if not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"read() of the file gave {type(content).__name__}; expected bytes")
     return content
+
+
+def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """The files beside an ONNX file that have its weights; none for other formats.
+
+    Raises:
+        ParseError: the file cannot be read.
+    """
+    if _format_of(path) != "onnx":
+        return ()
+    from interposer.frontends.onnx import external  # noqa: PLC0415 - front ends are imported when a model asks
+
+    return external.files_of_weights(path)
 
 
 def _bound(found: Network | Template, values: Values) -> Network | Template:

@@ -11,10 +11,10 @@ import numpy as np
 
 from interposer.constants import mapped
 from interposer.errors import ParseError
-from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.proto import Message, read_model
 from interposer.types import Array
 
-__all__ = ["ExternalFiles"]
+__all__ = ["ExternalFiles", "files_of_weights"]
 
 
 class ExternalFiles:
@@ -57,6 +57,17 @@ class ExternalFiles:
         if not any(found.is_relative_to(allowed) for allowed in own):
             raise ParseError(f"external data in {location!r}, which leads out of the model's folder")
         return found
+
+
+def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """The files that the initializers of a model's graph name, whether they exist or not.
+
+    Raises:
+        ParseError: the file cannot be read.
+    """
+    initializers = read_model(path).model.graph.initializer
+    entries = [entry for tensor in initializers for entry in tensor.external_data if entry.key == "location"]
+    return tuple(Path(path).parent / name for name in dict.fromkeys(entry.value for entry in entries))
 
 
 def _number(fields: dict[str, str], key: str, default: int) -> int:
