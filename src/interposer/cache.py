@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from interposer.config import CACHE_DIR
-from interposer.files import replacing, write_reason
+from interposer.files import reason_of, replacing
 
 __all__ = [
     "LARGEST",
@@ -116,7 +116,7 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
 
 def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
     """Warn once for each folder and reason."""
-    reason = getattr(error, "reason", "") or write_reason(error)
+    reason = getattr(error, "reason", "") or reason_of(error)
     if (where, reason) not in _told:
         _told.add((where, reason))
         _log.warning(

@@ -11,6 +11,7 @@
     ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
+    │   ├── DamagedFileError                   a file that is truncated or damaged
     │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
     │       └── UnboundInputError              .inputs: whose values must be known first; .shapes: the same of shapes
     ├── UnwritableError                        .layers: every layer that a format cannot express, and why
@@ -49,6 +50,7 @@ __all__ = [
     "BackendUnavailableError",
     "BindingError",
     "ConfigError",
+    "DamagedFileError",
     "DeadlineExceededError",
     "DuplicateBackendError",
     "ExecutionError",
@@ -164,15 +166,24 @@ class VerificationError(InterposerError):
 class ParseError(InterposerError):
     """A model file that is damaged, truncated, of the wrong kind, or outside what the format allows."""
 
+    summary = ""
+    """What the text of the error says before the place and the detail."""
+
     def __init__(self, message: str, *, path: str | None = None, where: str | None = None) -> None:
         self.message = message
         self.path = path
         self.where = where
-        super().__init__(": ".join(part for part in (path, where, message) if part))
+        super().__init__(": ".join(part for part in (path, self.summary, where, message) if part))
 
     def at(self, path: str) -> ParseError:
         """The same error with the file's path, unless it has one already."""
         return self if self.path else type(self)(self.message, path=path, where=self.where)
+
+
+class DamagedFileError(ParseError):
+    """A model file whose content contradicts its format; `where` and `message` are the place and the detail."""
+
+    summary = "the file is truncated or damaged"
 
 
 class UnsupportedOperatorError(ParseError):

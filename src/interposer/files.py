@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 from interposer.errors import FileWriteError
 
-__all__ = ["is_same_file", "replacing", "synchronize", "write_file", "write_reason"]
+__all__ = ["check_regular", "is_same_file", "reason_of", "replacing", "synchronize", "write_file"]
 
 _LONGEST_PREFIX: Final = 200
 """Bytes of the target's name in the name of its temporary file; file systems allow 255 for all of it."""
@@ -60,7 +60,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True, permissions
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         if isinstance(error, ValueError) and "null" not in str(error):
             raise
-        raise FileWriteError(os.fspath(path), write_reason(error)) from error
+        raise FileWriteError(os.fspath(path), reason_of(error)) from error
 
 
 def synchronize(file: BinaryIO) -> None:
@@ -69,9 +69,21 @@ def synchronize(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def write_reason(error: OSError | ValueError) -> str:
+def reason_of(error: OSError | ValueError) -> str:
     """The cause of a failure in words, without the number and the path that `OSError` puts around it."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise `OSError` for what is no regular file: a pipe would block, and files are read more than once."""
+    if not os.fspath(path):
+        raise OSError(errno.ENOENT, "the path is empty", path)
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise OSError(errno.EINVAL, f"it is {kind}, and no regular file", path)
 
 
 def is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:

@@ -149,7 +149,7 @@ def test_damaged_arrays_are_refused(folder):
     for name in ("a.npy", "whole.npz"):
         content = (folder / name).read_bytes()
         (folder / f"cut-{name}").write_bytes(content[: len(content) * 2 // 3])
-        assert refusal([f"cut-{name}"], ONE).startswith(f"cut-{name}: the arrays cannot be read: ")
+        assert refusal([f"cut-{name}"], ONE).startswith(f"cut-{name}: the file is truncated or damaged: ")
 
 
 def test_a_header_that_promises_too_much_is_refused_without_the_memory(folder):
@@ -157,10 +157,10 @@ def test_a_header_that_promises_too_much_is_refused_without_the_memory(folder):
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
     (folder / "huge.npy").write_bytes(content)
-    assert refusal(["huge.npy"], ONE).startswith("huge.npy: the arrays cannot be read: ")
+    assert refusal(["huge.npy"], ONE).startswith("huge.npy: the file is truncated or damaged: ")
     with zipfile.ZipFile("huge.npz", "w") as archive:
         archive.writestr("x.npy", content)
-    assert refusal(["huge.npz"], ONE).startswith("huge.npz: the arrays cannot be read: ")
+    assert refusal(["huge.npz"], ONE).startswith("huge.npz: the file is truncated or damaged: ")
 
 
 def test_an_archive_of_something_else_is_refused():

@@ -125,7 +125,7 @@ def _refuse(pillow: ModuleType, path: str, error: Exception) -> NoReturn:
     elif isinstance(error, pillow.DecompressionBombWarning | pillow.DecompressionBombError):
         message = f"the image has more than {pillow.MAX_IMAGE_PIXELS:,} pixels, which no network needs; scale it down"
     else:
-        message = f"the image is broken: {str(error) or type(error).__name__}"
+        message = f"the image is truncated or damaged: {str(error) or type(error).__name__}"
     raise InvalidArgumentError(f"{path}: {message}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 
 from interposer.cli.images import Preprocessing, read_image
 from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.files import check_regular
 from interposer.ir.network import Network
 from interposer.types import Array, DataType, Dim, TensorInfo
 
@@ -71,8 +73,11 @@ def _no_such_input(name: str, infos: Infos) -> str:
 
 
 def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocessing: Preprocessing) -> dict[str, Any]:
+    check_regular(path)
     with open(path, "rb") as file:
         head = file.read(8)
+    if not head and Path(path).suffix.lower() not in _RAW:  # bare numbers may be none
+        raise InvalidArgumentError(f"{path}: the file is empty")
     infos = {one: _held(info) for one, info in infos.items()}
     if head.startswith(_NPZ) and not _is_sequence(name or next(iter(free), None), infos):
         return _from_archive(name, path, infos, free)
@@ -146,9 +151,10 @@ def _damage(path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise InvalidArgumentError(
-            f"{path}: the arrays cannot be read: {str(error) or type(error).__name__}"
-        ) from error
+        reason = str(error) or type(error).__name__
+        pickled = re.search("python objects|object arrays", reason, re.IGNORECASE)
+        summary = "the arrays cannot be read" if pickled else "the file is truncated or damaged"
+        raise InvalidArgumentError(f"{path}: {summary}: {reason}") from error
 
 
 def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:

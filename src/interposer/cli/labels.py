@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from interposer.errors import InvalidArgumentError
+from interposer.files import check_regular
 
 __all__ = ["Labels", "check_count", "read_labels"]
 
@@ -22,6 +23,7 @@ def read_labels(path: str) -> Labels:
         InvalidArgumentError: the file is no text, is empty, or gives a number twice.
         OSError: it cannot be read.
     """
+    check_regular(path)
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")
     except UnicodeDecodeError as error:

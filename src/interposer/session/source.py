@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect
+from interposer.files import check_regular, reason_of
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -152,9 +153,13 @@ def _text(source: Any, shapes: Shapes | None) -> Network:
     """The network of a file in the text form, or of its bytes."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
     try:
+        if path is not None:
+            check_regular(path)
         text = (Path(path).read_bytes() if path is not None else bytes(source)).decode()
+    except UnicodeDecodeError as error:
+        raise ParseError("the file is truncated or damaged, or is no text in UTF-8", path=path) from error
     except (OSError, ValueError) as error:
-        raise ParseError(f"the text cannot be read: {error}", path=path) from error
+        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=path) from error
     try:
         graph = parse_graph(text)
     except ParseError as error:
@@ -168,8 +173,8 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
     if isinstance(source, bytes | bytearray | memoryview):
         path, head = None, bytes(source[:16])
     else:
+        head = _head(source)
         path = Path(source)
-        head = _head(path)
     if head[4:8] == b"TFL3":
         return "tflite"
     if head.lstrip().startswith(b"{"):
@@ -186,10 +191,10 @@ def _format_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
     )
 
 
-def _head(path: Path) -> bytes:
+def _head(path: str | os.PathLike[str]) -> bytes:
     try:
-        with path.open("rb") as file:
+        check_regular(path)
+        with open(path, "rb") as file:
             return file.read(16)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise ParseError(f"the file cannot be read: {reason or error}", path=str(path)) from error
+        raise ParseError(f"the file cannot be read: {reason_of(error)}", path=os.fspath(path)) from error

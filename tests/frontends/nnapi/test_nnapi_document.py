@@ -142,8 +142,8 @@ def test_a_file_holds_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"{", "the file is no JSON: "),
-        (b"\xff\xfe\xfd", "the file is no JSON: "),
+        (b"{", "the file is truncated or damaged, or is no JSON: "),
+        (b"\xff\xfe\xfd", "the file is truncated or damaged, or is no JSON: "),
         (b"[" * 100_000, "the file is nested too deeply"),
         (b"[1]", "the document is [1]; expected a mapping"),
     ],

@@ -65,17 +65,17 @@ def test_a_path_stands_before_the_place(tmp_path):
     ("given", "text"),
     [
         (b"", "the file is empty"),
-        (b"\x08", "this is no ONNX model, or it is damaged (protobuf: "),
-        (b"PK\x03\x04 some archive", "this is no ONNX model"),
-        (b"ir_version: eight", "this is no ONNX model, or it is damaged (textproto: "),
-        (b"\x08\x07", "this is no ONNX model: it has no graph"),
+        (b"\x08", "the file is truncated or damaged, or is no ONNX model (protobuf: "),
+        (b"PK\x03\x04 some archive", "the file is truncated or damaged, or is no ONNX model"),
+        (b"ir_version: eight", "the file is truncated or damaged, or is no ONNX model (textproto: "),
+        (b"\x08\x07", "the file is truncated or damaged, or is no ONNX model: it has no graph"),
         (helper.make_model(helper.make_graph([], "g", [], []), opset_imports=[]), None),
     ],
 )
 def test_what_is_no_model_is_told(given, text):
     if text is None:
         del given.opset_import[:]
-        text = "this is no ONNX model: it imports no operator set"
+        text = "the file is truncated or damaged, or is no ONNX model: it imports no operator set"
     assert error(given).startswith(text)
 
 

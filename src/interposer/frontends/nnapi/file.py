@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from interposer.errors import InvalidArgumentError, ParseError
+from interposer.files import check_regular
 from interposer.frontends.nnapi.importer import Shapes, build
 from interposer.ir.network import Network
 
@@ -39,8 +40,9 @@ def _read(source: Source) -> tuple[str | None, bytes]:
         return None, bytes(source)
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
-    path = os.fsdecode(source) or "."
+    path = os.fsdecode(source)
     try:
+        check_regular(path)
         return path, Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -53,4 +55,4 @@ def _document(data: bytes) -> Any:
     except RecursionError as error:
         raise ParseError("the file is nested too deeply") from error
     except ValueError as error:
-        raise ParseError(f"the file is no JSON: {error}") from error
+        raise ParseError(f"the file is truncated or damaged, or is no JSON: {error}") from error

@@ -37,7 +37,10 @@ class ExternalFiles:
             raise ParseError(f"external data of {length} bytes; the tensor's type and shape ask for {needed}")
         data = self._file(location)
         if offset + length > len(data):
-            raise ParseError(f"the file {location!r} has {len(data)} bytes; the data ends at {offset + length}")
+            raise ParseError(
+                f"the file {location!r} is truncated or damaged: it has {len(data)} bytes, "
+                f"but the data ends at {offset + length}"
+            )
         return data[offset : offset + length]
 
     def _file(self, location: str) -> Array:

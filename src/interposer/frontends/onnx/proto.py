@@ -9,9 +9,10 @@ import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from interposer.errors import InvalidArgumentError, MissingDependencyError, ParseError
+from interposer.files import check_regular
 from interposer.frontends.onnx.wire import set_apart
 
 __all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]
@@ -19,6 +20,9 @@ __all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]
 Message: TypeAlias = Any
 """A protobuf message; the fields' types are the protocol's business."""
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Message"
+
+
+_DAMAGED: Final = "the file is truncated or damaged, or is no ONNX model"
 
 
 class Document(NamedTuple):
@@ -46,8 +50,7 @@ def read_model(source: Source) -> Document:
         return _document(memoryview(source).cast("B"), None)
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgumentError(f"a model must be a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
-    path = Path(source)
-    return _document(_content(path), path)
+    return _document(_content(source), Path(source))
 
 
 def onnx_package() -> Any:
@@ -59,9 +62,10 @@ def onnx_package() -> Any:
     return onnx
 
 
-def _content(path: Path) -> memoryview:
+def _content(path: str | os.PathLike[str]) -> memoryview:
     """A file as it is now, mapped."""
     try:
+        check_regular(path)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
@@ -82,7 +86,7 @@ def _decoded(data: bytes) -> Message:
         return onnx_package().load_model_from_string(data, format=encoding)
     except Exception as error:  # protobuf's own errors, which have no common base, and Python's on malformed text
         text = str(error) or type(error).__name__
-        raise ParseError(f"this is no ONNX model, or it is damaged ({encoding}: {text[:200]})") from error
+        raise ParseError(f"{_DAMAGED} ({encoding}: {text[:200]})") from error
 
 
 def _is_text(data: bytes) -> bool:
@@ -93,7 +97,7 @@ def _is_text(data: bytes) -> bool:
 
 def _checked(model: Message) -> Message:
     if not model.HasField("graph"):
-        raise ParseError("this is no ONNX model: it has no graph")
+        raise ParseError(f"{_DAMAGED}: it has no graph")
     if not model.opset_import:
-        raise ParseError("this is no ONNX model: it imports no operator set")
+        raise ParseError(f"{_DAMAGED}: it imports no operator set")
     return model

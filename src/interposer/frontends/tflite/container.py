@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.errors import DamagedFileError, ParseError
 from interposer.frontends.tflite.consistency import check_model
 from interposer.frontends.tflite.contents import (
     Metadata,
@@ -73,6 +73,8 @@ def _read(data: memoryview) -> Model:
 
 def _check_identifier(data: memoryview) -> None:
     found = bytes(data[4:8])
+    if len(data) < 8:
+        raise DamagedFileError(f"it has {len(data)} bytes, and the head of a TFLite file has 8")
     if found != IDENTIFIER:
         raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {found!r}", where="byte 0x4")
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.errors import DamagedFileError, ParseError
 from interposer.frontends.tflite.layout import SCALARS, UNIONS, Field, Kind, defaults, slots
 
 __all__ = ["Reader", "Record"]
@@ -114,7 +114,7 @@ class Reader:
         self._ends.append(end)
 
     def _fail(self, message: str, where: str) -> NoReturn:
-        raise ParseError(message, where=where)
+        raise DamagedFileError(message, where=where)
 
     def _object(self, at: int, kind: Kind, type: str, where: str) -> Any:
         """The object that the offset at `at` points to, read once however often it is pointed to."""
@@ -178,7 +178,7 @@ class Reader:
     def _union(self, at: int, union: str, member: int, where: str) -> Record | None:
         members = UNIONS[union]
         if member > len(members):
-            self._fail(f"{union} {member} is not known (1 to {len(members)} are)", where)
+            raise ParseError(f"{union} {member} is not known (1 to {len(members)} are)", where=where)
         if not member:
             return None
         record: Record = self._object(at, "table", members[member - 1], where)
@@ -200,7 +200,7 @@ class Reader:
         try:
             return str(self.data[start : start + length], "utf-8")
         except UnicodeDecodeError as error:
-            raise ParseError(f"the text at byte {start:#x} is not UTF-8", where=where) from error
+            raise DamagedFileError(f"the text at byte {start:#x} is not UTF-8", where=where) from error
 
     def _vector(self, position: int, element: str, where: str) -> Any:
         dtype = _DTYPES[element]
@@ -214,5 +214,5 @@ class Reader:
         start, count = self._span(position, 4, where)
         self._tables += count
         if self._tables > MAX_TABLES:
-            self._fail(f"the file has more than {MAX_TABLES} tables", where)
+            raise ParseError(f"the file has more than {MAX_TABLES} tables", where=where)
         return [self._object(start + 4 * i, "table", table, f"{where}[{i}]") for i in range(count)]

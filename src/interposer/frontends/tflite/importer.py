@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from interposer.constants import LEAST_MAPPED, mapped, share
 from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.files import check_regular
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.resizing import resized
@@ -95,8 +96,9 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
         return None, source
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgumentError(f"a model must be a path or the bytes of a file, not {type(source).__name__}")
-    path = os.fsdecode(source) or "."
+    path = os.fsdecode(source)
     try:
+        check_regular(path)
         file = Path(path)
         return path, mapped(file).data if file.stat().st_size >= LEAST_MAPPED else file.read_bytes()
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.errors import InvalidArgumentError
-from interposer.files import write_file, write_reason
+from interposer.files import check_regular, reason_of, write_file
 from interposer.ir.graph import Graph, Layer
 
 __all__ = ["TYPE", "Plan"]
@@ -106,9 +106,10 @@ class Plan:
             InvalidArgumentError: the file cannot be read, or is no plan.
         """
         try:
+            check_regular(path)
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = write_reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
+            reason = reason_of(error) if isinstance(error, OSError) else "it is no text in UTF-8"
             raise InvalidArgumentError(f"{os.fspath(path)}: the plan cannot be read: {reason}") from error
         return cls.from_json(text, str(path))
 
