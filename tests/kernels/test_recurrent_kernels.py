@@ -177,6 +177,12 @@ def test_svdf_remembers_projections_and_moves_on():
     assert second["state_out"].tolist() == [[5, 0, 6, 0]]
 
 
+def test_svdf_of_an_empty_batch_gives_an_empty_batch():
+    arrays = {"weights_feature": random(4, 3), "weights_time": random(4, 2)}
+    found = run(Svdf(rank=2), input=np.zeros((0, 3), np.float32), **arrays)
+    assert (found["output"].shape, found["state_out"].shape) == ((0, 2), (0, 8))
+
+
 def test_the_free_place_of_the_state_is_not_read():
     arrays = {"input": random(2, 3), "weights_feature": random(4, 3), "weights_time": random(4, 2)}
     state = random(2, 8, seed=5)

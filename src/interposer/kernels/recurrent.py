@@ -245,7 +245,7 @@ def svdf_of_integers(
     projected = clamp_to(multiply_by_quantized_multiplier(sums, inner), DataType.INT16)
     memory = state.astype(np.int64).reshape(len(x), *time.shape)
     memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
-    units = (memory * time).sum(axis=-1).reshape(len(x), -1, op.rank).sum(axis=-1)
+    units = (memory * time).sum(axis=-1).reshape(len(x), len(time) // op.rank, op.rank).sum(axis=-1)
     units = (units if bias is None else units + bias).astype(np.int32)
     scaled = multiply_by_quantized_multiplier(units, outer) + output.zero_point
     return moved_on(memory), np.clip(scaled, *clamp_codes(*_BOUNDS[op.activation_func], output))
@@ -257,9 +257,9 @@ def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
     values = reals(arrays, info, prepared)
     feature, time, bias = needed(values, "weights_feature"), needed(values, "weights_time"), values["bias"]
     projected = needed(values, "input") @ feature.T
-    memory = zeros_unless(values["state_in"], len(projected), time.size).reshape(-1, *time.shape)
+    memory = zeros_unless(values["state_in"], len(projected), time.size).reshape(len(projected), *time.shape)
     memory = np.concatenate([memory[..., :-1], projected[..., np.newaxis]], axis=-1)
-    sums = (memory * time).sum(axis=-1).reshape(len(projected), -1, op.rank).sum(axis=-1)
+    sums = (memory * time).sum(axis=-1).reshape(len(projected), len(time) // op.rank, op.rank).sum(axis=-1)
     output = FUSED[op.activation_func](sums if bias is None else sums + bias)
     store_all((moved_on(memory), output), info, out)
 
@@ -267,7 +267,7 @@ def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
 def moved_on(memory: Array) -> Array:
     """The memory after a step: the oldest number of every filter is gone, the last place free."""
     free = np.zeros_like(memory[..., :1])
-    return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), -1)
+    return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), math.prod(memory.shape[1:]))
 
 
 for _function in (rnn, unidirectional_sequence_rnn, bidirectional_sequence_rnn, svdf):

@@ -95,7 +95,7 @@ def _with_details(growth: Growth, op: Any) -> Any:
 
 def _lengths(growth: Growth, batch: int, steps: int) -> Value:
     dtype = growth.draw.one_of((DataType.INT32, DataType.INT64))
-    return growth.constant(growth.draw.integers((batch,), 1, max(1, steps)).astype(dtype.numpy))
+    return growth.constant(growth.draw.integers((batch,), min(1, steps), steps).astype(dtype.numpy))
 
 
 def _merged(growth: Growth, output: Value) -> None:
