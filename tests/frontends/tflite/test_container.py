@@ -489,19 +489,6 @@ class TestRealFiles:
         for i, ours_operator in enumerate(ours_graph.operators):
             assert_same_operator(theirs, graph.Operators(i), ours_operator)
 
-    def test_mobilenet_v2_is_read_well_below_50_ms(self) -> None:
-        file = MODELS / "mobilenet_v2_1.0_224_quant.tflite"
-        if not file.exists():
-            pytest.skip(f"{file.name} is not there")
-        data = file.read_bytes()
-        assert min(seconds_to_read(data) for _ in range(5)) < 0.05
-
-
-def seconds_to_read(data: bytes) -> float:
-    start = time.perf_counter()
-    read_model(data)
-    return time.perf_counter() - start
-
 
 def assert_same_tensor(theirs: Any, their_tensor: Any, ours: Model, our_tensor: Any) -> None:
     assert our_tensor.name == their_tensor.Name().decode()

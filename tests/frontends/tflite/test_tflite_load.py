@@ -334,8 +334,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         tflite.load(tmp_path)
     empty = tmp_path / "empty.tflite"
     empty.touch()
-    with pytest.raises(ParseError, match=rf"^{empty}: byte 0x4: not a TFLite file: b'TFL3' is missing, there is b''$"):
+    with pytest.raises(ParseError) as caught:
         tflite.load(empty)
+    assert str(caught.value) == (
+        f"{empty}: the file is truncated or damaged: it has 0 bytes, and the head of a TFLite file has 8"
+    )
 
 
 @pytest.mark.parametrize("source", [None, 3, 2.5, ["net.tflite"]])
