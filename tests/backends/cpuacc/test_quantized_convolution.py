@@ -50,13 +50,15 @@ class Case:
     per_channel: bool = False
     extremes: bool = False
     scale: float | None = None
+    weights_zero_point: int | None = None
     behind: str = ""
 
     @property
     def unsigned(self) -> Case:
         """The same on uint8, as old files have it: weights too, with a zero point of their own."""
         names = {"name": f"{self.name}, uint8", "dtype": "uint8", "weights_dtype": "uint8", "per_channel": False}
-        return Case(**{**self.__dict__, **names})
+        zero_point = None if self.weights_zero_point is None else self.weights_zero_point + 128
+        return Case(**{**self.__dict__, **names, "weights_zero_point": zero_point})
 
 
 TWICE = {"stride_x": 2, "stride_y": 2}
@@ -95,6 +97,18 @@ SIGNED = [
     Case("transposed, gaps", TRANSPOSED, (2, 3, 4, 5), (4, 2, 2, 5), {"stride_x": 3, "stride_y": 3}),
     Case("transposed, dilated", TRANSPOSED, (1, 4, 4, 8), (6, 3, 2, 8), {"stride_x": 2, "dilation_y": 2}),
     Case("transposed, grouped", TRANSPOSED, (1, 4, 5, 6), (3, 2, 2, 6), {"groups": 2, "stride_y": 2}),
+]  # fmt: skip
+SIGNED += [
+    Case(f"{kind.op_name()}, {weights}, zero point {zero_point}", kind, (1, 9, 7, 5), weights, options,
+         weights_zero_point=zero_point)
+    for kind, weights, options in [
+        (PLAIN, (6, 3, 3, 5), PADDED),
+        (PLAIN, (6, 1, 1, 5), {}),
+        (DEPTHWISE, (1, 3, 3, 5), PADDED),
+        (DEPTHWISE, (1, 4, 4, 10), TWICE),
+        (TRANSPOSED, (6, 3, 3, 5), TWICE),
+    ]
+    for zero_point in (-128, -127, 126, 127)
 ]  # fmt: skip
 CASES = SIGNED + [case.unsigned for case in SIGNED]
 
@@ -137,9 +151,14 @@ def network_of(case: Case, rng: np.random.Generator) -> ip.Network:
     wide = case.per_channel and channels == case.weights[3 if last else 0]
     if wide:
         kept = Quantization(rng.uniform(0.004, 0.02, channels).tolist(), [0] * channels, 3 if last else 0)
+    elif case.weights_zero_point is not None:
+        kept = Quantization(fine[0], case.weights_zero_point)
     else:
         kept = Quantization(fine[0], _zero_point(rng, "uint8") if case.weights_dtype == "uint8" else 0)
-    weights = network.add_constant_layer(_codes(rng, case.weights, case.weights_dtype, case.extremes), kept)
+    codes = _codes(rng, case.weights, case.weights_dtype, case.extremes)
+    if case.weights_zero_point is not None:
+        codes.flat[:2] = np.iinfo(case.weights_dtype).min, np.iinfo(case.weights_dtype).max
+    weights = network.add_constant_layer(codes, kept)
     bias = network.add_constant_layer(rng.integers(-9999, 9999, channels).astype(np.int32))
     info = TensorInfo(case.image, case.dtype, Quantization(fine[1], _zero_point(rng, case.dtype)))
     x = network.add_input_layer(0, info)
