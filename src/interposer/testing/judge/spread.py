@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.errors import InterposerError
 from interposer.ir.graph import Graph, Layer, Value, binding_id
-from interposer.ops import Comparison
+from interposer.ops import BinaryOperation, Comparison, ElementwiseBinary
 from interposer.testing.judge.moves import only_moves
 from interposer.testing.judge.reference import (
     Known,
@@ -100,7 +100,8 @@ def _unchanged(values: Array, allowed: Array, stream: Stream) -> Array:
 class _Mode:
     """One perturbed evaluation: its noise, and how often a float is kept in float64 from layer to layer.
 
-    `equal` is what a comparison says where its operands may be equal; None draws it for every element.
+    `equal` is what a comparison says where its operands may be equal, and whether a quotient that may be a whole number
+    is one or just below; None draws it for every element.
     """
 
     noise: Noise
@@ -238,8 +239,9 @@ class _Run:
         if moves and all(self.known[value] is self.reference[value] for value in layer.values):
             self.known.update({value: self.reference[value] for value in layer.outputs})
             return
-        for value, array in zip(layer.outputs, self._results(layer), strict=False):
-            self.known[value] = self._kept(value, array if moves else self._perturbed(value.known, array, unsure))
+        for value, result in zip(layer.outputs, self._results(layer), strict=False):
+            array = result if unsure is None else self._decided(layer, result, unsure)
+            self.known[value] = self._kept(value, array if moves else self._perturbed(value.known, array))
 
     def _results(self, layer: Layer) -> list[Array]:
         """The results on the perturbed values; none where the reference cannot compute them."""
@@ -264,7 +266,18 @@ class _Run:
         )
         return reference if same and array.shape == reference.shape else array
 
-    def _perturbed(self, info: TensorInfo, array: Array, unsure: Array | None) -> Array:
+    def _decided(self, layer: Layer, array: Array, unsure: Array) -> Array:
+        """The results of a comparison or a division, with some answer where that is unsure."""
+        if unsure.shape != array.shape:
+            return array
+        equal = self.stream.bits(array.shape) if self.mode.equal is None else np.full(array.shape, self.mode.equal)
+        if isinstance(layer.op, Comparison):
+            return np.where(unsure, equal, array)
+        a, b = (widened(self.known[value], value.known) for value in layer.values)
+        with np.errstate(all="ignore"):
+            return np.where(unsure, _divided(layer, a, b, equal), array).astype(array.dtype)
+
+    def _perturbed(self, info: TensorInfo, array: Array) -> Array:
         if info.element is not None or info.dtype is DataType.STRING:
             return array
         if info.dtype.is_float:
@@ -273,9 +286,6 @@ class _Run:
             return self._noisy(array, info, allowed)
         if info.is_quantized and self.tolerances.steps:
             return self._off_by_steps(array, info)
-        if unsure is not None and unsure.shape == array.shape:
-            answers = self.stream.bits(array.shape) if self.mode.equal is None else self.mode.equal
-            return np.where(unsure, answers, array)
         return array
 
     def _noisy(self, array: Array, info: TensorInfo, allowed: Array) -> Array:
@@ -289,9 +299,33 @@ class _Run:
         return np.clip(noisy, limits.min, limits.max).astype(array.dtype)
 
 
+_DIVISIONS: Final = (BinaryOperation.MOD, BinaryOperation.FMOD, BinaryOperation.FLOOR_DIV)
+
+
+def _divides(layer: Layer) -> bool:
+    """True if a layer gives whole quotients or remainders, which jump where a dividend is a multiple of its divisor."""
+    return isinstance(layer.op, ElementwiseBinary) and layer.op.operation in _DIVISIONS
+
+
+def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
+    """The whole quotient or the remainder where `a` is a multiple of `b` (`exact`), or is just below one."""
+    match getattr(layer.op, "operation", None):
+        case BinaryOperation.FLOOR_DIV:
+            return np.asarray(np.round(a / b) - ~exact)
+        case BinaryOperation.FMOD:
+            return np.where(exact, 0.0, np.copysign(b, a))
+    return np.where(exact, 0.0, b)
+
+
 def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
-    """Where the floats that a layer compares may be equal: their ranges overlap, and one of them is not exact."""
-    if not isinstance(layer.op, Comparison) or not all(value.known.dtype.is_float for value in layer.values):
+    """Where the floats that a layer compares may be equal, or the quotients that it rounds down may be whole.
+
+    That is so where the ranges of two operands overlap, or that of their quotients contains a whole number, and one of
+    the operands is not exact.
+    """
+    if not (isinstance(layer.op, Comparison) or _divides(layer)):
+        return None
+    if not all(value.known.dtype.is_float for value in layer.values):
         return None
     ranges = []
     for value in layer.values:
@@ -300,7 +334,11 @@ def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
         ranges.append((np.fmin.reduce(numbers), np.fmax.reduce(numbers)))
     (low, high), (other_low, other_high) = ranges
     inexact = (low != high) | (other_low != other_high)
-    return np.asarray(inexact & (low <= other_high) & (other_low <= high))
+    if isinstance(layer.op, Comparison):
+        return np.asarray(inexact & (low <= other_high) & (other_low <= high))
+    with np.errstate(all="ignore"):
+        corners = np.broadcast_arrays(low / other_low, low / other_high, high / other_low, high / other_high)
+        return np.asarray(inexact & (np.ceil(np.min(corners, axis=0)) <= np.floor(np.max(corners, axis=0))))
 
 
 def _allowed(values: Array, dtype: DataType, tolerances: Tolerances) -> Array:

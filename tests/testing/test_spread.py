@@ -1,0 +1,47 @@
+"""Which results of a network the judge of random networks explains by rounding."""
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation
+from interposer.testing.judge.spread import spreads
+from interposer.testing.oracle import reference_values
+from interposer.testing.tolerances import Tolerances
+from interposer.types import TensorInfo
+
+
+def divided(operation, dividend, divisor, *, computed):
+    """The spread of a division, of operands that are computed or are inputs."""
+    network, info = ip.Network("division"), TensorInfo((len(dividend),), "float32")
+    operands = [network.add_input_layer(n, info) for n in range(2)]
+    if computed:
+        operands = [network.add_layer(ElementwiseUnary(UnaryOperation.SQRT), one) for one in operands]
+    layer = network.add_layer(ElementwiseBinary(operation), *operands)
+    network.add_output_layer(0, layer)
+    feeds = {n: (array**2 if computed else array).astype(np.float32) for n, array in enumerate((dividend, divisor))}
+    known = reference_values(network.graph, feeds)
+    return spreads(network.graph, feeds, known, Tolerances())[layer.output]
+
+
+@pytest.mark.parametrize(
+    ("operation", "sides"),
+    [
+        (BinaryOperation.MOD, (0.0, 3.0)),
+        (BinaryOperation.FMOD, (0.0, 3.0)),
+        (BinaryOperation.FLOOR_DIV, (3.0, 4.0)),
+    ],
+    ids=str,
+)
+def test_a_quotient_of_computed_numbers_near_a_whole_one_may_be_on_either_side_of_it(operation, sides):
+    spread = divided(operation, np.full(500, 12.0), np.full(500, 3.0), computed=True)
+    for side in sides:
+        assert not spread.wrong(np.full(500, side, np.float32)).any()
+
+
+@pytest.mark.parametrize("operation", [BinaryOperation.MOD, BinaryOperation.FMOD, BinaryOperation.FLOOR_DIV], ids=str)
+def test_a_quotient_of_inputs_or_far_from_a_whole_number_is_sure(operation):
+    of_inputs = divided(operation, np.full(50, 12.0), np.full(50, 3.0), computed=False)
+    far = divided(operation, np.full(50, 10.0), np.full(50, 3.0), computed=True)
+    for spread in (of_inputs, far):
+        assert spread.wrong(spread.reference + np.float32(0.5)).all()
