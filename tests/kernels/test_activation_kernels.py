@@ -52,6 +52,19 @@ def test_functions_of_real_numbers(op, expected, dtype, tolerance):
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (ActivationFunction.GELU, [-4.0496941e-03, -1.2668497e-04, -1.4332579e-06, -7.6198530e-23, np.nan]),
+        (ActivationFunction.GELU_TANH, [-3.6373921e-03, -7.0245948e-05, -2.2917962e-07, -1.2040923e-37, np.nan]),
+    ],
+    ids=str,
+)
+def test_a_gelu_has_all_digits_where_it_is_small(function, expected):
+    found = compute(Activation(function), np.array([-3, -4, -5, -10, -np.inf], F32))
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_relu_needs_no_infinity_in_the_type(dtype):
     found = compute(Activation(ActivationFunction.RELU), np.array(X, dtype=getattr(ml_dtypes, dtype)))

@@ -83,6 +83,19 @@ CPUACC_INLINE float sum_of_lanes(Vec v) {
   return (v + rotated<1>(v))[0];
 }
 
+/// Whether a comparison holds in some lane.
+CPUACC_INLINE bool any_lane(IntVec condition) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(condition), reinterpret_cast<__m512i>(condition)) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps(reinterpret_cast<__m256>(condition)) != 0;
+#elif defined(__x86_64__)
+  return _mm_movemask_ps(reinterpret_cast<__m128>(condition)) != 0;
+#else
+  return (condition[0] | condition[1] | condition[2] | condition[3]) != 0;
+#endif
+}
+
 CPUACC_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace

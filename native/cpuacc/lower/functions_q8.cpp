@@ -66,10 +66,10 @@ const Named kFunctions[] = {
     {"SQUARE", [](float x, float, float) { return x * x; }},
     {"ELU", [](float x, float a, float) { return x >= 0 ? x : a * power_less_one(x); }},
     {"GELU", [](float x, float, float) {
-       return x * (0.5f * (1 + float(std::erf(double(x / float(std::sqrt(2.0)))))));
+       return x * (0.5f * float(std::erfc(double(-x / float(std::sqrt(2.0))))));
      }},
     {"GELU_TANH", [](float x, float, float) {
-       return x * (0.5f * (1 + tangent(float(std::sqrt(2 / M_PI)) * (x + 0.044715f * (x * x * x)))));
+       return x / (1 + exponential(float(-2 * std::sqrt(2 / M_PI)) * (x + 0.044715f * (x * x * x))));
      }},
     {"SELU", [](float x, float a, float b) { return b * (x > 0 ? x : a * power_less_one(x)); }},
     {"CELU", [](float x, float a, float) { return std::max(x, 0.0f) + std::min(a * power_less_one(x / a), 0.0f); }},

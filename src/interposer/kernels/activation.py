@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from interposer.kernels.elementwise import erf
+from interposer.kernels.elementwise import erfc
 from interposer.kernels.fixedpoint import clamp_to
 from interposer.kernels.lookup import all_codes, look_up
 from interposer.kernels.quantized_arithmetic import one_scale_of_few_bits
@@ -40,7 +40,8 @@ _softplus: Final = precisely(lambda x: np.logaddexp(x, 0))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return x * (0.5 * (1 + _tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))))
+    """x * (1 + tanh(y)) / 2 without the sum, which loses all digits where it is small."""
+    return np.asarray(x / (1 + _exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))))
 
 
 FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
@@ -56,7 +57,7 @@ FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
     ActivationFunction.SQUARE: lambda x, a, b: np.square(x),
     ActivationFunction.ELU: lambda x, a, b: np.where(x >= 0, x, a * _expm1(x)),
     ActivationFunction.HARD_SWISH: lambda x, a, b: x * np.clip(x + 3, 0, 6) / 6,
-    ActivationFunction.GELU: lambda x, a, b: x * (0.5 * (1 + erf(x / math.sqrt(2)))),
+    ActivationFunction.GELU: lambda x, a, b: x * (0.5 * erfc(-x / math.sqrt(2))),
     ActivationFunction.GELU_TANH: lambda x, a, b: _gelu_tanh(x),
     ActivationFunction.SELU: lambda x, a, b: b * np.where(x > 0, x, a * _expm1(x)),
     ActivationFunction.CELU: lambda x, a, b: np.maximum(x, 0) + np.minimum(a * _expm1(x / a), 0),

@@ -38,7 +38,7 @@ from interposer.ops.elementwise import (
 )
 from interposer.types import FLOATS, INTEGERS, Array, DataType, TensorInfo
 
-__all__ = ["NUMBERS", "erf"]
+__all__ = ["NUMBERS", "erfc"]
 
 Function: TypeAlias = Callable[..., Array]
 Functions: TypeAlias = Mapping[str, Mapping[Any, Function]]
@@ -181,7 +181,16 @@ def binary_of_reals(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelIn
 
 
 def erf(x: Array) -> Array:
-    found = np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size)
+    return _by_element(math.erf, x)
+
+
+def erfc(x: Array) -> Array:
+    """1 - erf(x), with all digits where that is small."""
+    return _by_element(math.erfc, x)
+
+
+def _by_element(function: Callable[[float], float], x: Array) -> Array:
+    found = np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size)
     return found.reshape(x.shape).astype(x.dtype)
 
 

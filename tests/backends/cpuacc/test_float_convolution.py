@@ -310,6 +310,24 @@ def test_the_squares_of_winograd_do_not_spread_what_is_not_finite(case: Case, sp
             np.testing.assert_allclose(found[some], wanted[some], rtol=0, atol=1e-5 * scale)
 
 
+GELUS = (ActivationFunction.GELU, ActivationFunction.GELU_TANH)
+
+
+def error_of_small_results(function: ActivationFunction) -> float:
+    """The largest error of results for negative numbers, of which each is compared with itself."""
+    network, x = ip.Network("tail"), np.linspace(-9, -1, 801, dtype=np.float32)
+    given = network.add_input_layer(0, TensorInfo((801,), "float32"))
+    network.add_output_layer(0, network.add_layer(Activation(function=function), given))
+    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
+        [found], [wanted] = model.run([x]), reference.run([x])
+    return float(np.abs(found / np.asarray(wanted) - 1).max())
+
+
+@pytest.mark.parametrize("function", GELUS, ids=str)
+def test_a_gelu_has_all_digits_where_it_is_small(function: ActivationFunction) -> None:
+    assert error_of_small_results(function) <= 1e-4
+
+
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 def test_every_instruction_set_gives_the_same(instruction_set: str) -> None:
     environment = {**os.environ, "INTERPOSER_CPUACC_ISA": instruction_set}
@@ -334,6 +352,9 @@ def _differing() -> Iterator[str]:
         found = error(make(rng), rng)
         if not found <= 1e-5:
             yield f"{name}: {found:.1e}"
+    for function in GELUS:
+        if not error_of_small_results(function) <= 1e-4:
+            yield f"small results of {function}"
 
 
 if __name__ == "__main__":
