@@ -18,7 +18,6 @@ from interposer.testing.oracle import reference_outputs
 from interposer.testing.random_networks import KINDS, RandomNetwork, random_network
 from interposer.testing.random_networks.drawing import Draw
 from interposer.testing.random_networks.growth import MAX_ELEMENTS, MAX_ELEMENTS_OF_LARGE, MAX_OPERATIONS_OF_LARGE
-from interposer.testing.random_networks.network import SPARE
 from interposer.testing.sample import sampled_ops
 from interposer.types import Array, DataLayout, DataType
 
@@ -78,7 +77,7 @@ def test_the_stream_of_random_choices_is_the_same_everywhere():
 
 GOLDEN = {
     "float": ["26d6a90329d9ebbb", "eb0482982254ff90", "90b787f7866b71fc", "4f2a8eb7abce27d3"],
-    "quantized": ["3303219d5f7970d3", "a74e914a11429c4a", "c3c29de63f8f0efd", "3795abeaa590d45f"],
+    "quantized": ["3303219d5f7970d3", "a74e914a11429c4a", "0a715819b712b155", "3795abeaa590d45f"],
 }
 """Networks of seed 7. They change where growers, samples or operators do: then take over what the test says."""
 
@@ -333,10 +332,10 @@ def test_favoured_operators_are_most_of_what_comes():
 
 
 @pytest.mark.parametrize("most", [1, 5, 12])
-def test_networks_have_at_most_as_many_operators_as_asked_for_and_those_that_the_last_one_needs(most: int):
+def test_networks_have_at_most_as_many_operators_as_asked_for(most: int):
     for number in range(50):
         layers = random_network(2, number, max_layers=most).network
-        assert 1 <= sum(layer.op.executable for layer in layers) <= most + SPARE
+        assert 1 <= sum(layer.op.executable for layer in layers) <= most
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest_match():

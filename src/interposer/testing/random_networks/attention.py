@@ -133,7 +133,10 @@ def _attention_of_parts(growth: Growth, value: Value) -> None:
     """Attention as exporters write it: two products with a scale, perhaps a mask, and a softmax between them."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, _, size = _heads(growth)
-    query, key, values = (_split(growth, _projected(growth, x, heads * size), heads) for _ in range(3))
+    whole = _split(growth, _projected(growth, x, heads * size), heads)
+    query = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else whole
+    key = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else whole
+    values = _split(growth, _projected(growth, x, heads * size), heads) if draw.chance(1, 3) else whole
     if draw.chance(1, 2):
         scores = growth.add(BatchMatMul(transpose_y=True), query, key, reach=4.0)
     else:

@@ -32,12 +32,10 @@ from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skippe
 from interposer.testing.random_networks.registry import GROWERS, Grower
 from interposer.types import Array, DataType, TensorInfo
 
-__all__ = ["KINDS", "SPARE", "RandomNetwork", "random_network"]
+__all__ = ["KINDS", "RandomNetwork", "random_network"]
 
 KINDS: Final = ("float", "quantized")
 """What a network mostly computes with: floating-point numbers, or quantized integers."""
-SPARE: Final = 8
-"""How many operators there may be beyond `max_layers`, if the last one needs them."""
 _TRIES: Final = 4
 """How many growers are tried, at most, for each operator that a network is to have."""
 
@@ -71,8 +69,7 @@ def random_network(
         number: which of them, from 0.
         kind: "float" or "quantized"; by default even numbers are float, and odd ones quantized.
         favoured: operators that come more often than others; their order does not matter.
-        max_layers: how many operators there are at most. The last one that is drawn may bring up to `SPARE` others with
-            it, such as a Reshape or a Dequantize before it, or the products of an attention.
+        max_layers: how many operators there are at most, with those that convert a value for another one.
 
     Raises:
         InvalidArgumentError: an unknown kind, a negative number, or a `max_layers` below 1.
@@ -99,8 +96,8 @@ def _grow(growth: Growth, max_layers: int) -> None:
     growers = _growers()
     weights = [one.weight_for(growth.kind, growth.favoured) for one in growers]
     most = draw.integer(1, max_layers)
-    for _ in range(_TRIES * most):
-        _tried(growth, draw.weighted(growers, weights), max_layers + SPARE)
+    for _ in range(_TRIES * (most + 2)):
+        _tried(growth, draw.weighted(growers, weights), max_layers)
         if _operators(growth) >= most:
             return
     if not _operators(growth):
