@@ -310,3 +310,32 @@ def test_handles_of_a_network_that_is_still_loaded_are_destroyed_when_the_interp
     lines = done.stdout.splitlines()
     assert sorted(lines) == [f"destroyed {number}" for number in range(4)]
     assert lines[-1] == "destroyed 3", "the constant is the last one"
+
+
+AFTER_EXIT = """
+import atexit
+
+@atexit.register
+def registered_before_the_import():
+    try:
+        print(runtime.enqueue_workload(number, {0: t.X}))
+    except Exception as error:
+        print(type(error).__name__, error)
+    print(backend.once())
+
+from interposer import Runtime
+from tests.devices import single
+from tests.runtime import test_destroyed_handles as t
+
+backend, runtime = t.Counting(), Runtime()
+runtime.registry.register("Counting", single(backend))
+number = t.load(runtime)
+"""
+
+
+def test_a_run_is_refused_after_the_handles_were_destroyed_at_exit() -> None:
+    path = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    done = subprocess.run([sys.executable, "-c", AFTER_EXIT], env=path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    refusal = "ExecutionError the network 'network' was unloaded before the run began"
+    assert done.stdout.splitlines() == [refusal, "True"]

@@ -81,7 +81,7 @@ class Factories:
         self.handles = OwnedHandles()
         self.constant_handles: OwnedHandles = OwnedHandles() if first is None else first.constant_handles
         if first is None:
-            weakref.finalize(self, self.constant_handles.destroy)
+            weakref.finalize(self, self.constant_handles.destroy).atexit = False  # the network does it then
         for backend in optimized.backends.values():
             self._register(backend)
         for backend_id in dict.fromkeys(layer.backend for layer in layers if layer.backend is not None):

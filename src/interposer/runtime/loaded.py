@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import weakref
 from collections import deque
@@ -28,6 +29,8 @@ from interposer.runtime.workloads import DebugCallback, TransferCounts, Transfer
 from interposer.types import Array
 
 __all__ = ["LoadedNetwork", "look_at", "said"]
+
+_loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 
 
 class LoadedNetwork:
@@ -71,6 +74,7 @@ class LoadedNetwork:
             self._factories.constant_handles.destroy()
             raise
         self.bindings.constants = Constants(self._constant_arrays())
+        _loaded.add(self)
 
     def _constant_arrays(self) -> list[Array]:
         """All constants of the network, whoever has a copy of them."""
@@ -292,6 +296,18 @@ class LoadedNetwork:
             self._changed.wait_for(self._is_idle)
             self._free()
 
+    def end(self) -> None:
+        """Destroy the handles of Python backends, as the interpreter exits; then the network cannot run any more.
+
+        A network without such handles can run until the interpreter has ended: a plug-in destroys its tensors itself.
+        """
+        memories = list(self._memories)
+        kept = self._factories.constant_handles.need_interpreter or any(one.needs_interpreter for one in memories)
+        with self._changed:
+            if kept and not self._runs and not self._released:
+                self._released = True
+                self._free()
+
     def _is_idle(self) -> bool:
         return all(one is not None and one.given_up for one in list(self._runs.values()))
 
@@ -325,3 +341,9 @@ def look_at(imported: ImportedRun, control: RunControl | None) -> None:
 
 def _go_on() -> None:
     """Nobody can stop the run."""
+
+
+@atexit.register
+def _end_all() -> None:
+    for network in list(_loaded):
+        network.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from interposer.backend import ArrayHandle, TensorHandle
+from interposer.backend.dynamic.handles import NativeHandle
 from interposer.errors import InterposerError
 
 __all__ = ["OwnedHandles"]
@@ -26,6 +27,11 @@ class OwnedHandles:
         if isinstance(handle, TensorHandle) and type(handle) is not ArrayHandle:
             self._handles.setdefault(id(handle), handle)
 
+    @property
+    def need_interpreter(self) -> bool:
+        """True if Python code destroys a handle. A plug-in destroys its tensors itself when it is shut down."""
+        return any(map(_destroyed_by_python, tuple(self._handles.values())))
+
     def destroy(self) -> None:
         """Destroy all handles, newest first, so that sub-tensors go before their parents. Errors are only logged."""
         while self._handles:
@@ -38,3 +44,7 @@ class OwnedHandles:
             except Exception as error:
                 text = str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
                 _log.warning("the tensor handle of %s could not be destroyed: %s", handle.info, text)
+
+
+def _destroyed_by_python(handle: TensorHandle) -> bool:
+    return type(handle).destroy is not TensorHandle.destroy and not isinstance(handle, NativeHandle)

@@ -49,7 +49,8 @@ class WorkingMemHandle:
         self._closed = False
         self._prepared: dict[ImportedRun, _Prepared] = {}
         self._cleared: deque[OwnedHandles] = deque()
-        weakref.finalize(self, _destroy_unused, self._busy, factories.handles, self._prepared, self._cleared)
+        unused = self._busy, factories.handles, self._prepared, self._cleared
+        weakref.finalize(self, _destroy_unused, *unused).atexit = False  # the network does it then
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
@@ -206,8 +207,10 @@ class WorkingMemHandle:
         late: LateHandles,
     ) -> None:
         """Copy outputs to where they are wanted; those that overlap inputs last, as an output may be an input."""
-        overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
-        if len(copied) < 2 or not overlapping:
+        overlapping = set()
+        if len(copied) > 1:
+            overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
+        if not overlapping:
             for binding, layer in copied:
                 self._give_out(binding, layer, outputs, late)
             return
@@ -285,6 +288,12 @@ class WorkingMemHandle:
             self._end()
 
     @property
+    def needs_interpreter(self) -> bool:
+        """True if Python code destroys one of its handles; see `OwnedHandles.need_interpreter`."""
+        groups = [self._factories.handles, *(one.handles for one in tuple(self._prepared.values()))]
+        return any(one.need_interpreter for one in groups)
+
+    @property
     def in_use(self) -> bool:
         """True while a run uses it."""
         return self._busy.locked()
@@ -316,7 +325,7 @@ def _destroy_unused(
     prepared: dict[ImportedRun, _Prepared],
     cleared: deque[OwnedHandles],
 ) -> None:
-    """Destroy what a working memory has that was never closed, unless a run still uses it while the program ends."""
+    """Destroy the handles of a working memory that was never closed."""
     if not busy.acquire(False):
         return
     try:
