@@ -13,12 +13,15 @@
 //! trusted. A panic is caught at the border and becomes an error.
 //!
 //! The views (`Graph`, `Layer`, `TensorInfo` ...) borrow the host's tables for the length of a call. The file compiles
-//! with Rust 1.63 and later.
+//! with Rust 1.63 and later, in crates of edition 2018 or later. In a crate of edition 2024, write
+//! `export_backend!("Id", Type, edition = 2024)`.
 
-#![allow(dead_code)]
+#![allow(dead_code, unsafe_op_in_unsafe_fn)]
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+#[allow(unused_imports)] // the prelude of edition 2018 does not have it
+use std::convert::TryFrom;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::mem::{align_of, size_of};
@@ -27,7 +30,7 @@ use std::os::raw::{c_char, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::addr_of_mut;
 use std::slice;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// The structs and constants of the header.
@@ -1205,7 +1208,9 @@ impl<'a> Run<'a> {
     }
     /// Whether the run should end soon with `raw::CANCELLED`.
     pub fn cancelled(&self) -> bool {
-        !self.raw.cancel.is_null() && unsafe { self.raw.cancel.read_volatile() } != 0
+        // The host may write to it from another thread.
+        let cancel = unsafe { self.raw.cancel.cast::<AtomicU32>().as_ref() };
+        cancel.map_or(false, |cancel| cancel.load(Ordering::Relaxed) != 0)
     }
 }
 
@@ -1284,6 +1289,20 @@ struct Slot {
     dtype: i32,
     shape: Vec<i64>,
     size: usize,
+}
+
+impl Slot {
+    /// Fail unless a tensor of a run is the one that the list was made for.
+    fn check(&self, dtype: i32, size: usize) -> Result<()> {
+        if (dtype, size) == (self.dtype, self.size) {
+            return Ok(());
+        }
+        let message = format!(
+            "the tensor has {} bytes of {}; the graph of this list of kernels has {} bytes of {} there",
+            size, dtype_name(dtype), self.size, dtype_name(self.dtype)
+        );
+        Err(Error::new(message, INVALID_ARGUMENT))
+    }
 }
 
 enum Place {
@@ -1379,6 +1398,7 @@ fn last_uses(graph: Graph) -> Vec<usize> {
     last
 }
 
+/// A run must be of the graph that the list was made of: tensors of other types or sizes are an error.
 impl Executable for KernelList {
     fn execute(&self, run: &Run) -> Result<()> {
         let workspace = run.workspace()?;
@@ -1389,8 +1409,16 @@ impl Executable for KernelList {
         let mut data = Vec::with_capacity(self.places.len());
         for slot in &self.places {
             data.push(match &slot.place {
-                Place::Input(index) => run.input(*index)?.data as *mut u8,
-                Place::Output(index) => run.output(*index)?.data,
+                Place::Input(index) => {
+                    let tensor = run.input(*index)?;
+                    slot.check(tensor.dtype, tensor.size).map_err(|error| error.about(ITEM_INPUT, *index))?;
+                    tensor.data as *mut u8
+                }
+                Place::Output(index) => {
+                    let tensor = run.output(*index)?;
+                    slot.check(tensor.dtype, tensor.size).map_err(|error| error.about(ITEM_OUTPUT, *index))?;
+                    tensor.data
+                }
                 Place::Constant(words) => words.as_ptr() as *mut u8,
                 Place::Workspace(offset) => base.wrapping_add(*offset),
             });
@@ -1738,7 +1766,24 @@ pub trait Backend: Send + Sync + 'static {
 
 fn message_of(panic: Box<dyn Any + Send>) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", said.unwrap_or("without a message"))
+    let message = format!("panicked: {}", said.unwrap_or("without a message"));
+    discard(panic);
+    message
+}
+
+/// Drop what a panic carries, whose own `drop` may panic again.
+fn discard(panic: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(second);
+    }
+}
+
+/// The result of a function of a backend; `absent` if it panics.
+fn quietly<T>(absent: T, function: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(function)).unwrap_or_else(|panic| {
+        discard(panic);
+        absent
+    })
 }
 
 /// Run a function of a backend; what it returns or panics with goes into the error.
@@ -1762,7 +1807,7 @@ unsafe fn guarded(error: *mut ipr_error, function: impl FnOnce() -> Result<()>) 
 }
 
 unsafe extern "C" fn drop_box<T>(owner: *mut c_void) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(owner.cast::<T>()))));
+    quietly((), || drop(Box::from_raw(owner.cast::<T>())));
 }
 
 /// Let an out struct own a value; gives the value's place.
@@ -1804,12 +1849,12 @@ type Raw = *mut c_void;
 impl<B: Backend> Bridge<B> {
     /// What BackendFactory gives; never freed, as the library may be asked again.
     pub fn table() -> *mut c_void {
-        let made = catch_unwind(|| {
+        quietly(std::ptr::null_mut(), || {
             let backend = B::new();
             let optimize: Option<unsafe extern "C" fn(_, _, _, _, _) -> i32> =
                 if backend.optimizes() { Some(Self::optimize) } else { None };
             let held = Box::into_raw(Box::new(Held { backend, host: RwLock::new(None) }));
-            Box::into_raw(Box::new(ipr_backend {
+            let table = Box::new(ipr_backend {
                 magic: MAGIC,
                 struct_size: size_of::<ipr_backend>() as u64,
                 self_: held.cast(),
@@ -1821,9 +1866,9 @@ impl<B: Backend> Bridge<B> {
                 compile: Some(Self::compile),
                 execute: Some(Self::execute),
                 get_extension: Some(Self::get_extension),
-            }))
-        });
-        made.map_or(std::ptr::null_mut(), |table| table.cast())
+            });
+            Box::into_raw(table).cast()
+        })
     }
 
     unsafe fn held<'a>(this: Raw) -> &'a Held<B> {
@@ -1850,7 +1895,9 @@ impl<B: Backend> Bridge<B> {
         guarded(error, || {
             let host = Host::new(host);
             Self::set_host(this, Some(host.clone()));
-            let done = Self::at(this).init(host, Attributes::of_options(options));
+            let init = || Self::at(this).init(host, Attributes::of_options(options));
+            let done = catch_unwind(AssertUnwindSafe(init))
+                .unwrap_or_else(|panic| Err(Error::new(message_of(panic), FAILED)));
             if done.is_err() {
                 Self::set_host(this, None);
             }
@@ -1859,8 +1906,8 @@ impl<B: Backend> Bridge<B> {
     }
 
     unsafe extern "C" fn shutdown(this: Raw) {
-        let _ = catch_unwind(AssertUnwindSafe(|| Self::at(this).shutdown()));
-        let _ = catch_unwind(AssertUnwindSafe(|| Self::set_host(this, None)));
+        quietly((), || Self::at(this).shutdown());
+        quietly((), || Self::set_host(this, None));
     }
 
     unsafe extern "C" fn get_info(this: Raw, out: *mut ipr_info, error: *mut ipr_error) -> i32 {
@@ -1940,14 +1987,13 @@ impl<B: Backend> Bridge<B> {
     }
 
     unsafe extern "C" fn get_extension(this: Raw, name: *const c_char) -> *const c_void {
-        let found = catch_unwind(AssertUnwindSafe(|| match CStr::from_ptr(name).to_str() {
+        quietly(std::ptr::null(), || match CStr::from_ptr(name).to_str() {
             Ok("ipr.context/1") if Self::at(this).has_contexts() => (&Self::CONTEXTS as *const ipr_context_api).cast(),
             Ok("ipr.blobs/1") if Self::at(this).has_blobs() => (&Self::BLOBS as *const ipr_blobs_api).cast(),
             Ok("ipr.handles/1") if Self::at(this).has_handles() => (&Self::HANDLES as *const ipr_handles_api).cast(),
             Ok(name) => Self::at(this).extension(name).map_or(std::ptr::null(), |table| table.0),
             Err(_) => std::ptr::null(),
-        }));
-        found.unwrap_or(std::ptr::null())
+        })
     }
 
     // --- ipr.context/1 ---
@@ -2177,7 +2223,7 @@ unsafe extern "C" fn create_sub_tensor(
 }
 
 unsafe extern "C" fn destroy_tensor(_this: Raw, pool: Raw, tensor: u64) {
-    let _ = catch_unwind(AssertUnwindSafe(|| pool_of(pool).destroy_tensor(tensor)));
+    quietly((), || pool_of(pool).destroy_tensor(tensor));
 }
 
 unsafe extern "C" fn map(_this: Raw, pool: Raw, tensor: u64, out: *mut Raw, error: *mut ipr_error) -> i32 {
@@ -2279,21 +2325,32 @@ fn raw_property(one: &Property) -> ipr_property {
 }
 
 /// The three functions that a backend exports: `export_backend!("Id", Type)`, once in a crate.
+///
+/// Edition 2024 has another form of `no_mangle`: `export_backend!("Id", Type, edition = 2024)`.
 #[macro_export]
 macro_rules! export_backend {
-    ($id:literal, $backend:ty) => {
-        #[no_mangle]
+    ($id:literal, $backend:ty $(,)?) => {
+        $crate::export_backend!(@with [no_mangle] $id, $backend);
+    };
+    ($id:literal, $backend:ty, edition = 2024 $(,)?) => {
+        $crate::export_backend!(@with [unsafe(no_mangle)] $id, $backend);
+    };
+    (@with [$($attribute:tt)*] $id:literal, $backend:ty) => {
+        #[$($attribute)*]
         pub extern "C" fn GetBackendId() -> *const std::os::raw::c_char {
             concat!($id, "\0").as_ptr().cast()
         }
         /// # Safety
         /// The host gives two places to write to.
-        #[no_mangle]
+        #[$($attribute)*]
+        #[allow(unused_unsafe)]
         pub unsafe extern "C" fn GetVersion(out_major: *mut u32, out_minor: *mut u32) {
-            *out_major = $crate::interposer::raw::API_MAJOR;
-            *out_minor = $crate::interposer::raw::API_MINOR;
+            unsafe {
+                *out_major = $crate::interposer::raw::API_MAJOR;
+                *out_minor = $crate::interposer::raw::API_MINOR;
+            }
         }
-        #[no_mangle]
+        #[$($attribute)*]
         pub extern "C" fn BackendFactory() -> *mut std::os::raw::c_void {
             $crate::interposer::Bridge::<$backend>::table()
         }

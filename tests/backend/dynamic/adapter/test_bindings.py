@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -10,9 +13,11 @@ from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.backend import DynamicBackend
 from interposer.backend.dynamic.blobs import Blob
 from interposer.backend.dynamic.calls import CallError
-from interposer.errors import ExecutionError
+from interposer.backend.dynamic.libraries import backend_of_file
+from interposer.errors import ExecutionError, PluginError
 from interposer.ops import PreCompiled
 from interposer.testing import check_backend
+from tests.native import compiler_for
 
 X = np.float32([1, 2, 3])
 LANGUAGES = pytest.mark.parametrize("source", ["vault.cpp", "vault.rs"])
@@ -108,6 +113,7 @@ def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source
         ("the workspace twice", "the workspace is asked for a second time in one run"),
         ("another shape", "the shape is known already"),
         ("an input too many", "panicked: there is no input 2 among 2"),
+        ("a payload that panics, on an output", "panicked: without a message"),
     ],
 )
 def test_safe_rust_cannot_misuse_the_memory_of_a_run(wish, said, backend, runtime_with):
@@ -118,6 +124,62 @@ def test_safe_rust_cannot_misuse_the_memory_of_a_run(wish, said, backend, runtim
     with pytest.raises(ExecutionError) as caught:
         run(runtime_with(one), one, network)
     assert said in str(caught.value)
+
+
+def test_a_list_of_kernels_in_rust_refuses_the_run_of_another_graph(backend, runtime_with):
+    one = backend("kernels.rs")
+    runtime = runtime_with(one)
+
+    def part(size):
+        network = Network("part")
+        x = network.add_input_layer(0, TensorInfo((size,)))
+        network.add_output_layer(0, network.add_addition_layer(x, x, name="the list of the first part"))
+        optimized = optimize(network, [one.id], runtime.device_spec)
+        return runtime.enqueue_workload(runtime.load_network(optimized), {0: np.ones(size, np.float32)})
+
+    np.testing.assert_array_equal(part(1000)[0], np.full(1000, 2, np.float32))
+    said = "the tensor has 12 bytes of float32; the graph of this list of kernels has 4000 bytes of float32 there"
+    with pytest.raises(ExecutionError, match=said):
+        part(3)
+
+
+def test_a_host_offers_nothing_after_an_init_in_rust_that_panicked(built):
+    path = built("panicking.rs")
+    with pytest.raises(PluginError, match="panicked: in init"):
+        backend_of_file(str(path))
+    assert ctypes.CDLL(str(path)).PathLength() == 0
+
+
+SMALLEST = """
+#[path = "INCLUDE/interposer/backend.rs"]
+mod interposer;
+use interposer::*;
+
+struct Smallest;
+
+impl Backend for Smallest {
+    fn new() -> Smallest {
+        Smallest
+    }
+    fn support(&self, _layer: &Layer, _options: Attributes) -> Verdict {
+        Verdict::no("nothing", raw::REASON_LAYER_TYPE)
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(("edition", "form"), [("2018", ""), ("2021", ""), ("2024", ", edition = 2024")])
+def test_a_backend_in_rust_compiles_without_warnings_in_each_edition(edition, form, tmp_path):
+    compiler = compiler_for("rust")
+    known = subprocess.run([compiler, "--help"], capture_output=True, text=True, check=True).stdout
+    if f"|{edition}" not in known:
+        pytest.skip(f"{compiler} does not know edition {edition}")
+    source = tmp_path / "smallest.rs"
+    text = SMALLEST.replace("INCLUDE", str(include.path())) + f'export_backend!("Smallest", Smallest{form});\n'
+    source.write_text(text, encoding="utf-8")
+    words = [compiler, f"--edition={edition}", "--crate-type=cdylib", "--emit=metadata", "-Dwarnings", str(source)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_cpp_refuses_elements_of_another_type(built, opened, runtime_with):
