@@ -11,7 +11,7 @@ import pytest
 import interposer as ip
 from interposer.conversion import converted
 from interposer.errors import BindingError, InvalidArgumentError
-from interposer.types import DataType
+from interposer.types import DataType, largest_float
 
 
 def identity(dtype: str) -> ip.Network:
@@ -146,3 +146,26 @@ def test_empty_arrays_and_scalars_are_converted() -> None:
     assert converted(np.asarray([]), DataType.INT8, numbers=[]).size == 0
     with pytest.raises(ValueError, match="is int64 and holds 300; expected int8"):
         converted(np.asarray(300), DataType.INT8)
+
+
+@pytest.mark.parametrize("wanted", [DataType.FLOAT4_E2M1FN, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN])
+@pytest.mark.parametrize("number", [29.0, -29.0, np.inf, np.nan])
+def test_a_type_without_infinities_and_nan_takes_no_number_beyond_its_largest(wanted: DataType, number: float) -> None:
+    with pytest.raises(ValueError, match=rf"holds {number} at \[1\]; expected {wanted}, finite numbers up to"):
+        converted(np.array([1, number], np.float32), wanted)
+    largest = largest_float(wanted)
+    assert converted(np.array([-largest, largest], np.float32), wanted).astype(np.float32).tolist() == [
+        -largest,
+        largest,
+    ]
+
+
+def test_an_infinity_is_not_made_nan_in_a_type_without_infinities() -> None:
+    with pytest.raises(ValueError, match=r"holds inf at \[0\]; expected float8_e4m3fn, which has no infinities"):
+        converted(np.array([np.inf, np.nan], np.float32), DataType.FLOAT8_E4M3FN)
+    assert np.isnan(converted(np.float32([np.nan]), DataType.FLOAT8_E4M3FN)).all()
+
+
+def test_integers_of_4_bits_become_floats_that_numpy_cannot_make_of_them() -> None:
+    given = np.array([1, 4], DataType.INT4.numpy)
+    assert converted(given, DataType.FLOAT8_E8M0FNU).astype(np.float32).tolist() == [1, 4]

@@ -14,6 +14,8 @@ __all__ = ["converted"]
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 """Kinds of numbers by NumPy's letters; a number may become one of its own kind, or of a later one."""
 _TEXT: Final = "OUST"
+_WITHOUT_SPECIAL_VALUES: Final = (DataType.FLOAT4_E2M1FN, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN)
+"""Float types with neither infinities nor NaN: NumPy gives their largest numbers for infinities, and -0 for NaN."""
 
 
 def converted(array: Array, wanted: DataType, *, numbers: Any = None) -> Array:
@@ -23,7 +25,7 @@ def converted(array: Array, wanted: DataType, *, numbers: Any = None) -> Array:
     A conversion to a float type may round. Nothing else changes a value:
 
     - an integer must lie in the range of an integer type,
-    - a finite number must stay finite in a float type (infinities and NaN stay what they are),
+    - a finite number must stay finite in a float type, and infinities and NaN must be values of it,
     - floats never become integers, as that would truncate or quantize them.
 
     Args:
@@ -45,10 +47,19 @@ def converted(array: Array, wanted: DataType, *, numbers: Any = None) -> Array:
         raise ValueError(f"is {array.dtype}; expected {wanted}; convert it as you mean it")
     elif wanted.is_integer:
         _check_range(array, wanted)
-    with np.errstate(all="ignore"):
-        made: Array = array.astype(wanted.numpy)
+    made = _rounded(array, wanted)
     if wanted.is_float and array.dtype.kind not in "b":
-        _check_finite(array, made, wanted)
+        _check_kept(array, made, wanted)
+    return made
+
+
+def _rounded(array: Array, wanted: DataType) -> Array:
+    """The elements as the nearest ones of the type; by way of float32 where NumPy knows no direct way."""
+    with np.errstate(all="ignore"):
+        try:
+            made: Array = array.astype(wanted.numpy)
+        except TypeError:
+            made = array.astype(np.float32).astype(wanted.numpy)
     return made
 
 
@@ -100,10 +111,19 @@ def _whole(wanted: DataType) -> str:
     return f"{wanted}, whole numbers from {low} to {high}"
 
 
-def _check_finite(array: Array, made: Array, wanted: DataType) -> None:
-    finite = np.isfinite(made)
-    if not finite.all():
-        _refuse(array, ~finite & np.isfinite(array), f"{wanted}, finite numbers up to {largest_float(wanted):.8g}")
+def _check_kept(array: Array, made: Array, wanted: DataType) -> None:
+    """Check that finite numbers are still finite and in range, infinities still infinite, and NaN still NaN."""
+    if wanted not in _WITHOUT_SPECIAL_VALUES and np.isfinite(made).all():
+        return
+    given = array if array.dtype.kind in "iuf" else array.astype(np.float32)
+    finite = np.isfinite(given)
+    largest, low = largest_float(wanted), -largest_float(wanted)
+    if wanted in _WITHOUT_SPECIAL_VALUES:
+        kept = finite & (given >= low) & (given <= largest)
+        _refuse(array, ~kept, f"{wanted}, finite numbers up to {largest:.8g}")
+        return
+    _refuse(array, finite & ~np.isfinite(made), f"{wanted}, finite numbers up to {largest:.8g}")
+    _refuse(array, np.isinf(given) & ~np.isinf(made), f"{wanted}, which has no infinities")
 
 
 def _refuse(array: Array, bad: Array, expected: str) -> None:
