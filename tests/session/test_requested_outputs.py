@@ -167,6 +167,16 @@ def test_shapes_that_differ_by_call_give_values_of_their_shapes(backends: list[s
         np.testing.assert_allclose(right, expected(x)["right"], rtol=1e-6)
 
 
+def test_a_future_of_some_outputs_loads_no_other_network(backends: list[str]) -> None:
+    model = ip.load(chain(), backends)
+    loaded = model.runtime.loaded_networks
+    for names in (["right"], ["right", "y"]):
+        found = model.submit([X], names).result()
+        for name, array in zip(names, found, strict=True):
+            np.testing.assert_allclose(array, expected()[name], rtol=1e-6)
+    assert model.runtime.loaded_networks == loaded
+
+
 def test_inputs_may_be_named_imported_or_submitted(backends: list[str]) -> None:
     model = ip.load(chain(), backends)
     wanted = expected()["shifted"]

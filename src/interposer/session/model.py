@@ -113,9 +113,11 @@ class Model:
         self.inputs: dict[str, TensorInfo] = self._blueprint.inputs
         self.outputs: dict[str, TensorInfo | None] = self._blueprint.outputs
         first = self._blueprint.first()
-        if first is not None and first.optimized is None:
+        if first is None:
+            return
+        if first.optimized is None or choice.aside & first.optimized.backends.keys():
             self._make_within_limits(first.key, first.network())
-        elif first is not None:
+        else:
             self._make(*first)
 
     @property
@@ -513,9 +515,13 @@ class Model:
     def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
         """Run once for values by name."""
         if set(names) <= self.outputs.keys():
-            found = dict(zip(self.outputs, self.run(inputs, deadline=deadline), strict=True))
-            return [found[name] for name in names]
+            return self._in_order(names, self.run(inputs, deadline=deadline))
         return self._for(names).run(self._unbound(inputs), deadline=deadline)
+
+    def _in_order(self, names: tuple[str, ...], outputs: list[Any]) -> list[Any]:
+        """The outputs of these names."""
+        found = dict(zip(self.outputs, outputs, strict=True))
+        return [found[name] for name in names]
 
     def _for(self, names: tuple[str, ...]) -> Model:
         """The model whose outputs are the values of these names; it is made where it is not there yet."""
@@ -548,12 +554,14 @@ class Model:
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs"))
         names = None if outputs is None else requested_names(outputs)
-        if names is not None and names != tuple(self.outputs):
-            other = self._for(names)
-            given, outputs = self._unbound(inputs), None
-            return self.runtime.workers.submit(lambda control: other._run_watched(given, None, lambda: control))
-        written = None if names else outputs
-        return self.runtime.workers.submit(lambda control: self._run_watched(inputs, written, lambda: control))
+        if names is None:
+            return self.runtime.workers.submit(lambda control: self._run_watched(inputs, outputs, lambda: control))
+        if set(names) <= self.outputs.keys():
+            return self.runtime.workers.submit(
+                lambda control: self._in_order(names, self._run_watched(inputs, None, lambda: control))
+            )
+        other, given = self._for(names), self._unbound(inputs)
+        return self.runtime.workers.submit(lambda control: other._run_watched(given, None, lambda: control))
 
     async def run_async(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> list[Any]:
         """Run once in a thread of the runtime, while others may use this one: what `run` gives, to be awaited.
