@@ -8,11 +8,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from interposer.cli import bench as bench_command
 from interposer.cli.main import main
+from interposer.session.timing import Timing
+from interposer.tools.bench import BenchReport, Candidate
 from tests.cli import networks
 
 pytestmark = pytest.mark.needs_cpuref
-QUICK = ("--rounds", "2", "--seconds", "0")
+QUICK = ("--rounds", "2", "--seconds", "0", "--random")
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def test_a_table_shows_every_choice_with_its_layers_and_times(measured, tmp_path
 
     said = measured(file, "--backends", "Sums,CpuRef", "--mix", "Device,Sums", *QUICK)
 
-    titles, *rows = said.splitlines()
+    titles, *rows = said.splitlines()[:4]
     assert titles.split("  ")[0] == "backends"
     assert [row.split()[0] for row in rows] == ["Sums", "CpuRef", "Device,Sums"]
     assert "2 on Sums, 2 on CpuRef" in rows[0]
@@ -67,7 +70,9 @@ def test_inputs_come_from_files_and_shapes_from_options(measured, tmp_path):
 
     assert measured(file, "--backends", "CpuRef", "--input", tmp_path / "x.npy", *QUICK)
     assert measured(file, "--backends", "CpuRef", "--shape", "batch=2", "--threads", "1", *QUICK)
-    assert "input 'x' is float32[batch, 4]; give an array for it, or its shape" in measured(file, *QUICK, status=2)
+    said = measured(file, *QUICK, status=2)
+    assert said == "interposer: input 'x' is float32[batch, 4], whose shape is open; give it, as in --shape batch=1\n"
+    assert measured(file, "--shape", "batch=1", "--backends", "CpuRef", *QUICK)
 
 
 def test_a_plot_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, capsys):
@@ -87,8 +92,55 @@ def test_the_times_are_drawn(measured, tmp_path):
 
     texts = [one.text for one in ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
     assert texts[:2] == ["doubler: 1 choice of backends, one run", "CpuRef"]
+    assert texts[-2:] == ["median time of a run; white line: least time (ms)", "backends"]
 
 
 @pytest.mark.parametrize(("option", "given"), [("--rounds", "0"), ("--seconds", "-1"), ("--seconds", "soon")])
 def test_wrong_numbers_are_wrong_usage(measured, tmp_path, option, given):
     assert f"not {given!r}" in measured(networks.doubler(tmp_path), option, given, status=2)
+
+
+def test_a_choice_that_is_named_twice_or_places_the_same_is_measured_once(measured, tmp_path, more_backends):
+    file = networks.doubler(tmp_path)
+    words = ("--backends", "CpuRef,CpuRef,Sums", "--mix", "Sums,Device", "--json", *QUICK)
+
+    found = json.loads(measured(file, *words))["candidates"]
+
+    assert [(one["name"], one["same_as"]) for one in found] == [("CpuRef", ""), ("Sums", ""), ("Sums,Device", "Sums")]
+    assert found[1]["turns_ms"] == found[2]["turns_ms"]
+    assert "same placement as Sums" in measured(file, *words[:4], *QUICK)
+
+
+def test_the_spread_is_half_the_distance_between_the_turns():
+    assert Timing((1.0, 2.0, 4.0), 0.5).spread == 0.75
+    assert Timing((2.0,), 2.0).spread == 0.0
+
+
+def test_what_the_noise_cannot_tell_apart_is_said(capsys):
+    turns = {"A": (1.0, 3.0, 1.0, 3.0), "B": (2.0, 2.5, 2.0, 2.5), "C": (9.0, 9.0, 9.0, 9.0)}
+    found = [Candidate((name,), timing=Timing(one, min(one))) for name, one in turns.items()]
+    report = BenchReport("net", tuple(found))
+
+    bench_command._print(report)
+
+    said = capsys.readouterr().out
+    assert [one.name for one in report.undecided] == ["A", "B"]
+    assert report.to_dict()["undecided"] == ["A", "B"]
+    assert said.splitlines()[-1] == "too noisy to tell which is quickest: A, B"
+    [row_a, row_b, row_c] = said.splitlines()[1:4]
+    assert (row_a.endswith("tell"), row_b.endswith("too noisy to tell"), row_c.endswith("tell")) == (False, True, False)
+    assert "\u00b150%" in row_a
+
+
+def test_what_it_ran_on_is_said(measured, tmp_path):
+    file = networks.doubler(tmp_path)
+    np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
+    quick = QUICK[:-1]
+
+    assert measured(file, "--backends", "CpuRef", "--seed", "3", *quick).endswith("inputs: random numbers, seed 3\n")
+    said = measured(file, "--backends", "CpuRef", "--input", tmp_path / "x.npy", *quick)
+    assert said.endswith(f"inputs: {tmp_path / 'x.npy'}\n")
+    assert measured(file, "--backends", "CpuRef", *quick, status=2) == (
+        "interposer: no --input gives these inputs of the network:\n  - 'x' float32[1, 4]\n"
+        "give a file for each with --input NAME=FILE, or use --random\n"
+    )

@@ -16,6 +16,7 @@ import pytest
 from interposer import __version__
 from interposer.cli import backends
 from interposer.cli.main import COMMANDS, NO_MEANS, main
+from interposer.cli.tables import wrapped
 
 INTERPOSER = [sys.executable, "-m", "interposer"]
 
@@ -265,3 +266,20 @@ def test_no_color_leaves_out_bold_letters_too():
     pytest.importorskip("rich")
     assert "\x1b" not in on_terminal("ops", NO_COLOR="1")
     assert "\x1b[1m" in on_terminal("ops", NO_COLOR="")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_breaks_no_install_command(columns):
+    pytest.importorskip("rich")
+    lines = [line.strip() for line in on_terminal("backends", columns=columns, NO_COLOR="1").splitlines()]
+    commands = [line for line in lines if "pip" in line]
+    assert all(line.startswith("pip install ") and line.endswith("]") for line in commands)
+    assert "CpuRef" in lines
+
+
+def test_texts_are_broken_between_words_and_commands_are_not_broken():
+    said = "the package onnxruntime is not installed: pip install interposer[onnxruntime]"
+    assert wrapped(said, 30, "  ") == [
+        "  the package onnxruntime is", "  not installed:", "  pip install interposer[onnxruntime]",
+    ]  # fmt: skip
+    assert wrapped("", 30) == []

@@ -35,7 +35,7 @@ def written(folder: Path, *ops: Any) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    status = main(["compare", *words])
+    status = main(["compare", *words, *([] if "--input" in words else ["--random"])])
     out, err = capsys.readouterr()
     return status, out, err
 
@@ -46,6 +46,7 @@ def test_backends_that_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert out.splitlines() == [
         "output 'y' of the whole network: equal",
         "WrongProducts agrees with CpuRef on 2 layers",
+        "inputs: random numbers, seed 0",
     ]
 
 
@@ -129,7 +130,7 @@ def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsy
         ([], "give the two backends that are to be compared: --backends A,B"),
         (["--backends", "CpuRef,CpuReg"], "unknown backend 'CpuReg'; did you mean 'CpuRef'?"),
         (["--backends", "Fuses", "--cut", "part.bin"], "'part.bin'; expected .onnx, .tflite, .txt"),
-        (["--backends", "Fuses", "--seed", "-1"], "a seed is a number of 0 or more, not -1"),
+        (["--backends", "Fuses", "--seed", "-1"], "argument --seed: expected a whole number of 0 or more, not '-1'"),
         (["--backends", "Fuses", "--input", "nowhere.npy"], "nowhere.npy: No such file or directory"),
     ],
 )

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import interposer as ip
 from interposer import Network, TensorInfo
 from interposer.cli.main import main
+from interposer.ir.times import Times
 from interposer.writers import tflite
 from tests.cli import networks
 
@@ -99,7 +101,7 @@ def test_open_shapes_must_be_given(explain, tmp_path):
     model = networks.brightness(tmp_path, ("batch", 3, "height", "width"))
     assert explain(model, status=2) == (
         "interposer: the shapes of these inputs are not all known: 'image' float32[batch, 3, height, width]; "
-        "give them, as in --shape image=1x1x1x1\n"
+        "give them, as in --shape batch=1 --shape height=1 --shape width=1\n"
     )
 
 
@@ -154,7 +156,7 @@ def test_names_out_of_files_cannot_steer_the_terminal(explain, tmp_path):
 
 
 def test_measured_times_are_printed(explain, tmp_path, more_backends):
-    found = explain(networks.alternating(tmp_path), *THREE, "--measure", "--budget", "0.01")
+    found = explain(networks.alternating(tmp_path), *THREE, "--measure", "--random", "--budget", "0.01")
     assert "\n  one run takes " in found
     assert " (measured, " in found
     assert "\npart  backend  layers " in found
@@ -197,3 +199,32 @@ def test_the_page_is_written_beside_what_is_printed(explain, tmp_path, more_back
 def test_a_page_that_cannot_be_written_is_an_error(explain, tmp_path):
     found = explain(networks.doubler(tmp_path), "--html", tmp_path / "no" / "page.html", status=2)
     assert found.endswith(f"page.html': there is no folder {str(tmp_path / 'no')!r}\n")
+
+
+def test_layers_that_are_compiled_refer_to_their_part(explain, cpuacc):
+    found = explain(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx", "--backends", "CpuAcc,CpuRef")
+    assert "PreCompiled" not in found
+    assert sum(line.endswith("  part 1") for line in found.splitlines()) == 10
+
+
+def test_what_is_measured_is_made_up_only_with_random(explain, tmp_path):
+    network = networks.doubler(tmp_path)
+    words = ("--measure", "--budget", "0.01", "--backends", "CpuRef")
+    assert explain(network, *words, status=2).endswith("give a file for each with --input NAME=FILE, or use --random\n")
+    assert explain(network, *words, "--random").endswith("measured on: random numbers, seed 0\n")
+    assert explain(network, "--random", status=2) == (
+        "interposer: --random is what the network runs on to be measured; give --measure too\n"
+    )
+
+
+def test_layers_that_took_longer_than_the_whole_are_remarked():
+    network = ip.Network("net")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 4)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x, name="sum"), name="y")
+    optimized = ip.optimize(network, ["CpuRef"])
+    busy = optimized.explain(Times(2.39, {"sum": 36.1}, "measured", 5))
+    assert (
+        "  the layers took 36.1 ms together when each was timed, more than a whole run: the machine was busy, "
+        "or layers ran concurrently; measure again on an idle machine"
+    ) in busy.lines()
+    assert not any("the machine was busy" in line for line in optimized.explain(Times(40, {"sum": 36.1})).lines())

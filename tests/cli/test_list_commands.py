@@ -107,3 +107,33 @@ def test_groups_of_types_go_by_their_names(shown):
 def test_what_a_backend_that_is_absent_has_is_not_known(capsys, more_backends):
     assert main(["ops", "--backend", "Gone"]) == 2
     assert capsys.readouterr().err == "interposer: backend 'Gone' is not available: there is no such device\n"
+
+
+@pytest.mark.parametrize(("name", "line"), [
+    ("Gemm", "Gemm of ONNX is here: FullyConnected"),
+    ("gemm", "Gemm of ONNX is here: FullyConnected"),
+    ("CONV_2D", "CONV_2D of TFLite, NNAPI is here: Convolution2d"),
+    ("FULLY_CONNECTED", "FULLY_CONNECTED of TFLite, NNAPI is here: FullyConnected"),
+    ("Conv", "Conv of ONNX is here: Convolution2d, Convolution3d, DepthwiseConvolution2d"),
+])  # fmt: skip
+def test_the_name_of_another_format_leads_to_the_operator(shown, name, line):
+    said = shown("ops", name).splitlines()
+    assert said[0] == line
+    assert any(one.startswith(("FullyConnected (", "Convolution2d (", "Convolution2d ")) for one in said[1:])
+
+
+def test_the_name_of_another_format_gives_the_operators_as_json(shown):
+    assert json.loads(shown("ops", "Gemm", "--json"))["op"] == "FullyConnected"
+    assert [one["op"] for one in json.loads(shown("ops", "Conv", "--json"))] == [
+        "Convolution2d", "Convolution3d", "DepthwiseConvolution2d",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("Gem", "unknown operator 'Gem'; did you mean 'Gemm'?"),
+    ("QLinearConv", "'QLinearConv' of ONNX is read, but has no operator of its own here: others replace it"),
+    ("", "unknown operator ''"),
+])  # fmt: skip
+def test_an_operator_that_nobody_has_is_told(name, text, capsys):
+    assert main(["ops", name]) == 2
+    assert capsys.readouterr().err == f"interposer: {text}\n"

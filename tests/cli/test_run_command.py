@@ -286,3 +286,32 @@ def test_values_of_a_network_with_open_shapes_are_computed(run, folder):
 def test_values_that_a_network_does_not_have_are_refused(run, folder, words, text):
     network = networks.alternating(folder)
     assert text in run(network, "--input", "x.npy", *words, status=2)
+
+
+def test_inputs_are_made_up_only_with_random_and_are_the_same_for_a_seed(run, folder):
+    file = networks.doubler(folder)
+    text = "interposer: no --input gives these inputs of the network:\n  - 'x' float32[1, 4]\n"
+    assert run(file, status=2) == f"{text}give a file for each with --input NAME=FILE, or use --random\n"
+    first, again, other = (as_json(run, file, *words) for words in (["--random"], ["--seed", "0"], ["--seed", "1"]))
+    assert first["top"] == again["top"] != other["top"]
+    assert first["inputs"] == again["inputs"] == "random numbers, seed 0"
+    assert run(file, "--random").endswith("inputs: random numbers, seed 0\n")
+
+
+def test_random_numbers_are_for_the_inputs_that_no_file_gives(run, two_inputs):
+    network, *_ = two_inputs
+    found = as_json(run, network, "--input", "a=a.npy", "--random")
+    assert found["inputs"] == "a=a.npy, random numbers, seed 0"
+
+
+def test_random_numbers_need_a_shape_and_the_hint_can_be_followed(run, folder):
+    file = networks.doubler(folder, ("batch", 4))
+    text = "interposer: input 'x' is float32[batch, 4], whose shape is open; give it, as in --shape batch=1\n"
+    assert run(file, "--random", status=2) == text
+    assert run(file, "--random", "--shape", "batch=1")
+
+
+def test_two_results_do_not_go_to_one_file(run, folder):
+    words = ["--random", "--save", "y.npz", "--save-intermediates", "./y.npz"]
+    text = "interposer: --save and --save-intermediates name one file, 'y.npz'\n"
+    assert run(networks.doubler(folder), *words, status=2) == text

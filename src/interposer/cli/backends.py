@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.registry import BackendRecord
-from interposer.cli.tables import Table, show, write_json
+from interposer.cli.tables import Table, say, show, wrapped, write_json
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
 
@@ -26,8 +28,21 @@ def execute(args: argparse.Namespace) -> None:
     if args.json:
         write_json([_to_dict(record, file, runtime) for record, file in _records(runtime)])
     else:
-        titles = ("backend", "available", "version", "source", "capabilities, or why not")
-        show(Table(titles, [_row(record) for record, _ in _records(runtime)]))
+        _print([_row(record) for record, _ in _records(runtime)])
+
+
+def _print(rows: list[tuple[str, ...]]) -> None:
+    """A table; on a terminal without its last column, whose texts follow, broken between words only."""
+    titles = ("backend", "available", "version", "source", "capabilities, or why not")
+    if not sys.stdout.isatty():
+        show(Table(titles, rows))
+        return
+    width = shutil.get_terminal_size().columns
+    show(Table(titles[:3], [row[:3] for row in rows]))
+    for name, *_, source, text in rows:
+        print()
+        for line in (name, *wrapped(source, width, "  "), *wrapped(text, width, "  ")):
+            say(line)
 
 
 def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRecord | None]]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from interposer.cli.inputs import named_inputs
+from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs
 from interposer.cli.network import (
     add_network_arguments,
     add_plan_argument,
@@ -32,9 +32,12 @@ _HELP: Final = """\
 Each backend is completed by CpuRef, which runs what the backend does not take.
 "auto" is the fastest mix of all, which is looked for where it is not known yet.
 The network is loaded on all of them; then each has its turn, again and again, so
-that a slow moment of the machine hits all. Times are medians of the turns.
+that a slow moment of the machine hits all. Times are medians of the turns, and
+the spread is half the distance between the slowest and the fastest turn. Backends
+that the noise cannot tell apart are said to be "too noisy to tell". Choices with
+the same placement of every layer are measured once.
 
-Without --input, inputs are random numbers, the same in each run.
+Inputs are files (--input) or random numbers (--random), the same in each run.
 """
 _seconds: Final = number("seconds")
 
@@ -53,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=_seconds, default=10.0, metavar="S", help="seconds to look for the fastest mix (default: 10)"
     )
-    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
+    add_input_arguments(parser)
     parser.add_argument("--threads", type=positive, metavar="N", help="how many threads backends may use")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each backend (default: 7)")
     parser.add_argument("--seconds", type=_seconds, default=0.2, metavar="S", help="length of a turn (default: 0.2)")
@@ -70,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
         report = bench(
             network,
             _choices(args, runtime),
-            named_inputs(args.input, network),
+            named_inputs(args, network),
             runtime=runtime,
             limits=Limits(args.limit_bytes, args.limit_operations),
             rounds=args.rounds,
@@ -82,9 +85,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.plot is not None:
         write_file(args.plot, _plot(report))
     if args.json:
-        write_json(report.to_dict())
+        write_json({**report.to_dict(), "inputs": inputs_text(args)})
     else:
         _print(report)
+        say(f"inputs: {inputs_text(args)}")
     return 0 if report.quickest else 1
 
 
@@ -108,15 +112,19 @@ def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
 
 
 def _print(report: BenchReport) -> None:
-    titles = ["backends", "layers", "copies", "load ms", "median ms", "least ms", "times the quickest", "differs"]
-    rows = [_row(one, report.quickest) for one in report.candidates]
-    show(without_empty_columns(Table(titles, rows, titles[2:])))
+    titles = ["backends", "layers", "copies", "load ms", "median ms", "spread", "least ms", "times the quickest"]
+    titles += ["differs", "note"]
+    rows = [_row(one, report) for one in report.candidates]
+    show(without_empty_columns(Table(titles, rows, titles[2:-1])))
+    if len(report.undecided) > 1:
+        say(f"too noisy to tell which is quickest: {', '.join(one.name for one in report.undecided)}")
     for one in report.candidates:
         if one.reason:
             say(f"{one.name}: {one.reason}")
 
 
-def _row(one: Candidate, best: Candidate | None) -> list[str]:
+def _row(one: Candidate, report: BenchReport) -> list[str]:
+    best = report.quickest
     layers = ", ".join(f"{count} on {backend}" for backend, count in one.layers.items())
     ratio = "" if one.timing is None or best is None or best.timing is None else best.timing.faster_than(one.timing)
     return [
@@ -125,10 +133,19 @@ def _row(one: Candidate, best: Candidate | None) -> list[str]:
         str(one.copies) if one.copies else "",
         _number(one.load_ms),
         _number(None if one.timing is None else one.timing.median),
+        "" if one.timing is None else f"\u00b1{one.timing.spread:.0%}",
         _number(None if one.timing is None else one.timing.least),
         f"{ratio:.2f}" if ratio else "",
         "" if one.deviation is None else f"{one.deviation:.2g}",
+        _note(one, report),
     ]
+
+
+def _note(one: Candidate, report: BenchReport) -> str:
+    if one.same_as:
+        return f"same placement as {one.same_as}"
+    close = report.undecided
+    return "too noisy to tell" if len(close) > 1 and one in close and one is not report.quickest else ""
 
 
 def _number(value: float | None) -> str:
@@ -137,4 +154,5 @@ def _number(value: float | None) -> str:
 
 def _plot(report: BenchReport) -> str:
     timed = [(one.name, one.timing.median, one.timing.least) for one in report.candidates if one.timing is not None]
-    return bars(f"{report.network}: {counted(len(timed), 'choice')} of backends, one run", "ms", timed)
+    title = f"{report.network}: {counted(len(timed), 'choice')} of backends, one run"
+    return bars(title, "ms", timed, ("backends", "median time of a run; white line: least time"))

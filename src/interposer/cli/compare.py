@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.cli.images import Preprocessing
-from interposer.cli.inputs import named_inputs, read_inputs
+from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs, read_inputs
 from interposer.cli.network import add_network_arguments, sources_of
 from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, flat, save_npz
@@ -47,8 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "the backend that is believed, and the one that is tried")
-    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="for random inputs, without --input")
+    add_input_arguments(parser)
     parser.add_argument(
         "--tolerance", type=_amount, metavar="T",
         help="the part of the largest element that floats may be off in a layer (default: by type, 1e-4 of float32)",
@@ -66,17 +65,14 @@ def execute(args: argparse.Namespace) -> int:
     backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
-    if args.seed < 0:
-        raise InvalidArgumentError(f"a seed is a number of 0 or more, not {args.seed}")
     network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
     tolerance = Tolerance(args.tolerance, args.steps)
     found = compare(
         network,
         backends,
-        named_inputs(args.input, network),
+        named_inputs(args, network),
         tolerance=tolerance,
         limits=Limits(args.limit_bytes, args.limit_operations),
-        seed=args.seed,
         progress=progress_line("as a whole"),
     )
     if not args.json:
@@ -85,8 +81,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.cut is not None and found.cut is not None:
         written = _write_cut(args, backends, found.cut, tolerance, found)
     if args.json:
-        write_json(found.to_dict() | {"cut": written})
+        write_json(found.to_dict() | {"cut": written, "inputs": inputs_text(args)})
     else:
+        say(f"inputs: {inputs_text(args)}")
         _print_cut(args, written)
     return 0 if found.agrees else 1
 

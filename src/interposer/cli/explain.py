@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from interposer.cli.images import Preprocessing
-from interposer.cli.inputs import read_inputs
+from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, shape_hint, sized_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, sources_of
 from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable
@@ -26,7 +26,7 @@ For every layer: who runs it, and why every other backend does not. For every
 part (layers of one backend that hang together): its time, and what crosses its
 border, copied or not.
 
-With --measure the network is run, on --input or on random numbers, and every
+With --measure the network is run, on --input or with --random, and every
 layer that runs and every copy is timed. Times with a ~ are estimated by work
 (bytes and operations): of layers within a compiled part, and of all where
 nothing is measured. --html draws the network into a page that stands alone.
@@ -44,27 +44,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a page that draws the network")
     parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
     parser.add_argument("--budget", type=_seconds, default=1.0, metavar="S", help="seconds to measure (default: 1)")
-    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help="as of interposer run")
+    add_input_arguments(parser)
 
 
 def execute(args: argparse.Namespace) -> None:
     """Divide the network among the backends, run it where it is to be measured, and print the explanation."""
-    if args.input and not args.measure:
-        raise InvalidArgumentError("--input is what the network runs on to be measured; give --measure too")
+    if not args.measure and (args.input or seed_of(args) is not None):
+        option = "--input" if args.input else "--random"
+        raise InvalidArgumentError(f"{option} is what the network runs on to be measured; give --measure too")
     if args.html is not None:
         check_writable("--html", args.html, sources_of(args))
     with open_model(args) as model:
         if not model.is_prepared and not (args.measure and args.input):
             _require_shapes(model)
             _require_values(model)
-        given = read_inputs(args.input, model.inputs, Preprocessing(None, (), ())) if args.input else None
+        plain = Preprocessing(None, (), ())
+        given = None
+        if args.measure:
+            given = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
         explanation = model.explain(args.measure, inputs=given, budget_seconds=args.budget)
     if args.html is not None:
         write_file(args.html, explanation.to_html())
     if args.json:
-        write_json(explanation.to_dict())
+        write_json({**explanation.to_dict(), **({"ran_on": inputs_text(args)} if args.measure else {})})
     else:
         _print(explanation, _left_out(model) if args.backends is None else [])
+        if args.measure:
+            say(f"measured on: {inputs_text(args)}")
 
 
 def _left_out(model: Model) -> list[str]:
@@ -77,9 +83,8 @@ def _require_shapes(model: Model) -> None:
     unknown = {name: info for name, info in model.inputs.items() if not info.is_concrete}
     if unknown:
         inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
-        example = f"--shape {next(iter(unknown))}={'x'.join(['1'] * next(iter(unknown.values())).rank)}"
         raise InvalidArgumentError(
-            f"the shapes of these inputs are not all known: {inputs}; give them, as in {example}"
+            f"the shapes of these inputs are not all known: {inputs}; give them, as in {shape_hint(unknown)}"
         )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +15,23 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.cli.images import Preprocessing, read_image
+from interposer.cli.numbers import whole
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.files import check_regular
 from interposer.ir.network import Network
+from interposer.session import Model
+from interposer.tools.bench import random_array
 from interposer.types import Array, DataType, Dim, TensorInfo
 
-__all__ = ["named_inputs", "read_inputs"]
+__all__ = [
+    "add_input_arguments",
+    "inputs_text",
+    "named_inputs",
+    "read_inputs",
+    "seed_of",
+    "shape_hint",
+    "sized_inputs",
+]
 
 Infos = Mapping[str, TensorInfo]
 _NPY: Final = b"\x93NUMPY"
@@ -26,10 +40,78 @@ _MEMBER: Final = ".npy"
 _RAW: Final = (".bin", ".raw")
 
 
-def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing) -> dict[str, Any]:
+def add_input_arguments(parser: argparse.ArgumentParser, about: str = "as of interposer run") -> None:
+    """Declare files for inputs, and random numbers for those that no file gives."""
+    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help=f"{about}; may be repeated")
+    parser.add_argument("--random", action="store_true", help="use random numbers for inputs that no --input gives")
+    parser.add_argument("--seed", type=whole, metavar="N", help="of the random numbers (default: 0); implies --random")
+
+
+def seed_of(args: argparse.Namespace) -> int | None:
+    """The seed of random inputs; None if there are to be none."""
+    return args.seed if args.seed is not None else 0 if args.random else None
+
+
+def inputs_text(args: argparse.Namespace) -> str:
+    """What a command ran on, in words."""
+    seed = seed_of(args)
+    rest = f"random numbers, seed {seed}" if seed is not None else ""
+    return ", ".join(filter(None, [" and ".join(args.input), rest]))
+
+
+def shape_hint(infos: Infos) -> str:
+    """Options that would give the shapes that are open: named sizes by their names, others by the whole shape."""
+    options: dict[str, None] = {}
+    for name, info in infos.items():
+        if info.is_concrete or not info.is_tensor:
+            continue
+        sizes = tuple(info.shape) if info.shape.is_ranked else ()
+        named = [size.name for size in sizes if isinstance(size, Dim) and size.name]
+        options |= dict.fromkeys(_option_of_shape(name, sizes, named))
+    return " ".join(options)
+
+
+def _option_of_shape(name: str, sizes: tuple[Any, ...], named: list[str]) -> list[str]:
+    if named and len(named) == sum(isinstance(size, Dim) for size in sizes):
+        return [f"--shape {shlex.quote(f'{one}=1')}" for one in named]
+    shape = "x".join("1" if isinstance(size, Dim) else str(size) for size in sizes)
+    return [f"--shape {shlex.quote(f'{name}={shape or 1}')}"]
+
+
+def sized_inputs(model: Model) -> dict[str, TensorInfo]:
+    """The inputs of a model, with the sizes in its file where a dimension is open and the file has one."""
+    sized = {one.name: one.output.known for one in model.optimized.inputs} if model.is_prepared else {}
+    return {name: sized.get(name, info) for name, info in model.inputs.items()}
+
+
+def random_input(name: str, info: TensorInfo, seed: int) -> Array | None:
+    """Random numbers for an input, the same for a seed; nothing for an optional.
+
+    Raises:
+        InvalidArgumentError: its shape is open, or it takes no numbers.
+    """
+    if info.dtype is DataType.OPTIONAL:
+        return None
+    if info.is_tensor and not info.is_concrete:
+        raise InvalidArgumentError(
+            f"input {name!r} is {info}, whose shape is open; give it, as in {shape_hint({name: info})}"
+        )
+    if not info.is_tensor or info.dtype.numpy.kind == "O":
+        raise InvalidArgumentError(f"random numbers cannot stand for input {name!r} {info}; give a file with --input")
+    return random_array(np.random.default_rng([seed, zlib.crc32(name.encode())]), name, info)
+
+
+def read_inputs(
+    given: Sequence[str],
+    infos: Infos,
+    preprocessing: Preprocessing,
+    seed: int | None = None,
+    sized: Infos | None = None,
+) -> dict[str, Any]:
     """The arrays for a network's inputs, from ``name=path`` and from bare paths, which stand for the others in order.
 
-    A sequence is all arrays of a .npz file, in the file's order; an optional that nothing gives is None.
+    A sequence is all arrays of a .npz file, in the file's order; an optional that nothing gives is None. With a seed,
+    inputs that nothing gives are random numbers; `sized` has their infos, unless that is `infos`.
 
     Raises:
         InvalidArgumentError: too much is given, too little, or what does not fit.
@@ -45,17 +127,20 @@ def read_inputs(given: Sequence[str], infos: Infos, preprocessing: Preprocessing
                 raise InvalidArgumentError(f"{path}: input {key!r} is given already")
             found[key] = array
     absent = [name for name in infos if name not in found]
+    if seed is not None:
+        found |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
     found |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
     missing = [f"{name!r} {infos[name]}" for name in absent if name not in found]
     if missing:
-        raise InvalidArgumentError("\n  - ".join(["no --input gives these inputs of the network:", *missing]))
+        listed = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
+        raise InvalidArgumentError(f"{listed}\ngive a file for each with --input NAME=FILE, or use --random")
     return found
 
 
-def named_inputs(given: Sequence[str], network: Network) -> dict[str, Any] | None:
-    """The arrays that were given for a network's inputs, as they are; None where none was."""
+def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
+    """The arrays for a network's inputs, from files as they are and from random numbers as the arguments say."""
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    return read_inputs(given, infos, Preprocessing(None, (), ())) if given else None
+    return read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
 
 
 def _split(text: str, infos: Infos) -> tuple[str | None, str]:

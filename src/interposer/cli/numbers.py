@@ -6,13 +6,20 @@ import argparse
 import math
 from collections.abc import Callable
 
-__all__ = ["number", "positive"]
+__all__ = ["number", "positive", "whole"]
 
 
 def positive(text: str) -> int:
     """A number of 1 or more; `ArgumentTypeError` for everything else."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
+    return int(text)
+
+
+def whole(text: str) -> int:
+    """A whole number of 0 or more; `ArgumentTypeError` for everything else."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, not {text!r}")
     return int(text)
 
 

@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias
 
 import interposer.ops  # noqa: F401 - declares the operators
+from interposer.cli.foreign import foreign_names, format_that_reads, ops_named
 from interposer.cli.tables import Table, say, show, without_empty_columns, write_json
+from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.kernels.table import Kernel, KernelTable
 from interposer.schema import Op, Operand, Result, op_class, registered_ops
 from interposer.session import default_runtime
@@ -33,7 +35,9 @@ _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("operator", nargs="?", help="describe this operator")
+    what.add_argument(
+        "operator", nargs="?", help="describe this operator; names of ONNX, TFLite, NNAPI and Arm NN do too"
+    )
     what.add_argument("--backend", metavar="ID", help="list the kernels of this backend, and the types they take")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
@@ -43,7 +47,7 @@ def execute(args: argparse.Namespace) -> None:
     if args.backend is not None:
         _print_kernels(args.backend, args.json)
     elif args.operator is not None:
-        _print_operator(op_class(args.operator), args.json)
+        _print_named(args.operator, args.json)
     else:
         _print_catalogue(args.json)
 
@@ -90,6 +94,32 @@ def _is_pinned(op: type[Op], name: str) -> bool:
 def _default(op: type[Op], name: str) -> Any:
     codec = op.codecs()[name]
     return codec.to_plain(codec.coerce(op.attributes[name].default))
+
+
+def _print_named(name: str, as_json: bool) -> None:
+    """Describe the operator of a name, or those that other formats call so."""
+    if name in registered_ops():
+        _print_operator(op_class(name), as_json)
+        return
+    found = ops_named(name)
+    ops = list({one.op.op_name(): one.op for one in found}.values())
+    if not ops and (format := format_that_reads(name)):
+        raise InvalidArgumentError(
+            f"{name!r} of {format} is read, but has no operator of its own here: others replace it"
+        )
+    if not ops:
+        known = [*registered_ops(), *(one.name for one in foreign_names())]
+        raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, known)}")
+    if not as_json:
+        formats = ", ".join(dict.fromkeys(one.format for one in found))
+        say(f"{found[0].name} of {formats} is here: {', '.join(op.op_name() for op in ops)}\n".strip())
+        print()
+    if len(ops) == 1:
+        _print_operator(ops[0], as_json)
+    elif as_json:
+        write_json([_described(op) for op in ops])
+    else:
+        show(Table(("operator", "family", "operands", "attributes"), [_row(op) for op in ops]))
 
 
 def _print_operator(op: type[Op], as_json: bool) -> None:

@@ -77,25 +77,25 @@ def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
     return found
 
 
-def save(path: str, arrays: Mapping[str, Array]) -> None:
+def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None:
     """Write arrays by name to a .npz, .npy or .json file; types that NumPy lacks become float32 or int8.
 
     Raises:
         InvalidArgumentError: another suffix, or several arrays for a .npy file.
         FileWriteError: the file cannot be written.
     """
-    check_suffix(path, len(arrays))
+    check_suffix(option, path, len(arrays))
     with replacing(path) as file:
         _SAVERS[Path(path).suffix.lower()](file, arrays)
 
 
-def check_suffix(path: str, count: int = 1) -> None:
+def check_suffix(option: str, path: str, count: int = 1) -> None:
     """Raise `InvalidArgumentError` if `save` does not write so many arrays to a file of this name."""
     suffix = Path(path).suffix.lower()
     if suffix not in _SAVERS:
-        raise InvalidArgumentError(f"--save takes a file with the suffix {', '.join(_SAVERS)}, not {path!r}")
+        raise InvalidArgumentError(f"{option} takes a file with the suffix {', '.join(_SAVERS)}, not {path!r}")
     if suffix == ".npy" and count != 1:
-        raise InvalidArgumentError(f"--save {path}: a .npy file holds one array, but there are {count}; use .npz")
+        raise InvalidArgumentError(f"{option} {path}: a .npy file holds one array, but there are {count}; use .npz")
 
 
 def save_npz(file: BinaryIO, arrays: Mapping[str, Array]) -> None:

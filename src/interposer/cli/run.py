@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.cli.images import Preprocessing
-from interposer.cli.inputs import read_inputs
+from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, sized_inputs
 from interposer.cli.labels import Labels, check_count, read_labels
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, report_absent, sources_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.files import is_same_file
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.session import Model
 from interposer.types import Array, DataLayout, TensorInfo
@@ -48,9 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _INPUTS
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]FILE", help="see below; may be repeated"
-    )
+    add_input_arguments(parser, "see below")
     parser.add_argument(
         "--layout", choices=("NHWC", "NCHW"), help="where an image's channels go, if the input's shape leaves that open"
     )
@@ -64,8 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="compute these values instead of the outputs: any value of the network by name; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--save-intermediates", metavar="FILE.npz",
-        help="write what every layer gives to a file, under the names of the values, and the outputs too",
+        "--save-intermediates", metavar="FILE",
+        help="write what every layer gives to a .npz or .json file, under the names of the values; outputs too",
     )  # fmt: skip
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
     parser.add_argument(
@@ -95,15 +94,15 @@ def _spreads(text: str) -> tuple[float, ...]:
 
 def execute(args: argparse.Namespace) -> None:
     """Run the network, save what it gives and print it."""
-    if args.save is not None:
-        check_suffix(args.save)
-        check_writable("--save", Path(args.save), sources_of(args))
+    _check_targets(args)
     labels = None if args.labels is None else read_labels(args.labels)
     with open_model(args) as model:
         names = _requested(args, model)
         _check_output(args.output, names)
+        if args.save is not None:
+            check_suffix("--save", args.save, len(names))
         preprocessing = Preprocessing(DataLayout[args.layout] if args.layout else None, args.mean, args.std)
-        inputs = read_inputs(args.input, model.inputs, preprocessing)
+        inputs = read_inputs(args.input, model.inputs, preprocessing, seed_of(args), sized_inputs(model))
         outputs, milliseconds = _timed(model, inputs, names, args.repeat)
         inner = _intermediates(model, inputs) if args.save_intermediates is not None else {}
         report_absent(model)
@@ -111,11 +110,24 @@ def execute(args: argparse.Namespace) -> None:
     if args.save is not None:
         save(args.save, flat(outputs))
     if args.save_intermediates is not None:
-        save(args.save_intermediates, flat(inner))
+        save(args.save_intermediates, flat(inner), "--save-intermediates")
+    made_up = seed_of(args) is not None
     if args.json:
-        write_json(result.to_dict())
-    else:
-        _print(result)
+        write_json(result.to_dict() | ({"inputs": inputs_text(args)} if made_up else {}))
+        return
+    _print(result)
+    if made_up:
+        say(f"inputs: {inputs_text(args)}")
+
+
+def _check_targets(args: argparse.Namespace) -> None:
+    targets = {"--save": args.save, "--save-intermediates": args.save_intermediates}
+    for option, path in targets.items():
+        if path is not None:
+            check_suffix(option, path)
+            check_writable(option, Path(path), sources_of(args))
+    if None not in targets.values() and is_same_file(args.save, args.save_intermediates):
+        raise InvalidArgumentError(f"--save and --save-intermediates name one file, {args.save!r}")
 
 
 def _requested(args: argparse.Namespace, model: Model) -> list[str]:

@@ -14,6 +14,7 @@ __all__ = ["discard_output", "log_messages", "prepare_streams", "printable"]
 
 _ERRORS: Final = "interposer.plain"
 _PLAIN: Final = {
+    "\u00b1": "+-",
     "\u00b5": "u",
     "\u03bc": "u",
     "\u00d7": "x",

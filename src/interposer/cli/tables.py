@@ -6,13 +6,14 @@ import json
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from interposer.cli.streams import printable
 
-__all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_columns", "write_json"]
+__all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_columns", "wrapped", "write_json"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ def _show_rich(table: Table) -> bool:
         drawn.add_row(*(text.Text(printable(cell)) for cell in row))
     console.Console().print(drawn)
     return True
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """A text in lines of at most `width` characters, broken between words only; a command has a line of its own."""
+    said, command, arguments = text.partition("pip install ")
+    lines = textwrap.wrap(
+        said.rstrip(), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return [*lines, f"{indent}{command}{arguments}"] if command else lines
 
 
 def say(line: str) -> None:

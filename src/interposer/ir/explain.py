@@ -32,6 +32,8 @@ _TITLES: Final = ("layer", "operator", "backend", "time", "runs in", "stands als
 _PART_TITLES: Final = ("part", "backend", "layers", "{}", "comes in", "goes out")
 _MOVES: Final = {"direct": "passed", "import": "imported", "device copy": "copied by the device", "copy": "copied"}
 _ALWAYS: Final = 3
+_DISAGREES: Final = 1.5
+"""Layers that take so many times a whole run together disagree with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,8 @@ class Explanation:
         """
         numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
         clock = None if self.times is None else Clock(self.facts, self.times)
-        rows = [_cells(placement, verdicts, numbers, clock) for placement, verdicts in self.rows]
+        parts = {unit: f"part {part.number}" for part in self.facts.parts for unit in part.units}
+        rows = [_cells(placement, verdicts, numbers, clock, parts) for placement, verdicts in self.rows]
         return _without_empty(_TITLES, rows, _ALWAYS)
 
     def part_table(self) -> list[tuple[str, ...]]:
@@ -229,6 +232,12 @@ class Explanation:
             return
         said = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
         yield f"  one run takes {time_text(times.whole)} ({said}); ~ stands before estimates, by work ({BASIS})"
+        together = sum(times.units.values())
+        if together > _DISAGREES * times.whole:
+            yield (
+                f"  the layers took {time_text(together)} together when each was timed, more than a whole run: "
+                "the machine was busy, or layers ran concurrently; measure again on an idle machine"
+            )
         if times.candidates:
             ranked = sorted(times.candidates.items(), key=lambda item: item[1])
             yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
@@ -264,9 +273,13 @@ def _without_empty(titles: tuple[str, ...], rows: list[tuple[str, ...]], always:
 
 
 def _cells(
-    placement: Placement, verdicts: tuple[Verdict, ...], numbers: Mapping[Verdict, int], clock: Clock | None
+    placement: Placement,
+    verdicts: tuple[Verdict, ...],
+    numbers: Mapping[Verdict, int],
+    clock: Clock | None,
+    parts: Mapping[str, str],
 ) -> tuple[str, ...]:
-    inside = "" if placement.runs_in == placement.layer else placement.runs_in
+    inside = "" if placement.runs_in == placement.layer else parts.get(placement.runs_in, placement.runs_in)
     refused = ", ".join(f"{one.backend} [{numbers[one]}]" for one in filter(_is_refusal, verdicts))
     merged = ", ".join(name for name in placement.replaced if name != placement.layer)
     time = "" if clock is None else str(clock.layer(placement.layer))

@@ -35,6 +35,11 @@ class Timing:
         """The median of the turns."""
         return statistics.median(self.turns)
 
+    @property
+    def spread(self) -> float:
+        """Half the distance between the slowest and the fastest turn, as a part of the median."""
+        return (max(self.turns) - min(self.turns)) / 2 / (self.median or 1.0)
+
     def faster_than(self, other: Timing) -> float:
         """How many times as fast as another that had its turns in the same rounds: the median of their ratios."""
         return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))

@@ -16,10 +16,10 @@ from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session import Limits, Model, default_runtime, load
 from interposer.session.placement import Plan
-from interposer.session.timing import Timing, take_turns
+from interposer.session.timing import Timing, take_turns, undecided
 from interposer.types import Array, TensorInfo
 
-__all__ = ["BenchReport", "Candidate", "bench", "candidates", "random_inputs"]
+__all__ = ["BenchReport", "Candidate", "bench", "candidates", "random_array", "random_inputs"]
 
 REFERENCE: Final = "CpuRef"
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -42,6 +42,8 @@ class Candidate:
     deviation: float | None = None
     reason: str = ""
     title: str = ""
+    same_as: str = ""
+    """The candidate with the same placement, whose timing this one shares; empty if it was timed itself."""
 
     @property
     def name(self) -> str:
@@ -62,7 +64,9 @@ class Candidate:
             "load_ms": self.load_ms,
             "median_ms": None if timing is None else timing.median,
             "least_ms": None if timing is None else timing.least,
+            "spread": None if timing is None else timing.spread,
             "turns_ms": [] if timing is None else list(timing.turns),
+            "same_as": self.same_as,
             "deviation": self.deviation,
             "reason": self.reason,
         }
@@ -78,8 +82,15 @@ class BenchReport:
     @property
     def quickest(self) -> Candidate | None:
         """The one with the least median; None if none ran."""
-        ran = [one for one in self.candidates if one.timing is not None]
+        ran = [one for one in self.candidates if one.timing is not None and not one.same_as]
         return min(ran, key=lambda one: one.timing.median if one.timing else 0.0, default=None)
+
+    @property
+    def undecided(self) -> tuple[Candidate, ...]:
+        """The candidates that the noise of the measurement cannot tell from the quickest one, itself included."""
+        timed = {str(number): one for number, one in enumerate(self.candidates) if one.timing and not one.same_as}
+        close = undecided({name: one.timing for name, one in timed.items() if one.timing is not None})
+        return tuple(timed[name] for name in close)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-compatible data."""
@@ -87,6 +98,7 @@ class BenchReport:
         return {
             "network": self.network,
             "quickest": None if best is None else best.name,
+            "undecided": [one.name for one in self.undecided],
             "candidates": [one.to_dict() for one in self.candidates],
         }
 
@@ -130,13 +142,14 @@ def bench(
         budget_seconds: how long the fastest mix is looked for, where it is not known from before.
         plan: one more candidate, which is placed as this says.
 
-    A candidate that cannot be loaded or fails to run is left out with its reason.
+    A candidate that is named twice is measured once, and so are candidates with the same placement of every layer. One
+    that cannot be loaded or fails to run is left out with its reason.
 
     Raises:
         InvalidArgumentError: no candidates, no rounds, or no inputs and shapes that are not known.
     """
     runtime = default_runtime() if runtime is None else runtime
-    chosen = candidates(runtime) if choices is None else [tuple(one) for one in choices]
+    chosen = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(one) for one in choices))
     if not chosen or not all(chosen):
         raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
     if rounds < 1 or not seconds >= 0:
@@ -205,9 +218,22 @@ def _time(found: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, second
     def told(over: int) -> None:
         progress("taking turns", over, rounds * len(calls))
 
-    calls = {key: _call(one) for key, one in ran.items()}
+    first = {
+        _placement(one.model): key for key, one in sorted(ran.items(), key=lambda item: -int(item[0]))
+    }  # of equal ones, the first that is shown
+    calls = {key: _call(one) for key, one in ran.items() if first[_placement(one.model)] == key}
     for key, timing in take_turns(calls, rounds, seconds, failed, told).items():
         found[int(key)].timing = timing
+    for key, one in ran.items():
+        measured = found[int(first[_placement(one.model)])]
+        if measured is not found[int(key)]:
+            found[int(key)].timing, found[int(key)].same_as = measured.timing, measured.name
+            found[int(key)].reason = measured.reason
+
+
+def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
+    """Which backend runs each layer, and in what; equal for models that run in the same way."""
+    return tuple((one.layer, one.backend, one.runs_in) for one in model.optimized.placements)
 
 
 def _call(one: _Ran) -> Callable[[], Any]:
@@ -224,10 +250,11 @@ def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
         InvalidArgumentError: an input's shape is not known, or it is no tensor of numbers.
     """
     generator = np.random.default_rng(seed)
-    return {one.name: _random(generator, one.name, one.output.known) for one in network.graph.inputs}
+    return {one.name: random_array(generator, one.name, one.output.known) for one in network.graph.inputs}
 
 
-def _random(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
+def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
+    """Random numbers for one input: as of `random_inputs`."""
     if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"input {name!r} is {info}; give an array for it, or its shape")
     shape, dtype = tuple(info.shape), info.dtype.numpy

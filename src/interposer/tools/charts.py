@@ -8,14 +8,18 @@ from typing import Final
 
 __all__ = ["bars"]
 
-LEFT, WIDTH, RIGHT, TOP, LINE = 160, 480, 110, 40, 26
+LEFT, WIDTH, RIGHT, TOP, LINE, AXIS, MARKS = 160, 480, 110, 40, 26, 52, 4
 COLOUR: Final = "#1f6fb4"
 
 
-def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]]) -> str:
-    """Horizontal bars: for each a name, its length, and a smaller value that a line across the bar marks."""
+def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes: tuple[str, str] | None = None) -> str:
+    """Horizontal bars: for each a name, its length, and a smaller value that a line across the bar marks.
+
+    `axes` are what the names and the lengths are called; None draws no axes.
+    """
     longest = max((length for _, length, _ in values), default=0.0) or 1.0
-    width, height = LEFT + WIDTH + RIGHT, TOP + LINE * len(values) + 10
+    bottom = TOP + LINE * len(values)
+    width, height = LEFT + WIDTH + RIGHT, bottom + (10 if axes is None else AXIS)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     lines = [
         f'{head} font-family="sans-serif" font-size="12">',
@@ -24,7 +28,19 @@ def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]]) -> s
     ]
     for number, (name, length, mark) in enumerate(values):
         lines += _bar(TOP + LINE * number, name, length / longest, mark / longest, f"{length:.4g} {unit}")
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    return "\n".join([*lines, *(_axes(bottom, longest, unit, axes) if axes else ()), "</svg>"]) + "\n"
+
+
+def _axes(bottom: int, longest: float, unit: str, names: tuple[str, str]) -> Iterator[str]:
+    """The lines of both axes, four marks with numbers, and what the axes are called."""
+    yield f'<path d="M{LEFT} {TOP - 4}V{bottom + 4}H{LEFT + WIDTH}" fill="none" stroke="black"/>'
+    for part in range(MARKS + 1):
+        x = LEFT + WIDTH * part / MARKS
+        yield f'<line x1="{x:.1f}" y1="{bottom + 4}" x2="{x:.1f}" y2="{bottom + 9}" stroke="black"/>'
+        yield f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{longest * part / MARKS:.3g}</text>'
+    across, along = names[0], f"{names[1]} ({unit})"
+    yield f'<text x="{LEFT + WIDTH / 2:.1f}" y="{bottom + 40}" text-anchor="middle">{_clean(along)}</text>'
+    yield f'<text x="{LEFT - 8}" y="{bottom + 22}" text-anchor="end" font-style="italic">{_clean(across)}</text>'
 
 
 def _bar(top: int, name: str, length: float, mark: float, said: str) -> Iterator[str]:

@@ -1,0 +1,60 @@
+"""The names that other formats have for operators, taken from the ``Source:`` section of the operators' docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+from interposer.schema import Op, registered_ops
+
+__all__ = ["ForeignName", "foreign_names", "format_that_reads", "ops_named"]
+
+_FORMATS: Final = {
+    "ONNX": r"\b[A-Z][A-Za-z0-9]+(?=-\d|\b)",
+    "TFLite": r"\b[A-Z][A-Z0-9_]+\b",
+    "NNAPI": r"\b[A-Z][A-Z0-9_]+\b",
+    "Arm NN": r"\b[A-Z][A-Za-z0-9]+?(?=Descriptor\b)|\b[A-Z][A-Za-z0-9]+Layer\b",
+}
+
+
+class ForeignName(NamedTuple):
+    """What a format calls an operator."""
+
+    format: str
+    name: str
+    op: type[Op]
+
+
+@cache
+def foreign_names() -> tuple[ForeignName, ...]:
+    """All names, in the order of the operators."""
+    return tuple(one for op in registered_ops().values() for one in _names_of(op))
+
+
+def _names_of(op: type[Op]) -> Iterator[ForeignName]:
+    section = (inspect.getdoc(op) or "").partition("Source:")[2]
+    format = ""
+    for phrase in re.split(r"[;.]\s", " ".join(section.split())):
+        begun = next((one for one in _FORMATS if phrase.startswith(f"{one} ")), None)
+        format, rest = (begun, phrase.removeprefix(begun)) if begun is not None else (format, phrase)
+        for name in dict.fromkeys(re.findall(_FORMATS[format], rest) if format else ()):
+            yield ForeignName(format, name, op)
+
+
+def ops_named(name: str) -> list[ForeignName]:
+    """The operators that any format calls so, whatever the case of the letters."""
+    return [one for one in foreign_names() if one.name.lower() == name.lower()]
+
+
+def format_that_reads(name: str) -> str:
+    """The format whose front end reads an operator of this name although no operator here has it; empty if none."""
+    from interposer.frontends.onnx import families as _onnx_families  # noqa: F401, PLC0415 - they fill the tables
+    from interposer.frontends.onnx import registry as onnx  # noqa: PLC0415
+    from interposer.frontends.tflite import families as _tflite_families  # noqa: F401, PLC0415
+    from interposer.frontends.tflite import registry as tflite  # noqa: PLC0415
+
+    tables = {"ONNX": (one.rpartition(":")[2] for one in onnx.operators()), "TFLite": tflite.operators()}
+    return next((format for format, names in tables.items() if name.lower() in map(str.lower, names)), "")
