@@ -39,7 +39,8 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import UnionType
 from typing import Any
 
@@ -78,6 +79,7 @@ __all__ = [
     "culprit",
     "did_you_mean",
     "expect",
+    "memory_to",
 ]
 
 
@@ -93,6 +95,19 @@ def expect(given: object, kind: type | UnionType, wanted: str) -> None:
     if not isinstance(given, kind):
         plain = type(given).__module__ == "builtins"
         raise InvalidArgumentError(f"{wanted}, not {reprlib.repr(given) if plain else type(given).__name__}")
+
+
+@contextmanager
+def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator[None]:
+    """Turn a `MemoryError` into an error of ours: ``"there is not enough memory to optimize the network"``.
+
+    Serves as a decorator, too. `of` creates the error from the message; it is `LoadError` by default.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        reason = f": {error}" if str(error) else ""
+        raise (of or LoadError)(f"there is not enough memory to {do}{reason}") from error
 
 
 def culprit(error: BaseException) -> str:

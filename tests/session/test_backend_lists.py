@@ -9,7 +9,7 @@ import pytest
 
 import interposer as ip
 from interposer.errors import InvalidArgumentError, UnknownBackendError
-from interposer.session.placement import Search, place
+from interposer.session.placement import Plan, Search, place
 from interposer.tools.compare import compare
 
 pytestmark = pytest.mark.needs_cpuref
@@ -57,9 +57,43 @@ def test_what_is_no_id_is_named(take: Callable[[Any], object], given: Any) -> No
 def test_one_text_with_commas_gets_a_hint(take: Callable[[Any], object]) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         take("CpuAcc, CpuRef")
-    assert str(caught.value).endswith(
-        "backends: 'CpuAcc, CpuRef' is one text with commas; give a list: ['CpuAcc', 'CpuRef']"
-    ) or str(caught.value).startswith("backends: 'CpuAcc, CpuRef' is one text with commas")
+    hint = "backends: 'CpuAcc, CpuRef' is one text with commas; give a list: ['CpuAcc', 'CpuRef']"
+    titles = ("", "exclude['Addition']: ", "disabled_backends: ", "isolate: ")
+    assert str(caught.value) in [f"{title}{hint}" for title in titles]
+
+
+@pytest.mark.parametrize("take", PREFERENCES)
+def test_a_set_of_several_ids_is_refused_as_it_has_no_order(take: Callable[[Any], object]) -> None:
+    take({"CpuRef"})
+    hint = "backends are tried in their order, and a set has none; give a list, such as ['CpuAcc', 'CpuRef']"
+    for ids in ({"CpuRef", "CpuAcc"}, frozenset({"CpuRef", "CpuAcc"}), dict.fromkeys(["CpuRef", "CpuAcc"]).keys()):
+        with pytest.raises(InvalidArgumentError) as caught:
+            take(ids)
+        assert str(caught.value) == hint
+
+
+def test_lists_without_an_order_may_be_sets() -> None:
+    assert exclude({"CpuRef", "CpuAcc"}).exclude == {"Addition": ("CpuAcc", "CpuRef")}
+    ip.CreationOptions(disabled_backends={"CpuRef", "CpuAcc"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", ["auto", ["AUTO"]])
+def test_optimizing_cannot_measure_placements(given: Any) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ip.optimize(network(), given)
+    name = given if isinstance(given, str) else given[0]
+    assert str(caught.value) == (
+        f"backends: {name!r} measures which placement is fastest, which only interposer.load does; "
+        "name backends here, or give None for all that are available"
+    )
+
+
+def test_a_plan_takes_one_id_for_a_list() -> None:
+    plan = Plan("twice", "CpuRef", {}, {"Addition": "CpuAcc"})  # type: ignore[arg-type,dict-item]
+    assert (plan.backends, plan.exclude) == (("CpuRef",), {"Addition": ("CpuAcc",)})
+    assert plan == Plan("twice", ("CpuRef",), {}, {"Addition": ("CpuAcc",)})
+    with pytest.raises(InvalidArgumentError, match="^a plan's backends: 'CpuAcc,CpuRef' is one text with commas; give"):
+        Plan("twice", "CpuAcc,CpuRef", {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("take", [exclude, OTHERS[1]])

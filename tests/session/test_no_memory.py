@@ -92,5 +92,58 @@ def test_a_padded_copy_of_an_image_counts_for_the_limits() -> None:
     strides = {"stride_x": 40_000, "stride_y": 40_000}
     y = network.add_convolution2d_layer(x, weights, data_layout=DataLayout.NCHW, **pads, **strides)
     network.add_output_layer(0, y, name="y")
-    with pytest.raises(LimitExceededError, match="needs 25,605,120,5.. bytes of memory"):
+    with pytest.raises(LimitExceededError, match="needs 25,605,120,6.. bytes of memory"):
+        ip.load(network, "CpuRef")
+
+
+@pytest.mark.parametrize("format", ["onnx", "tflite"])
+def test_writing_a_network_without_memory_is_an_error_of_ours(format: str) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnx")
+    found = said(f"""
+        from interposer.writers import {format}
+        small = ip.Network("small")  # what is imported at its first use is there before memory is short
+        y = small.add_input_layer(0, ip.TensorInfo((1, 2)), name="y")
+        two = small.add_constant_layer(np.ones((1, 2), np.float32))
+        small.add_output_layer(0, small.add_addition_layer(y, two))
+        {format}.write(small)
+        x = network.add_input_layer(0, ip.TensorInfo((1, 4096)), name="x")
+        large = network.add_constant_layer(np.ones((4096, 4096), np.float32), name="large")
+        network.add_output_layer(0, network.add_addition_layer(x, large))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        only(1 << 24)
+        show(lambda: {format}.write(network))
+    """)
+    assert found.startswith("ExecutionError: there is not enough memory to write the network")
+
+
+def test_lists_of_numbers_that_there_is_no_memory_for_are_named() -> None:
+    found = said("""
+        x = network.add_input_layer(0, ip.TensorInfo((1 << 22,)), name="x")
+        network.add_output_layer(0, network.add_activation_layer(x, function=ops.ActivationFunction.RELU))
+        model = ip.load(network, "CpuRef")
+        numbers = [1.0] * (1 << 22)
+        model.run([np.zeros(1 << 22, np.float32)])  # what is imported at its first use is there
+        ip.compute(ops.Floor(), [1.0])
+        pages = int(open("/proc/self/statm").read().split()[0])
+        only(1 << 22)
+        show(lambda: model.run([numbers]))
+        show(lambda: ip.compute(ops.Floor(), numbers))
+    """)
+    first, second = found.splitlines()
+    assert first.startswith("BindingError: there is not enough memory to make an array of input 'x', a list")
+    assert second.startswith("ExecutionError: there is not enough memory to make arrays of the operands of ")
+
+
+@pytest.mark.parametrize("algorithm", ["AVERAGE", "L2"])
+def test_pooling_counts_its_padded_copy_in_64_bits(algorithm: str) -> None:
+    network = ip.Network("padded")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 8, 8, 1)), name="x")
+    pads = dict.fromkeys(("pad_left", "pad_right", "pad_top", "pad_bottom"), 30_000)
+    y = network.add_pooling2d_layer(
+        x, pool_type=ip.ops.PoolingAlgorithm[algorithm], pool_width=30_001, pool_height=30_001,
+        stride_x=60_000, stride_y=60_000, data_layout=DataLayout.NHWC, **pads,
+    )  # fmt: skip
+    network.add_output_layer(0, y, name="y")
+    with pytest.raises(LimitExceededError, match="needs 28,807,680,[0-9]{3} bytes of memory"):
         ip.load(network, "CpuRef")

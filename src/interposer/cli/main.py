@@ -121,7 +121,7 @@ def _message(error: Exception) -> str:
         name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
         return ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
     if isinstance(error, MemoryError):
-        return "there is not enough memory"
+        return ": ".join(filter(None, ("there is not enough memory", str(error))))
     found = f"{type(error).__name__}: {error}".partition("\n")[0]
     return f"unexpected {found}; this is a defect of Interposer, and --debug shows the traceback"
 

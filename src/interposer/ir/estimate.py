@@ -78,7 +78,7 @@ _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), 
 
 
 def _scratch(layer: Layer) -> int:
-    """The bytes of the padded copy of an image; 0 for what needs none."""
+    """The bytes of the padded copy of an image, and of the windows of a row of it; 0 without padding."""
     layout = getattr(layer.op, "data_layout", None)
     pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
     if layout is None or not any(pads.values()):
@@ -87,7 +87,25 @@ def _scratch(layer: Layer) -> int:
     if image is None or not image.is_concrete or len(image.shape) != len(layout.value):
         return 0
     sizes = [int(size) + pads.get(axis, 0) for axis, size in zip(layout.value, image.shape, strict=True)]
-    return math.prod(sizes) * image.dtype.itemsize
+    return math.prod(sizes) * _computed_itemsize(layer, image) + _row(layer)
+
+
+def _computed_itemsize(layer: Layer, image: TensorInfo) -> int:
+    """Bytes of an element in the padded copy: pooling sums in 64 bits, convolutions in 32 bits or more."""
+    pools = getattr(layer.op, "pool_type", None)
+    if pools is not None:
+        return image.dtype.itemsize if pools.name == "MAX" else 8
+    return max(4, image.dtype.itemsize)
+
+
+def _row(layer: Layer) -> int:
+    """Bytes of the windows of one output row, which a convolution as a matrix product copies at least (im2col)."""
+    weights = layer.operand("weights") if layer.kind in ("Convolution2d", "Convolution3d") else None
+    output = layer.output_infos[0]
+    if weights is None or not (weights.known.is_concrete and output.is_concrete):
+        return 0
+    width = output.shape[layer.op.data_layout.value.index("W")]  # type: ignore[attr-defined]
+    return int(width) * math.prod(map(int, weights.known.shape[1:])) * getattr(layer.op, "groups", 1) * 4
 
 
 def _bytes(info: TensorInfo) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.collected import as_given, collected
-from interposer.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean
+from interposer.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean, memory_to
 from interposer.kernels.table import KernelInfo, KernelTable
 from interposer.schema import Op, Operand, Result
 from interposer.types import UNRANKED, Array, DataType, Quantization, TensorInfo
@@ -65,7 +65,8 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
         raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
     scales = _checked(op, quantization or {})
     slots = [(_slot(op.operands, i), one) for i, one in enumerate(_placed(op, arrays, named))]
-    given = [_stored(slot, one) for slot, one in slots]
+    with memory_to(f"make arrays of the operands of {op.op_name()}", ExecutionError):
+        given = [_stored(slot, one) for slot, one in slots]
     inputs = [_info(slot, array, scales.get(slot.name)) for (slot, _), array in zip(slots, given, strict=True)]
     if faults := op.violations(*inputs):
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(faults)}")

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from interposer.backend import Backend, DeviceSpec
-from interposer.errors import InvalidArgumentError, UnknownBackendError, UnsupportedLayerError, did_you_mean, expect
+from interposer.errors import (
+    InvalidArgumentError,
+    UnknownBackendError,
+    UnsupportedLayerError,
+    did_you_mean,
+    expect,
+    memory_to,
+)
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -29,6 +36,7 @@ from interposer.types import DataType
 __all__ = ["optimize", "simplified"]
 
 
+@memory_to("optimize the network")
 def optimize(
     network: Network,
     backends: Iterable[str] | None = None,
@@ -50,6 +58,7 @@ def optimize(
         UnsupportedLayerError: layers that no backend takes, with what each said.
         BackendContractError: a backend broke the rules of the plug-in interface.
         InvalidArgumentError: an argument of the wrong kind, or a hint that cannot be followed.
+        LoadError: there is not enough memory.
     """
     options = OptimizerOptions() if options is None else options
     device_spec = DeviceSpec.default() if device_spec is None else device_spec
@@ -90,6 +99,7 @@ def optimize(
     )
 
 
+@memory_to("optimize the network")
 def simplified(
     network: Network,
     backends: Iterable[str] | None = None,

@@ -76,7 +76,7 @@ def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ..
             raise InvalidArgumentError(
                 f"exclude names {kind!r}, which is no type of layers{did_you_mean(str(kind), registered_ops())}"
             )
-    return {kind: listed_ids(ids, f"exclude[{kind!r}]: backends") for kind, ids in exclude.items()}
+    return {kind: listed_ids(ids, f"exclude[{kind!r}]: backends", ordered=False) for kind, ids in exclude.items()}
 
 
 def choose_backends(
@@ -103,6 +103,11 @@ def choose_backends(
 
 def _ids(preferences: object) -> tuple[str, ...]:
     ids = listed_ids(preferences)
+    if auto := [one for one in ids if one.lower() == "auto"]:
+        raise InvalidArgumentError(
+            f"backends: {auto[0]!r} measures which placement is fastest, which only interposer.load does; "
+            "name backends here, or give None for all that are available"
+        )
     if not ids:
         raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
     return ids

@@ -55,7 +55,9 @@ class CreationOptions:
     protected_mode: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "disabled_backends", listed_ids(self.disabled_backends, "disabled_backends: backends"))
+        object.__setattr__(
+            self, "disabled_backends", listed_ids(self.disabled_backends, "disabled_backends: backends", ordered=False)
+        )
         expect(self.backend_options, Mapping, "backend_options must be a mapping from backend's id to its options")
         for backend, given in self.backend_options.items():
             expect(given, Mapping, f"the options of backend {backend!r} must be a mapping")

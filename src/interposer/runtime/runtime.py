@@ -26,6 +26,7 @@ from interposer.errors import (
     UnknownNetworkError,
     did_you_mean,
     expect,
+    memory_to,
 )
 from interposer.ir.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
@@ -114,6 +115,7 @@ class Runtime:
         """The ids of the networks that are loaded."""
         return tuple(self._networks)
 
+    @memory_to("load the network")
     def load_network(self, optimized: OptimizedNetwork) -> NetworkId:
         """Make a network ready to run; the contexts of the network's backends are told before and after.
 

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.collected import as_stored
 from interposer.conversion import converted
 from interposer.dlpack import as_array
-from interposer.errors import BindingError, did_you_mean
+from interposer.errors import BindingError, did_you_mean, memory_to
 from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["input_arrays", "inputs_by_name", "named_inputs", "outputs_by_number"]
@@ -131,7 +131,8 @@ def _converted(title: str, info: TensorInfo, given: Any) -> Array:
 
 
 def _typed(title: str, info: TensorInfo, given: Any) -> Array:
-    array = as_array(given, title)
+    with memory_to(f"make an array of {title}, a {type(given).__name__}", BindingError):
+        array = as_array(given, title)
     has_type = isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__")
     try:
         return converted(array, info.dtype, numbers=None if has_type else given)

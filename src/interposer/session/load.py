@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from interposer.backend.dynamic.recording import recording
-from interposer.errors import LoadError, expect
+from interposer.errors import expect, memory_to
 from interposer.frontends.template import Values
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
@@ -87,15 +87,13 @@ def load(
     ids = chosen_ids(backends)
     measured = plan is not None or asks_to_measure(ids, options)
     origin = Origin.of(source, {"format": format, "shapes": shapes, "values": values})
-    try:
+    with memory_to("load the network"):
         if measured:
             network = read_source(source, format, shapes, values)
             model = Model(network, runtime, ids, options, limits, fallback, plan)
         else:
             with _collector_paused():
                 model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback)
-    except MemoryError as error:
-        raise LoadError(f"there is not enough memory to load the network: {error}") from error
     if isinstance(origin.source, str) or model.needed_values:
         model._origin = origin  # or else its network says it all, and the content need not be held
     return model

@@ -20,6 +20,7 @@ from interposer.errors import InterposerError, InvalidArgumentError, did_you_mea
 from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Message, Source
 from interposer.frontends.onnx.single import model_of
+from interposer.session.fallback import AUTO
 from interposer.session.load import default_runtime, load
 from interposer.session.model import Model
 
@@ -148,6 +149,8 @@ def _kind(device: str) -> str:
 def _backends(device: str) -> list[str] | None:
     """The device's backend first and CpuRef for what it does not take; for the CPU, whatever there is."""
     kind = _kind(device)
+    if kind.lower() == AUTO:
+        return [AUTO]
     return None if kind == "CPU" else list(dict.fromkeys([kind, "CpuRef"]))
 
 

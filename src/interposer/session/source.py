@@ -8,7 +8,7 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect
+from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
 from interposer.files import check_regular, reason_of
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
@@ -28,6 +28,7 @@ ModelProto: TypeAlias = Any
 FORMATS: Final = ("nnapi", "onnx", "text", "tflite")
 
 
+@memory_to("read the network")
 def read_network(
     source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
 ) -> Network:

@@ -193,6 +193,7 @@ DAMAGE: list[tuple[dict[str, Any], tuple[Any, ...], Any, str]] = [
     (CONSTANT, ("operands", 1, "data"), ["a", "b"],
      "operands[1]: 'data' is ['a', 'b']; expected a list of float32 values"),
     (CONSTANT, ("operands", 1, "data"), [1.0, [2.0]], "operands[1]: 'data' cannot be made into an array: "),
+    (CONSTANT, ("operands", 1, "data"), [1.0, -1e39], "operands[1]: 'data' has -1e+39, which is too large for float32"),
     (CODES, ("operands", 1, "data"), [1, 256], "operands[1]: 'data' has values that are no uint8"),
     (CODES, ("operands", 1, "data"), [1, 2.0], "operands[1]: 'data' is [1, 2.0]; expected a list of uint8 values"),
     (CODES, ("operands", 1, "data"), [1, 10**30],

@@ -90,6 +90,7 @@ class Life:
             there.close()
             os.close(lifeline)
         self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
+        self._end.atexit = False  # models may still run then, and the process ends by itself when the host has ended
         self.map(self._state, seconds)
 
     def _started(self, there: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
@@ -100,7 +101,7 @@ class Life:
             "memory_bytes": memory_bytes,
         }
         try:
-            return subprocess.Popen(
+            return _Process(
                 [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(told)],  # -P: nothing from this folder
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
@@ -260,6 +261,13 @@ class Life:
         if size > _KEPT_OUTPUT:
             os.lseek(self._output, 0, os.SEEK_SET)
             self._read = 0
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A process that may outlive its object without a warning: it does so when the interpreter of the host ends."""
+
+    def __del__(self) -> None:
+        pass
 
 
 def _telling(output: Iterable[str]) -> list[str]:

@@ -77,7 +77,7 @@ def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = 
     if isinstance(names, Mapping) and all(isinstance(name, str) for name in names):
         found = dict(names)
     else:
-        ids = listed_ids(names, "isolate: backends")
+        ids = listed_ids(names, "isolate: backends", ordered=False)
         found = dict.fromkeys(ids, _usual()) if ids else {}
     for name, how in found.items():
         if not isinstance(how, Isolation):

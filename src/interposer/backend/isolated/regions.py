@@ -40,7 +40,7 @@ class Region:
         self.number = next(self._numbers)
         self.size, self.writable = max(size, 1), writable
         self.fd = os.memfd_create(f"interposer-{self.number}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        weakref.finalize(self, os.close, self.fd)
+        weakref.finalize(self, os.close, self.fd).atexit = False
         os.ftruncate(self.fd, self.size)
         self.bytes: Array = np.frombuffer(mmap.mmap(self.fd, self.size), np.uint8)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SIZES)

@@ -262,6 +262,8 @@ def _constant(kind: _Type, dims: tuple[int, ...], data: Sequence[Any] | None, wh
         made = given.astype(dtype)
     if dtype.kind != "f" and not np.array_equal(made, given):
         raise ParseError(f"'data' has values that are no {kind.dtype}", where=where)
+    if dtype.kind == "f" and (overflown := np.isinf(made) & np.isfinite(given.astype(np.float64))).any():
+        raise ParseError(f"'data' has {given[overflown][0]}, which is too large for {kind.dtype}", where=where)
     return made.reshape(dims)
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from interposer.errors import InvalidArgumentError, ParseError
+from interposer.errors import InvalidArgumentError, ParseError, memory_to
 from interposer.files import check_regular
 from interposer.frontends.nnapi.importer import Shapes, build
 from interposer.ir.network import Network
@@ -17,6 +17,7 @@ __all__ = ["load"]
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 
 
+@memory_to("read the network")
 def load(source: Source, *, shapes: Shapes | None = None) -> Network:
     """The network that a JSON file describes; see `build`.
 

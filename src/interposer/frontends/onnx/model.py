@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, ParseError
+from interposer.errors import InvalidArgumentError, ParseError, memory_to
 from interposer.frontends.onnx.bindings import Bindings, declared_info
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.custom import overrides
@@ -26,6 +26,7 @@ from interposer.types import Array, Quantization, TensorInfo
 __all__ = ["load", "template"]
 
 
+@memory_to("read the network")
 def load(
     source: Source,
     *,
@@ -62,6 +63,7 @@ def load(
     return template(source, shapes=shapes, operators=operators).network(values=values)
 
 
+@memory_to("read the network")
 def template(
     source: Source, *, shapes: Shapes | None = None, operators: Mapping[str, Converter] | None = None
 ) -> Template:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from interposer.constants import LEAST_MAPPED, mapped, share
-from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, memory_to
 from interposer.files import check_regular
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
@@ -39,6 +39,7 @@ _MOST_OPERATORS: Final = 1 << 16
 """How many operators one import converts, those of a subgraph as often as it is called."""
 
 
+@memory_to("read the network")
 def load(
     source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, values: Values | None = None
 ) -> Network:
@@ -65,6 +66,7 @@ def load(
     return template(source, shapes=shapes, dynamic=dynamic).network(values=values)
 
 
+@memory_to("read the network")
 def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Template:
     """The file as something that gives a network for shapes and values of its inputs.
 

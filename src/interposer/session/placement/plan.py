@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from interposer.backend.ids import listed_ids
 from interposer.errors import InvalidArgumentError
 from interposer.files import check_regular, reason_of, write_file
 from interposer.ir.graph import Graph, Layer
@@ -50,6 +51,11 @@ class Plan:
     failed: Mapping[str, str] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backends", listed_ids(self.backends, "a plan's backends"))
+        exclude = {kind: listed_ids(ids, f"a plan's exclude[{kind!r}]: backends") for kind, ids in self.exclude.items()}
+        object.__setattr__(self, "exclude", exclude)
 
     def hints(self, graph: Graph) -> dict[str, str]:
         """For every layer of a graph that the plan speaks of, its backend."""
@@ -124,8 +130,7 @@ class Plan:
         if fault:
             raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {fault}")
         return cls(
-            str(told.get("network", "")), tuple(told["backends"]), dict(told["layers"]),
-            {kind: tuple(ids) for kind, ids in told.get("exclude", {}).items()},
+            str(told.get("network", "")), told["backends"], dict(told["layers"]), told.get("exclude", {}),
             {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
             str(told.get("chosen", "")), dict(told.get("made with", {})), dict(told.get("failed", {})),
             dict(told.get("cost", {})), {str(name): float(one) for name, one in told.get("units", {}).items()},

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer._version import __version__
-from interposer.errors import InvalidArgumentError, UnwritableError, expect
+from interposer.errors import ExecutionError, InvalidArgumentError, UnwritableError, expect, memory_to
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -27,6 +27,7 @@ _USUAL_OPSETS: Final = (20, 23)
 _OLDEST_IR: Final = 7
 
 
+@memory_to("write the network", ExecutionError)
 def write(
     network: Network | Graph | SubgraphView,
     *,
@@ -151,10 +152,10 @@ def _model(graph: Message, opset: int, ir_version: int | None) -> Message:
     oldest = package.helper.find_min_ir_version_for(imports)
     if ir_version is not None and not _OLDEST_IR <= ir_version <= package.IR_VERSION:
         raise InvalidArgumentError(f"ir_version is {ir_version}; expected {_OLDEST_IR} to {package.IR_VERSION}")
-    return package.ModelProto(
-        ir_version=ir_version or oldest,
-        opset_import=imports,
-        producer_name="interposer",
-        producer_version=__version__,
-        graph=graph,
-    )
+    about = {"producer_name": "interposer", "producer_version": __version__}
+    try:
+        return package.ModelProto(ir_version=ir_version or oldest, opset_import=imports, graph=graph, **about)
+    except Exception as error:
+        if type(error).__name__ != "EncodeError":
+            raise
+        raise MemoryError(str(error)) from error  # what protobuf raises if it cannot copy the graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from interposer.errors import UnwritableError
+from interposer.errors import ExecutionError, UnwritableError, memory_to
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -45,6 +45,7 @@ class Traced(NamedTuple):
     layers: tuple[str, ...]
 
 
+@memory_to("write the network", ExecutionError)
 def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
     """What `write` gives, and where it comes from; arguments and errors are those of `write`."""
     border = border_of(network)
