@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from interposer.backend import Backend
-from tests.testing import wrong, wrong_numbers
+from tests.testing import wrong, wrong_device, wrong_numbers
 from tests.testing.planted import Planted
 
 __all__ = ["FAULTS", "PAGE", "page_with_table", "table"]
@@ -133,6 +133,7 @@ def _left_behind() -> list[Planted]:
 
 FAULTS: tuple[Planted, ...] = (
     *_numbers(), *wrong_numbers.FAULTS, *_support(), *_substitution(), *_memory(), *_left_behind(),
+    *wrong_device.PLANTED,
 )  # fmt: skip
 """Every planted fault, in the order of the table."""
 

@@ -285,12 +285,15 @@ class MappedBoard(Board):
 PLANTED: list[Planted] = []
 
 
-def planted(what: str, case: str, message: str, settings: Settings = QUICK) -> Callable[[type[Backend]], type[Backend]]:
+def planted(
+    what: str, case: str, message: str, settings: Settings = QUICK, *, names_it: bool = True
+) -> Callable[[type[Backend]], type[Backend]]:
     """Add a backend to the list of planted faults, and give it its class's name as its id."""
 
     def add(backend: type[Backend]) -> type[Backend]:
         backend.id = backend.__name__  # type: ignore[assignment]
-        PLANTED.append(Planted(what, backend, case, message, "a device with its own memory", settings=settings))
+        kind = "a device with its own memory" if issubclass(backend, Board) else "claims"
+        PLANTED.append(Planted(what, backend, case, message, kind, names_it=names_it, settings=settings))
         return backend
 
     return add
@@ -299,7 +302,7 @@ def planted(what: str, case: str, message: str, settings: Settings = QUICK) -> C
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
-@planted("the device's copies back give what the tensor held before its latest write", "order/Addition-float32",
+@planted("The device's copies back give what the tensor held before its latest write", "order/Addition-float32",
          "the device copy of .* brought something else .* than it was given")  # fmt: skip
 class StaleCopyBack(Board):
     def __init__(self) -> None:
@@ -311,8 +314,8 @@ class StaleCopyBack(Board):
         self.old[id(tensor)] = now
 
 
-@planted("uploads take the rows of the target to lie without gaps", "memory/contents",
-         "a tensor of Planted/Board/Heap, .* does not hold what it was given")  # fmt: skip
+@planted("Uploads take the rows of the target to lie without gaps", "memory/contents",
+         "a tensor of Planted/Board/Heap, .* does not hold what it was given", names_it=False)  # fmt: skip
 class WrongStrideOnUpload(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
         assert tensor.memory is not None
@@ -320,7 +323,7 @@ class WrongStrideOnUpload(Board):
         tensor.memory[tensor.offset : tensor.offset + raw.size] = raw
 
 
-@planted("copies return before the data has arrived", "order/Addition-float32",
+@planted("Copies return before the data has arrived", "order/Addition-float32",
          "the device copy of .* brought something else .* than it was given")  # fmt: skip
 class CopiesWithoutWaiting(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
@@ -333,14 +336,16 @@ class CopiesWithoutWaiting(Board):
         threading.Thread(target=later).start()
 
 
-@planted("downloads give the last two axes exchanged", "memory/contents", "does not hold what it was given")
+@planted(
+    "Downloads give the last two axes exchanged", "memory/contents", "does not hold what it was given", names_it=False
+)
 class TransposedDownload(Board):
     def download(self, tensor: Tensor, array: Array) -> None:
         own = tensor.on_board()
         array[...] = own.swapaxes(-1, -2).reshape(own.shape) if own.ndim > 1 else own
 
 
-@planted("only the first upload to a tensor is carried out", "order/Addition-float32",
+@planted("Only the first upload to a tensor is carried out", "order/Addition-float32",
          "the device copy of .* brought something else .* than it was given")  # fmt: skip
 class UploadsOnce(Board):
     def __init__(self) -> None:
@@ -352,7 +357,7 @@ class UploadsOnce(Board):
             tensor.host = array.copy()
 
 
-@planted("uploads change the array of the host in place", "inputs/Addition-float32",
+@planted("Uploads change the array of the host in place", "inputs/Addition-float32",
          "an array of the caller, or a constant, was written to")  # fmt: skip
 class UploadsDestructively(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
@@ -363,21 +368,21 @@ class UploadsDestructively(Board):
 # --- the heap ---------------------------------------------------------------------------------------------------------
 
 
-@planted("tensors lie one row too close to each other", "memory/contents",
+@planted("Tensors lie one row too close to each other", "memory/contents",
          "changed a tensor that lives at the same time, .* they overlap")  # fmt: skip
 class HeapOffByOne(Board):
     def room(self, tensor: Tensor) -> int:
         return max(1, tensor.size - ROW)
 
 
-@planted("two tensors that live at the same time share their bytes", "composition/diamond-*",
+@planted("Two tensors that live at the same time share their bytes", "composition/diamond-*",
          "was changed by the workload of layer .* tensors that live at the same time must not overlap")  # fmt: skip
 class AliasesLiveTensors(Board):
     def offsets(self, planned: Sequence[int]) -> Sequence[int]:
         return [0 if number > 2 else place for number, place in enumerate(planned)]
 
 
-@planted("all working memories lie in one heap", "memory/working-memories",
+@planted("All working memories lie in one heap", "memory/working-memories",
          "changed a tensor of another working memory that lives at the same time")  # fmt: skip
 class OneHeapForAll(Board):
     shared: ClassVar = np.full(1 << 16, 0xA5, np.uint8)
@@ -393,7 +398,7 @@ class OneHeapForAll(Board):
         return Shared(self)
 
 
-@planted("constants lie in the heap, where tensors overwrite them", "memory/constants",
+@planted("Constants lie in the heap, where tensors overwrite them", "memory/constants",
          "a constant of .* has other values after tensors were written to")  # fmt: skip
 class ConstantsInTheHeap(Board):
     def __init__(self) -> None:
@@ -420,7 +425,7 @@ class ConstantsInTheHeap(Board):
         return self.constants[-1]
 
 
-@planted("the same heap is registered for every network", "order/Addition-float32",
+@planted("The same heap is registered for every network", "order/Addition-float32",
          "it gave a memory manager that it had given before; every network needs one of its own")  # fmt: skip
 class OneManagerForAll(Board):
     def __init__(self) -> None:
@@ -433,7 +438,7 @@ class OneManagerForAll(Board):
 # --- handles ----------------------------------------------------------------------------------------------------------
 
 
-@planted("every tensor is kept in a list of the backend", "leaks/objects",
+@planted("Every tensor is kept in a list of the backend", "leaks/objects",
          r"\d+ objects of the class Tensor are still there after \d+ networks were unloaded")  # fmt: skip
 class KeepsHandles(Board):
     def __init__(self) -> None:
@@ -444,7 +449,7 @@ class KeepsHandles(Board):
         return self.kept[-1]
 
 
-@planted("the memory manager destroys the tensors, which the runtime does", "order/Addition-float32",
+@planted("The memory manager destroys the tensors, which the runtime does", "order/Addition-float32",
          "was destroyed 2 times; only the runtime may destroy it, and does so once")  # fmt: skip
 class DestroysTwice(Board):
     def heap(self) -> Heap:
@@ -457,7 +462,7 @@ class DestroysTwice(Board):
         return Eager(self)
 
 
-@planted("the factory creates a spare tensor for each one, and never destroys it", "order/Addition-float32",
+@planted("The factory creates a spare tensor for each one, and never destroys it", "order/Addition-float32",
          "was created but never destroyed; who creates a handle beside the runtime must destroy it")  # fmt: skip
 class NeverDestroys(Board):
     def factory(self, heap: Heap) -> TensorHandleFactory:
@@ -474,8 +479,8 @@ class NeverDestroys(Board):
         return Spare(self, heap)
 
 
-@planted("tensors are freed when their last reader begins, not when it has run", "results/Addition-float32",
-         "failed on backend FreesWhileInUse: AssertionError: the tensor has no memory")  # fmt: skip
+@planted("Tensors are freed when their last reader begins, not when it has run", "results/Addition-float32",
+         "failed on backend FreesWhileInUse: AssertionError: the tensor has no memory", names_it=False)  # fmt: skip
 class FreesWhileInUse(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         for one in inputs:
@@ -484,7 +489,7 @@ class FreesWhileInUse(Board):
         super().run(layer, inputs, outputs)
 
 
-@planted("a tensor is mapped again after the runtime has destroyed it", "order/Addition-float32",
+@planted("A tensor is mapped again after the runtime has destroyed it", "order/Addition-float32",
          "was used after it was destroyed: map")  # fmt: skip
 class UsedAfterDestroy(MappedBoard):
     def heap(self) -> Heap:
@@ -506,7 +511,7 @@ class UsedAfterDestroy(MappedBoard):
     kind: ClassVar = Returning
 
 
-@planted("the same handle is given for two tensors of a kind", "order/Addition-float32",
+@planted("The same handle is given for two tensors of a kind", "order/Addition-float32",
          "gave a handle that it had given before")  # fmt: skip
 class GivesHandlesTwice(Board):
     def factory(self, heap: Heap) -> TensorHandleFactory:
@@ -528,7 +533,7 @@ def downloaded(handle: TensorHandle | None) -> Array | None:
     return None if handle is None else handle.map()
 
 
-@planted("workloads map tensors and do not unmap them", "order/Addition-float32",
+@planted("Workloads map tensors and do not unmap them", "order/Addition-float32",
          "was mapped but not unmapped; every map needs one unmap")  # fmt: skip
 class MapsWithoutUnmap(MappedBoard):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -537,7 +542,7 @@ class MapsWithoutUnmap(MappedBoard):
         super().run(layer, inputs, outputs)
 
 
-@planted("workloads unmap tensors that they did not map", "order/Addition-float32",
+@planted("Workloads unmap tensors that they did not map", "order/Addition-float32",
          "was unmapped more often than mapped; every map needs one unmap")  # fmt: skip
 class UnmapsWithoutMap(MappedBoard):
     class Lenient(Mapped):
@@ -552,7 +557,7 @@ class UnmapsWithoutMap(MappedBoard):
         outputs[0].unmap()
 
 
-@planted("unmap does not bring back what the host wrote", "memory/maps",
+@planted("Unmap does not bring back what the host wrote", "memory/maps",
          "what is written to a mapped tensor of .* is lost when it is unmapped")  # fmt: skip
 class UnmapForgets(MappedBoard):
     class Forgetting(Mapped):
@@ -562,7 +567,7 @@ class UnmapForgets(MappedBoard):
     kind: ClassVar = Forgetting
 
 
-@planted("the factory says that it supports maps, but its memory cannot be mapped", "memory/maps",
+@planted("The factory says that it supports maps, but its memory cannot be mapped", "memory/maps",
          "says that it supports maps, but: OSError: the memory of the board cannot be mapped")  # fmt: skip
 class ClaimsMaps(Board):
     maps: ClassVar = True
@@ -571,7 +576,7 @@ class ClaimsMaps(Board):
 # --- what is written to -----------------------------------------------------------------------------------------------
 
 
-@planted("layers use their first input as scratch memory", "inputs/Addition-float32",
+@planted("Layers use their first input as scratch memory", "inputs/Addition-float32",
          "wrote to its input 0")  # fmt: skip
 class WritesToDeviceInputs(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -580,7 +585,7 @@ class WritesToDeviceInputs(Board):
         seen(inputs[0])[...] = 0
 
 
-@planted("layers write to their constants", "inputs/Addition-constant-b", "wrote to its input 1, a constant")
+@planted("Layers write to their constants", "inputs/Addition-constant-b", "wrote to its input 1, a constant")
 class WritesToDeviceConstants(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().run(layer, inputs, outputs)
@@ -589,7 +594,7 @@ class WritesToDeviceConstants(Board):
                 one.on_board()[...] *= 2
 
 
-@planted("layers write one row past their output", "composition/*", "was changed by the workload of layer")
+@planted("Layers write one row past their output", "composition/*", "was changed by the workload of layer")
 class WritesPastOutputs(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().run(layer, inputs, outputs)
@@ -637,7 +642,7 @@ class Sharing(MappedBoard):
     kind: ClassVar = Shared
 
 
-@planted("what is exported is a copy of the tensor", "memory/exports",
+@planted("What is exported is a copy of the tensor", "memory/exports",
          "exports a copy, not its own memory: later writes do not show")  # fmt: skip
 class ExportsCopies(Sharing):
     class Copying(Sharing.Shared):
@@ -647,7 +652,7 @@ class ExportsCopies(Sharing):
     kind: ClassVar = Copying
 
 
-@planted("what is exported has its axes in another order", "memory/exports", "exports other values than it holds")
+@planted("What is exported has its axes in another order", "memory/exports", "exports other values than it holds")
 class ExportsTransposed(Sharing):
     class Turned(Sharing.Shared):
         def export_memory(self, source: MemorySource) -> Array:
@@ -657,7 +662,7 @@ class ExportsTransposed(Sharing):
     kind: ClassVar = Turned
 
 
-@planted("what is imported is copied, though it says that it is used in place", "memory/imports",
+@planted("What is imported is copied, though it says that it is used in place", "memory/imports",
          "says that it imported memory, but has a copy: writes do not show there")  # fmt: skip
 class ImportsCopies(Sharing):
     class Copying(Sharing.Shared):
@@ -668,7 +673,7 @@ class ImportsCopies(Sharing):
     kind: ClassVar = Copying
 
 
-@planted("sub-tensors begin one element too early", "memory/sub-tensors",
+@planted("Sub-tensors begin one element too early", "memory/sub-tensors",
          "says that it supports sub-tensors, but what is written to one of .* does not show at its place")  # fmt: skip
 class WrongSubTensors(Sharing):
     sub_tensors: ClassVar = True
@@ -711,7 +716,7 @@ class Striding(Sharing):
         return found
 
 
-@planted("workloads say that they are strided, but take rows to lie without gaps", "claims/strided",
+@planted("Workloads say that they are strided, but take rows to lie without gaps", "claims/strided",
          "its workload says `strided`, but on sub-tensors, .* output 0 is wrong")  # fmt: skip
 class ClaimsStrided(Striding):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -721,7 +726,7 @@ class ClaimsStrided(Striding):
             out[...] = np.roll(out, 1, 0)
 
 
-@planted("strided workloads write to the gaps between rows", "claims/strided", "it wrote to the gaps beside output 0")
+@planted("Strided workloads write to the gaps between rows", "claims/strided", "it wrote to the gaps beside output 0")
 class WritesToGaps(Striding):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().run(layer, inputs, outputs)
@@ -729,8 +734,8 @@ class WritesToGaps(Striding):
             outputs[0].whole.on_board()[..., -1] = 0
 
 
-@planted("it says that it takes unknown extents, but keeps the first one that it sees", "claims/dynamic-shapes",
-         "it says that it has DynamicShapes, but")  # fmt: skip
+@planted("It says that it takes unknown extents, but keeps the first one that it sees", "claims/dynamic-shapes",
+         "it says that it has DynamicShapes, but where output 0 turns out to be .* it is wrong")  # fmt: skip
 class ClaimsDynamicShapes(wrong.Right):
     capabilities: ClassVar = Capabilities(DynamicShapes=True)
 
@@ -766,7 +771,7 @@ class Compiled:
     constants: ClassVar = ()
 
 
-@planted("compiled parts read the constants of the network, though they say that they have copies",
+@planted("Compiled parts read the constants of the network, though they say that they have copies",
          "claims/keeps-constants", "it says that it keeps copies of its constants, but reads the ones")  # fmt: skip
 class ClaimsToKeepConstants(wrong.Right):
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
@@ -800,7 +805,7 @@ class Adding(Workload):
 # --- leaks, state and hangs -------------------------------------------------------------------------------------------
 
 
-@planted("a few hundred bytes of every network are never freed", "leaks/small",
+@planted("A few hundred bytes of every network are never freed", "leaks/small",
          "(Python objects|bytes) stay behind for every small network that was loaded")  # fmt: skip
 class LeaksPerLoad(Board):
     def __init__(self) -> None:
@@ -813,7 +818,7 @@ class LeaksPerLoad(Board):
         return super().workload(made)
 
 
-@planted("every run leaves objects behind", "leaks/small", "stay behind for every small network that was loaded")
+@planted("Every run leaves objects behind", "leaks/small", "stay behind for every small network that was loaded")
 class LeaksPerRun(Board):
     def __init__(self) -> None:
         self.lost: list[object] = []
@@ -823,7 +828,7 @@ class LeaksPerRun(Board):
         self.lost += [bytearray(64), object()]
 
 
-@planted("denormals are flushed to zero in the calling thread after a run", "order/Addition-float32",
+@planted("Denormals are flushed to zero in the calling thread after a run", "order/Addition-float32",
          "the floating-point mode of the calling thread changed: denormals are flushed to zero")  # fmt: skip
 class FlushesToZero(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -843,7 +848,7 @@ def flush_to_zero() -> None:
 PATIENT = Settings(examples=10, loads=20, patience=2.0)
 
 
-@planted("a second layer waits for a lock that the first one never gives back", "results/Addition-float32",
+@planted("A second layer waits for a lock that the first one never gives back", "results/Addition-float32",
          r"the backend hangs: nothing happened for 2 seconds\nit was running layer 'layer'", PATIENT)  # fmt: skip
 class Deadlocks(Board):
     def __init__(self) -> None:
@@ -854,15 +859,15 @@ class Deadlocks(Board):
         super().run(layer, inputs, outputs)
 
 
-@planted("a native call of the device never returns, and keeps the interpreter's lock", "results/Addition-float32",
+@planted("A native call of the device never returns, and keeps the interpreter's lock", "results/Addition-float32",
          r"the backend hangs: nothing happened for 2 seconds", PATIENT)  # fmt: skip
 class NeverReturns(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         ctypes.PyDLL(None).pause()
 
 
-@planted("results of the second network that is loaded are those of the first one's weights", "results/*",
-         "elements are wrong")  # fmt: skip
+@planted("Results of the second network that is loaded are those of the first one's weights", "results/*",
+         "elements are wrong", names_it=False)  # fmt: skip
 class WrongAfterSecondLoad(Board):
     def __init__(self) -> None:
         self.first: dict[TensorInfo, Array] = {}
@@ -872,7 +877,7 @@ class WrongAfterSecondLoad(Board):
         return super().constant(info, kept if len(self.first) > 1 else array)
 
 
-@planted("what one run computed is added to the next one's results", "repetition/Addition-float32",
+@planted("What one run computed is added to the next one's results", "repetition/Addition-float32",
          "output 0 is not the same when the network runs again on the same inputs")  # fmt: skip
 class KeepsStateBetweenRuns(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -882,7 +887,7 @@ class KeepsStateBetweenRuns(Board):
         layer.rest = float(np.nanmean(out)) / 100  # type: ignore[attr-defined]
 
 
-@planted("the factory of one heap serves several working memories at once", "threads/one-network",
+@planted("The factory of one heap serves several working memories at once", "threads/one-network",
          "(output 0 is not what it is when nothing else runs|a thread that ran beside others raised)")  # fmt: skip
 class SharesTensorsBetweenRuns(Board):
     def workload(self, made: KernelWorkload) -> Layers:

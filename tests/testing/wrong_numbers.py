@@ -267,6 +267,7 @@ def rounds_casts(call: Call) -> Array:
     ops.Softmax,
     "*float32-from-end--2",
     "(all|most) elements are wrong: layout, exchanged axes, or the order of operands",
+    names_it=False,
 )
 def takes_every_negative_axis_as_the_last(call: Call) -> Array:
     """Softmax along axis -2 is taken along axis -1."""
@@ -295,14 +296,16 @@ def pasted(found: Array, shape: Sequence[int]) -> Array:
     return out
 
 
-@planted(ops.Convolution2d, "tail-nhwc-3-to-7", "(all|most) elements are wrong: layout, exchanged axes")
+@planted(ops.Convolution2d, "tail-nhwc-3-to-7", "(all|most) elements are wrong: layout, exchanged axes", names_it=False)
 def swaps_strides(call: Call) -> Array:
     """The strides of the two axes are exchanged."""
     op = call.op
     return pasted(call.evaluated(op.replace(stride_x=op.stride_y, stride_y=op.stride_x)), call.output.shape)
 
 
-@planted(ops.DepthwiseConvolution2d, "tail-nhwc-3-*", "(all|most) elements are wrong: layout, exchanged axes")
+@planted(
+    ops.DepthwiseConvolution2d, "tail-nhwc-3-*", "(all|most) elements are wrong: layout, exchanged axes", names_it=False
+)
 def swaps_dilations(call: Call) -> Array:
     """The dilations of the two axes are exchanged."""
     op = call.op
@@ -322,7 +325,7 @@ def pads_behind(call: Call) -> Array:
     return call.evaluated(call.op.replace(pad_list=tuple((after, before) for before, after in call.op.pad_list)))
 
 
-@planted(ops.Addition, "tail-column", "(all|most) elements are wrong: layout, exchanged axes")
+@planted(ops.Addition, "tail-column", "(all|most) elements are wrong: layout, exchanged axes", names_it=False)
 def broadcasts_in_the_other_order(call: Call) -> Array:
     """A column is repeated as if it were a row."""
     a, b = call.arrays
@@ -345,7 +348,9 @@ def mixes_blocks_and_channels(call: Call) -> Array:
     return x.reshape(n, h, w, c // b**2, b, b).transpose(0, 1, 4, 2, 5, 3).reshape(n, h * b, w * b, c // b**2)
 
 
-@planted(ops.BatchMatMul, "transposed-01-float32", "(all|most) elements are wrong: layout, exchanged axes")
+@planted(
+    ops.BatchMatMul, "transposed-01-float32", "(all|most) elements are wrong: layout, exchanged axes", names_it=False
+)
 def forgets_to_transpose(call: Call) -> Array:
     """The second matrix is not transposed, only read as if it were."""
     if not call.op.transpose_y:
