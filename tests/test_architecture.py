@@ -79,7 +79,6 @@ ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "ai_edge_litert": {"backends.engines.litert"},
     "flatbuffers": {"frontends.tflite", "writers.tflite"},
-    "hypothesis": {"testing.networks"},
     "ml_dtypes": {"types"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},

@@ -175,3 +175,12 @@ def test_memory_sources_have_the_values_that_other_programs_know() -> None:
         ("DMA_BUF_PROTECTED", 4),
         ("GRALLOC", 8),
     ]
+
+
+def test_a_sub_tensor_of_a_scalar_is_a_view_of_it() -> None:
+    whole = ArrayHandle(TensorInfo(()), np.array(1, np.float32))
+    piece = whole.create_sub_tensor((), TensorInfo(()))
+    with piece.mapped() as array:
+        array[...] = 2
+    with whole.mapped() as array:
+        assert array == 2

@@ -73,13 +73,22 @@ def test_what_is_no_backend_is_refused() -> None:
         check_backend(dict, samples=SAMPLES[:1])
 
 
-def test_other_backends_of_the_runtime_are_run_beside_it(tmp_path: Path) -> None:
+def test_what_another_backend_of_the_runtime_does_wrong_is_not_held_against_a_backend(tmp_path: Path) -> None:
     with Runtime() as runtime:
         runtime.registry.register("WrongSums", wrong.WrongSums)
         settings = Settings(folder=str(tmp_path))
         report = check_backend(wrong.Right, runtime=runtime, only="random/others", samples=SAMPLES, settings=settings)
+    assert [(one.status, one.text) for one in report.results] == [(Status.PASS, "")]
+
+
+def test_a_backend_that_is_wrong_fails_beside_other_backends_of_the_runtime_too(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.registry.register("Right", wrong.Right)
+        settings = Settings(folder=str(tmp_path))
+        case = "random/others"
+        report = check_backend(wrong.WrongSums, runtime=runtime, only=case, samples=SAMPLES, settings=settings)
     assert [one.status for one in report.results] == [Status.FAIL]
-    assert list(tmp_path.glob("Right-*.py"))
+    assert "at fault: WrongSums" in report.results[0].text
 
 
 # --- which cases ------------------------------------------------------------------------------------------------------

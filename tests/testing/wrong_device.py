@@ -735,7 +735,7 @@ class WritesToGaps(Striding):
 
 
 @planted("It says that it takes unknown extents, but keeps the first one that it sees", "claims/dynamic-shapes",
-         "it says that it has DynamicShapes, but where output 0 turns out to be .* it is wrong")  # fmt: skip
+         "it says that it has DynamicShapes, but output 0, of shape .*, is wrong")  # fmt: skip
 class ClaimsDynamicShapes(wrong.Right):
     capabilities: ClassVar = Capabilities(DynamicShapes=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntFlag
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -272,7 +272,9 @@ class _SubTensorHandle(ArrayHandle):
 
     def map(self) -> Array:
         """A view of the parent's array."""
-        return self._parent.map()[self._place]
+        place: tuple[Any, ...] = (..., *self._place)  # gives a view of a scalar too
+        view: Array = self._parent.map()[place]
+        return view
 
 
 class ArenaMemoryManager(MemoryManager):

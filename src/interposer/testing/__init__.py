@@ -2,15 +2,18 @@
 
 from interposer.testing.bench import Settings
 from interposer.testing.conformance import Case, Conformance, check_backend, conformance_tests
+from interposer.testing.judge import Campaign, Finding, campaign
+from interposer.testing.judge.replaying import judge_network, replay
 from interposer.testing.outcome import Result, Status
-from interposer.testing.replay import replay
 from interposer.testing.report import Report
 from interposer.testing.sample import Given, Sample, given, of, samples, samples_of, weights
 from interposer.testing.tolerances import Tolerance, Tolerances
 
 __all__ = [
+    "Campaign",
     "Case",
     "Conformance",
+    "Finding",
     "Given",
     "Report",
     "Result",
@@ -19,9 +22,11 @@ __all__ = [
     "Status",
     "Tolerance",
     "Tolerances",
+    "campaign",
     "check_backend",
     "conformance_tests",
     "given",
+    "judge_network",
     "of",
     "replay",
     "samples",

@@ -12,7 +12,6 @@ from interposer.backend import (
     Backend,
     BackendRegistry,
     DeviceSpec,
-    KernelSupport,
     OptimizationViews,
     Options,
     SubgraphView,
@@ -31,6 +30,7 @@ from interposer.testing.contents import Guarded
 from interposer.testing.oracle import Oracle
 from interposer.testing.patterns import Pool
 from interposer.testing.progress import note
+from interposer.testing.refusals import Refusals
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import Tolerances
 from interposer.testing.watched import Observer, Watched
@@ -46,7 +46,7 @@ class Settings:
     Args:
         options: model options for the backend.
         tolerances: how near its results must be.
-        examples: how many random networks are tried.
+        examples: how many random networks are tried at most; fewer for a backend of few operators.
         folder: where a random network that fails is written to.
         loads: how often networks are loaded to see whether anything leaks.
         patience: seconds without progress (a load, a run, a layer that was finished ...) after which a case counts as
@@ -57,7 +57,7 @@ class Settings:
     tolerances: Tolerances = field(default_factory=Tolerances)
     examples: int = 100
     folder: str = "conformance-failures"
-    loads: int = 100
+    loads: int = 40
     patience: float | None = 60.0
 
 
@@ -106,8 +106,8 @@ class Bench:
         self.latest: Any = None  # the trial that was made last, at which several checks look
         self.alone: dict[tuple[object, ...], dict[int, Array]] = {}  # results of layers that were run by themselves
         self.verdicts: dict[Sample, bool] = {}  # whether the backend takes a sample, as far as it was asked
-        self.without_kernel: dict[type[Op], tuple[str, ...]] = {}  # why operators are refused whatever the tensors are
-        self.refusals_seen: set[tuple[type[Op], tuple[str, ...]]] = set()
+        self.refusals = Refusals()
+        self.given: Any = None  # the id, class or path that another process makes the backend from
 
     @property
     def tolerances(self) -> Tolerances:
@@ -167,20 +167,11 @@ class Bench:
 
     def takes(self, sample: Sample) -> bool:
         """Whether the backend takes a sample."""
-        if type(sample.op) in self.without_kernel:
+        if self.refusals.of(sample, self) is not None:
             return False
         if sample not in self.verdicts:
             self.verdicts[sample] = self.takes_all(sample.network()[0].graph)
         return self.verdicts[sample]
-
-    def note_refusal(self, op: Op, kind: type[Op], reasons: tuple[str, ...]) -> None:
-        """Remember why samples of the class `kind` are refused, if the backend refuses the operator on any tensors.
-
-        That is certain only for a backend whose answers come from a table of kernels alone, which has none for it.
-        """
-        support = self.backend.layer_support(self.settings.options)
-        if type(support) is KernelSupport and type(op) not in support.kernels and op.canonical() is op:
-            self.without_kernel.setdefault(kind, reasons)
 
     def takes_all(self, graph: Graph) -> bool:
         """Whether the backend says that it runs all layers, and can: shapes that depend on data need a capability."""
@@ -191,6 +182,14 @@ class Bench:
             return all(self.query(view))
         except Exception:
             return False
+
+    @cached_property
+    def samples_by_operator(self) -> dict[type[Op], list[Sample]]:
+        """All samples by the class of their operator."""
+        found: dict[type[Op], list[Sample]] = {}
+        for sample in self.samples:
+            found.setdefault(type(sample.op), []).append(sample)
+        return found
 
     @cached_property
     def taken(self) -> tuple[Sample, ...]:

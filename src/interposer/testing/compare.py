@@ -1,50 +1,18 @@
-"""Networks of several layers, compared as a whole and layer by layer."""
+"""Layers of a network by themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from interposer.ir.continuity import is_discontinuous
 from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
 from interposer.testing.bench import Bench
-from interposer.testing.oracle import layer_values, reference_values
+from interposer.testing.oracle import layer_values
 from interposer.types import Array
 
-__all__ = ["disagreements", "layer_alone", "one_by_one"]
-
-
-def disagreements(bench: Bench, network: Network, feeds: Mapping[int, Array], **how: Any) -> Iterator[str]:
-    """In what a backend, perhaps beside others, disagrees with the reference about a network.
-
-    The network is compared as a whole. One with discontinuous layers is run as a whole, and compared layer by layer on
-    the reference's values.
-    """
-    known = reference_values(network.graph, feeds)
-    found = bench.run(network, feeds, **how)
-    if any(map(is_discontinuous, network)):
-        yield from _layers_that_disagree(bench, network, known, how)
-        return
-    tolerances = bench.tolerances.times(len(network))
-    for layer in network.graph.outputs:
-        value = layer.values[0]
-        fault = tolerances.difference(found[binding_id(layer)], known[value], value.known)
-        yield from [f"output {binding_id(layer)}: {fault}"] if fault else []
-
-
-def _layers_that_disagree(
-    bench: Bench, network: Network, known: Mapping[Value, Array], how: Mapping[str, Any]
-) -> Iterator[str]:
-    for layer in network.graph.topological():
-        if isinstance(layer.op, Constant | Input | Output):
-            continue
-        alone, feeds = layer_alone(layer, known)
-        found = bench.run(alone, feeds, **how)
-        for value in layer.outputs:
-            fault = bench.tolerances.difference(found[value.index], known[value], value.known)
-            yield from [f"layer {layer}, output {value.index}: {fault}"] if fault else []
+__all__ = ["layer_alone", "one_by_one"]
 
 
 def layer_alone(layer: Layer, known: Mapping[Value, Array]) -> tuple[Network, dict[int, Array]]:

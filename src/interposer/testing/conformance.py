@@ -149,7 +149,9 @@ class Conformance:
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
         usable = [one for one in others if not self._is_fork or survives_fork(one)]
         tried = [one for one in self.samples if not self.families or one.op.family in self.families]
-        return Bench(self.backend, tried, self.settings, usable)
+        bench = Bench(self.backend, tried, self.settings, usable)
+        bench.given = self.given if self.runtime is None and not isinstance(self.given, Backend) else None
+        return bench
 
     @property
     def every_case(self) -> list[Case]:
@@ -213,6 +215,14 @@ class Conformance:
         elif reason is not None and status is Status.PASS:
             status, text = Status.XPASS, f"it was expected to fail ({reason}), but it passes"
         return Result(case.id, case.check.name, case.family, case.operator, status, text)
+
+    def is_settled(self, case: Case) -> bool:
+        """Return True if a case ends without a call of the backend: its sample was tried, or is refused as a whole."""
+        sample = case.subject
+        if isinstance(sample, str):
+            return False
+        tried = self.bench.latest is not None and self.bench.latest.sample is sample
+        return tried or self.bench.refusals.is_known(sample)
 
     def outcome(self, case: Case) -> tuple[Status, str]:
         """Carry out one case in this process; gives how it ended, and what is wrong or why it was not tried."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -181,7 +181,9 @@ class _Piece(DeviceHandle):
 
     def on_device(self) -> Array:
         """A part of the whole."""
-        return self._whole.on_device()[self._place]
+        place: tuple[Any, ...] = (..., *self._place)
+        view: Array = self._whole.on_device()[place]
+        return view
 
 
 class DeviceHandleFactory(TensorHandleFactory):

@@ -1,102 +1,113 @@
-"""The check on random networks; what fails is made as small as possible, and written down as a script."""
+"""The check on random networks: they are judged beside the reference, and the first failure is written as a script."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from interposer.errors import InterposerError, MissingDependencyError
-from interposer.ir.network import Network
-from interposer.testing.bench import Bench, view_of
-from interposer.testing.compare import disagreements
+from interposer.backend import Backend
+from interposer.testing.bench import Bench
 from interposer.testing.contracts import on_backend
-from interposer.testing.networks import feeds_for, hypothesis, networks
+from interposer.testing.judge.inspecting import Inspection, inspect
+from interposer.testing.judge.judging import judge
+from interposer.testing.judge.seat import Seat
+from interposer.testing.judge.serving import Setup
+from interposer.testing.judge.subject import Subject, Verdict
+from interposer.testing.judge.tasks import Plan, drawn, subjects_of
+from interposer.testing.judge.workers import nursery_for
 from interposer.testing.outcome import Skipped
-from interposer.testing.replay import write_script
+from interposer.testing.progress import note
 
 __all__: list[str] = []
 
-How = Mapping[str, Any]
-
-
-class _Disagreement(Exception):  # noqa: N818 - found, not raised by a fault of the kit
-    def __init__(self, network: Network, seed: int, how: How, text: str) -> None:
-        self.network, self.seed, self.how, self.text = network, seed, how, text
-        super().__init__(text)
+_MANY_OPERATORS: Final = 12
+"""A backend that takes so many operators is tried on all random networks, one of fewer on a share of them."""
+_LEAST: Final = 4
+_CPU_SECONDS: Final = 0.1
+"""Processor time for each network in `Settings.examples` after which a case ends, if it has tried a few."""
+_MOST: Final = 3
+"""After so many failures of a case no more networks are tried."""
+_SECONDS: Final = 10.0
+_SHRINK_SECONDS: Final = 10.0
+_SHARES: Final = {"whole": 1, "divided": 2, "others": 4}
 
 
 @on_backend("whole", "divided", "others")
 def random(bench: Bench, variant: str) -> Iterator[str]:
     """On random networks the backend agrees with the reference: by itself, divided, and beside other backends.
 
-    What the backend does not take is left to the reference. Networks with discontinuous layers, where a small
-    difference becomes a large one, are compared layer by layer. The smallest network that fails is written down as a
-    script.
+    Layers that the backend does not take are left to the reference. A failure that shows without the backend is not
+    its own. The first failure is reduced to the smallest network that still shows it, and written down as a script.
     """
-    try:
-        hypothesis()
-    except MissingDependencyError as error:
-        raise Skipped(str(error)) from None
-    if variant == "others":
-        yield from _beside_others(bench)
-    else:
-        yield from _tried(bench, _whole if variant == "whole" else _divided)
-
-
-def _beside_others(bench: Bench) -> Iterator[str]:
     others = [other.id for other in bench.others if other.id != bench.backend.id]
-    if not others:
+    if variant == "others" and not others:
         raise Skipped("there are no other backends here")
-    for other in others:
-        for how in ({"beside": [other, "Oracle"]}, {"before": [other], "beside": ["Oracle"]}):
-            yield from _tried(bench, _always(how))
+    name = bench.backend.id
+    orders = [(name,)] if variant != "others" else [ids for one in others for ids in ((one, name), (name, one))]
+    favoured = tuple(sorted({type(sample.op).op_name() for sample in bench.taken}))
+    suspects = list[tuple[tuple[str, ...], Subject, Verdict]]()
+    for ids in orders:
+        plan = Plan(0, ids=ids, favoured=favoured, ways="divided" if variant == "divided" else "whole")
+        count = _count(bench, len(favoured)) // _SHARES[variant] // len(orders)
+        for subject, verdict in _findings(bench, plan, max(_LEAST, count)):
+            suspects.append((ids, subject, verdict))
+            if len(suspects) == _MOST:
+                break
+    yield from _reported(bench, suspects)
 
 
-def _always(how: How) -> Callable[[Any, Network], How]:
-    return lambda draw, network: how
+def _count(bench: Bench, operators: int) -> int:
+    """How many networks are tried: fewer for backends of few operators, which leave most layers to the reference."""
+    return bench.settings.examples * min(operators, _MANY_OPERATORS) // _MANY_OPERATORS
 
 
-def _whole(draw: Any, network: Network) -> How:
-    return {"beside": ["Oracle"], "rewrite": draw(hypothesis().strategies.booleans())}
+def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, Verdict]]:
+    """Judge networks in this process, and give the findings that are the backend's fault."""
+    deadline = time.process_time() + _CPU_SECONDS * count
+    options = {bench.backend.id: bench.settings.options} if bench.settings.options else {}
+    seat = Seat((bench.backend, *_others(bench)), options, bench.tolerances)
+    for number in range(count):
+        if number >= _LEAST and time.process_time() > deadline:
+            return
+        made = drawn(plan, number)
+        for subject in subjects_of(plan, made):
+            note(f"judging the random network {made.id} on {' and '.join(plan.ids or ())}")
+            verdict = judge(seat, subject, plan.ids)
+            if verdict.is_finding and bench.backend.id in verdict.culprit.split(" and "):
+                yield subject, verdict
 
 
-def _divided(draw: Any, network: Network) -> How:
-    names = [layer.name for layer in view_of(network.graph)]
-    strategies = hypothesis().strategies
-    held_back = draw(strategies.lists(strategies.sampled_from(names), unique=True)) if names else []
-    return {"beside": ["Oracle"], "held_back": held_back}
+def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdict]]) -> Iterator[str]:
+    """The first failure with all that can be found out about it, and the texts of the others."""
+    if not suspects:
+        return
+    ids, subject, verdict = suspects[0]
+    setup = _setup(bench)
+    backends = dict(zip((bench.backend.id, *(one.id for one in _others(bench))), setup.backends, strict=True))
+    inspection = Inspection(
+        [backends[one] for one in ids], ids, _SECONDS, _SHRINK_SECONDS, folder=Path(bench.settings.folder)
+    )
+    note(f"reducing the random network {subject.id}, on which the backend fails")
+    with nursery_for(setup) as nursery:
+        finding = inspect(nursery, inspection, [subject], verdict)
+    more = [one.id for _, one, _ in suspects[1:]]
+    yield f"{finding}\nrandom networks that fail too: {', '.join(more)}" if more else str(finding)
 
 
-def _tried(bench: Bench, choose: Callable[[Any, Network], How]) -> Iterator[str]:
-    """Try random networks, each optimized as `choose` says; yields what went wrong with the simplest that failed."""
-    found, strategies = hypothesis(), hypothesis().strategies
-
-    def agree(network: Network, seed: int, data: Any) -> None:
-        how = choose(data.draw, network)
-        fault = _fault(bench, network, seed, how)
-        if fault:
-            raise _Disagreement(network, seed, how, fault)
-
-    drawn = networks(favoured={type(sample.op) for sample in bench.taken})
-    settings = found.settings(
-        max_examples=bench.settings.examples, deadline=None, database=None, derandomize=True, print_blob=False,
-        report_multiple_bugs=False, suppress_health_check=list(found.HealthCheck),
-    )  # fmt: skip
-    try:
-        settings(found.given(drawn, strategies.integers(0, 1 << 16), strategies.data())(agree))()
-    except _Disagreement as one:
-        yield _reported(bench, one)
+def _others(bench: Bench) -> list[Backend]:
+    return [other for other in bench.others if other.id != bench.backend.id]
 
 
-def _fault(bench: Bench, network: Network, seed: int, how: How) -> str:
-    try:
-        return "\n".join(disagreements(bench, network, feeds_for(network.graph, seed), **how))
-    except InterposerError as error:
-        return str(error)
+def _setup(bench: Bench) -> Setup:
+    """The backend under test and the others: by their names, if other processes can make them by these."""
+    others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
+    if bench.given is not None:
+        return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances)
+    return Setup(tuple(partial(_itself, one) for one in (bench.backend, *others)), options, bench.tolerances)
 
 
-def _reported(bench: Bench, one: _Disagreement) -> str:
-    feeds = feeds_for(one.network.graph, one.seed)
-    path = write_script(Path(bench.settings.folder), bench.backend.id, one.network, feeds, one.how, one.text)
-    return f"{one.text}\n{one.network.graph}\npython {path} shows it again"
+def _itself(backend: Backend) -> Backend:
+    return backend

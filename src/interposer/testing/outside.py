@@ -165,6 +165,7 @@ class _Process:
     """One process, from its beginning to its end."""
 
     def __init__(self, given: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]) -> None:
+        self._endings: deque[Ending] = deque()
         self._progress, shared = Progress.create()
         self._stacks = os.memfd_create("stacks")
         theirs, self._requests = os.pipe()
@@ -194,8 +195,12 @@ class _Process:
 
     def receive(self, seconds: float) -> Ending | str:
         """What came of the next case; a text where the process crashed or hung."""
-        found = self._message(seconds)
-        return found if isinstance(found, str) else (Status(found["status"]), found["text"])
+        if not self._endings:
+            found = self._message(seconds)
+            if isinstance(found, str):
+                return found
+            self._endings += [(Status(status), text) for status, text in found["endings"]]
+        return self._endings.popleft()
 
     def _message(self, seconds: float) -> dict[str, Any] | str:
         try:
@@ -300,11 +305,21 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
     cases = {case.id: case for case in conformance.every_case}
     with open(requests, encoding="utf-8") as lines:
         for line in lines:
+            settled: list[Ending] = []
             for name in json.loads(line):
+                if not conformance.is_settled(cases[name]):
+                    _send(report, settled)
                 note("beginning a case")
-                status, text = conformance.outcome(cases[name])
-                report.send(status=status.value, text=text)
+                settled.append(conformance.outcome(cases[name]))
+            _send(report, settled)
     conformance.bench.close()
+
+
+def _send(report: Channel, endings: list[Ending]) -> None:
+    """Report how cases have ended, all in one message, as there may be thousands."""
+    if endings:
+        report.send(endings=[(status.value, text) for status, text in endings])
+        endings.clear()
 
 
 def check_name(path: Path) -> None:

@@ -102,20 +102,20 @@ class Trial:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        known = self.bench.without_kernel.get(type(self.sample.op))
-        if known is not None:
+        known = self.bench.refusals.of(self.sample, self.bench)
+        if known is not None and not self.bench.refusals.is_first(self.sample):
             self._refused(known)
             return
-        if not (can_be_shaped(self.layer) or self.bench.backend.capabilities.has("DynamicShapes")):
-            self.lacks = "its shape depends on data, for which the backend lacks the capability DynamicShapes"
-            return
-        infos = (*self.layer.input_infos, *self.layer.output_infos)
-        if any(info and not info.is_tensor for info in infos) and not self.bench.backend.capabilities.has("Sequences"):
-            self.lacks = "it takes or gives what is no tensor, for which the backend lacks the capability Sequences"
+        self.lacks = self._lacking()
+        if self.lacks:
+            self.bench.verdicts[self.sample] = False
+            if known is not None:
+                self.lacks = ""
+                self._refused(known)
             return
         try:
             first = self._verdicts(view_of(self.network.graph))
-            if not self._is_known_refusal(first):
+            if len(first) != 1 or first[0] or self.bench.refusals.is_new(self.sample, first[0].reasons):
                 self._ask_again(first)
         except Exception as error:
             self.fault = f"asking raised {type(error).__name__}: {error}"
@@ -124,19 +124,16 @@ class Trial:
         self.bench.verdicts[self.sample] = bool(first) and all(first)
         if first and not first[0]:
             self._refused(first[0].reasons)
-            self.bench.note_refusal(self.layer.op, type(self.sample.op), self.reasons)
 
-    def _is_known_refusal(self, verdicts: list[Support]) -> bool:
-        """Return True if the operator was refused for the same reasons before.
-
-        Only the first of such refusals is asked for again, as a backend of few operators refuses thousands of samples.
-        """
-        if len(verdicts) != 1 or verdicts[0]:
-            return False
-        key = (type(self.sample.op), tuple(verdicts[0].reasons))
-        known = key in self.bench.refusals_seen
-        self.bench.refusals_seen.add(key)
-        return known
+    def _lacking(self) -> str:
+        """Say which capability the sample needs and the backend does not have, or return an empty text."""
+        capabilities = self.bench.backend.capabilities
+        if not (can_be_shaped(self.layer) or capabilities.has("DynamicShapes")):
+            return "its shape depends on data, for which the backend lacks the capability DynamicShapes"
+        infos = (*self.layer.input_infos, *self.layer.output_infos)
+        if any(info and not info.is_tensor for info in infos) and not capabilities.has("Sequences"):
+            return "it takes or gives what is no tensor, for which the backend lacks the capability Sequences"
+        return ""
 
     def _ask_again(self, first: list[Support]) -> None:
         second, twice = self._verdicts(view_of(self.network.graph)), self._verdicts(_doubled(self.sample))

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -54,11 +55,11 @@ def name_of(backend: str | Factory) -> Named | None:
     if isinstance(backend, str):
         return Named(str(Path(backend).absolute()) if is_library(backend) else backend, _folder_of(backend))
     module, name = getattr(backend, "__module__", ""), getattr(backend, "__qualname__", "")
-    if not name.isidentifier() or module in ("", "__main__"):
+    if "<" in name or module in ("", "__main__"):
         return None
     try:
-        found = getattr(import_module(module), name, None)
-    except ImportError:
+        found: Any = reduce(getattr, name.split("."), import_module(module))
+    except (ImportError, AttributeError):
         return None
     given = f"{module}:{name}"
     return Named(given, _folder_of(given)) if found is backend else None

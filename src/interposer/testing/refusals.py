@@ -1,0 +1,94 @@
+"""Operators that a backend refuses as a whole, so that not every one of their samples needs to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from interposer.backend import KernelSupport
+from interposer.backend.dynamic.support import DynamicSupport, Verdict
+from interposer.ir.subgraph import SubgraphView, is_placed_by_a_backend
+from interposer.schema import Op
+from interposer.testing.sample import Sample
+
+__all__ = ["Refusals"]
+
+_LAYER_TYPE: Final = 1
+"""The reason code of the C interface for a type of layer that cannot be run."""
+_EVERY: Final = 16
+"""Of the samples of an operator, each of this many is a probe, besides one for each type of data."""
+
+Reasons = tuple[str, ...]
+
+
+class Refusals:
+    """Why a backend refuses operators as a whole, found out when the first sample of an operator is tried.
+
+    A backend refuses an operator as a whole if its table of kernels has none for it, if a shared object says that the
+    type of the layer is the reason, or if all probes are refused for the same reason. Probes are one sample of each
+    type of data, and some of the others.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[type[Op], Reasons | None] = {}
+        self._begun: set[type[Op]] = set()
+        self._seen: set[tuple[type[Op], Reasons]] = set()
+
+    def of(self, sample: Sample, bench: Any) -> Reasons | None:
+        """Why a backend refuses the operator of a sample, whatever its tensors and attributes are, or None."""
+        kind = type(sample.op)
+        if kind not in self._known:
+            try:
+                self._known[kind] = _asked(kind, bench)
+            except Exception:  # the checks of samples say what went wrong
+                self._known[kind] = None
+        return self._known[kind]
+
+    def is_known(self, sample: Sample) -> bool:
+        """Return True if samples of the operator are refused without another question."""
+        return self._known.get(type(sample.op)) is not None and type(sample.op) in self._begun
+
+    def is_new(self, sample: Sample, reasons: Reasons) -> bool:
+        """Return True for the first refusal of an operator for these reasons, which alone is asked for again."""
+        key = type(sample.op), tuple(reasons)
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
+
+    def is_first(self, sample: Sample) -> bool:
+        """Return True for the first sample of every operator."""
+        first = type(sample.op) not in self._begun
+        self._begun.add(type(sample.op))
+        return first
+
+
+def _asked(kind: type[Op], bench: Any) -> Reasons | None:
+    samples = bench.samples_by_operator[kind]
+    probes = list(_probes(samples))
+    support = bench.backend.layer_support(bench.settings.options)
+    if type(support) is KernelSupport and kind not in support.kernels and probes[0].op.canonical() is probes[0].op:
+        return (f"no kernel for {kind.op_name()}",)
+    reasons: Reasons | None = None
+    for sample in probes if len(samples) > len(probes) else ():
+        graph = sample.network()[0].graph
+        view = SubgraphView(graph, filter(is_placed_by_a_backend, graph))
+        if not all(info.is_concrete and info.is_tensor for layer in view for info in layer.output_infos):
+            continue
+        [verdict] = bench.query(view)
+        if isinstance(support, DynamicSupport) and not isinstance(verdict, Verdict):
+            continue  # the shared object was not shown the layer
+        if verdict or (reasons or verdict.reasons) != verdict.reasons:
+            return None
+        reasons = verdict.reasons
+        if getattr(verdict, "code", 0) == _LAYER_TYPE:
+            break
+    return reasons
+
+
+def _probes(samples: Sequence[Sample]) -> Iterator[Sample]:
+    types = set()
+    for number, sample in enumerate(samples):
+        dtype = next((one.info.dtype for one in sample.inputs if one is not None), None)
+        if dtype not in types or number % _EVERY == 0:
+            yield sample
+        types.add(dtype)
