@@ -167,12 +167,19 @@ class Conformance:
         settings = self.settings or Settings()
         if settings.patience is None or not hasattr(os, "memfd_create"):
             return None
-        if isinstance(self.given, str) and self.runtime is None and self.samples == all_samples():
+        if isinstance(self.given, str) and self._is_known_anywhere(self.given) and self.samples == all_samples():
             given = str(Path(self.given).absolute()) if is_library(self.given) else self.given
             return Outside(given, settings, settings.patience, families=self.families)
         if not survives_fork(self.backend):
             return None
         return Outside(str(self.given), settings, settings.patience, self._serve)
+
+    def _is_known_anywhere(self, given: str) -> bool:
+        """Whether a new process can make the backend: not one that code of this process has registered."""
+        if self.runtime is not None or ":" in given or is_library(given):
+            return self.runtime is None
+        source = default_runtime().registry.taken_by(given)
+        return source is None or source.startswith(("entry point of ", "shared object "))
 
     def _serve(self, report: Channel, requests: int, shared: int, stacks: int) -> None:
         self._is_fork = True

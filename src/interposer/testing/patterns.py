@@ -16,7 +16,7 @@ from interposer.types import Array, DataType, TensorInfo
 __all__ = ["PATTERNS", "VARIANTS", "Growth", "Pool"]
 
 LENGTH: Final = 6
-VARIANTS: Final = 8
+VARIANTS: Final = 16
 """How many networks are made of every pattern, each from other samples."""
 
 _PLACES: Final = frozenset({DataType.INT32, DataType.INT64})
