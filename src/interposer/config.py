@@ -36,6 +36,7 @@ __all__ = [
     "UNLOAD_LIBRARIES",
     "Kind",
     "Setting",
+    "check_settings",
     "config_files",
     "disabled_backends",
     "settings",
@@ -205,6 +206,16 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
 def settings() -> Mapping[str, Setting[Any]]:
     """The settings that the file may hold, by their keys."""
     return {one.key: one for one in _SETTINGS}
+
+
+def check_settings() -> None:
+    """Read every setting, as a wrong one may otherwise be noticed late or only by the backend that needs it.
+
+    Raises:
+        ConfigError: a variable or a file says what cannot be meant.
+    """
+    for setting in _SETTINGS:
+        setting.read()
 
 
 def unknown_variables() -> dict[str, str]:

@@ -283,3 +283,22 @@ def test_texts_are_broken_between_words_and_commands_are_not_broken():
         "  the package onnxruntime is", "  not installed:", "  pip install interposer[onnxruntime]",
     ]  # fmt: skip
     assert wrapped("", 30) == []
+
+
+@pytest.mark.parametrize(("variable", "value", "expected"), [
+    ("NUM_THREADS", "abc", "a whole number that is not negative"),
+    ("NUM_THREADS", "-1", "a whole number that is not negative"),
+    ("CHECK_BACKENDS", "maybe", "yes or no (true or false in a file)"),
+    ("UNLOAD_LIBRARIES", "2", "yes or no (true or false in a file)"),
+    ("PROBE_SECONDS", "x", "a number of seconds that is not negative"),
+    ("ISOLATION_DEADLINE_SECONDS", "nan", "a number of seconds that is not negative"),
+    ("ISOLATION_MAX_RESTARTS", "1.5", "a whole number that is not negative"),
+    ("BACKEND_ALLOW_LIST", "relative", "the absolute path of a file"),
+])  # fmt: skip
+@pytest.mark.parametrize("words", [["backends"], ["ops", "Softmax"], ["run", "no.onnx"]])
+def test_a_wrong_setting_in_the_environment_is_an_error_of_every_command(
+    words, variable, value, expected, capsys, monkeypatch
+):
+    monkeypatch.setenv(f"INTERPOSER_{variable}", value)
+    assert main(words) == 2
+    assert capsys.readouterr() == ("", f"interposer: INTERPOSER_{variable} is {value!r}; expected {expected}\n")

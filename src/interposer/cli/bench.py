@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Final
 
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs
@@ -12,10 +11,12 @@ from interposer.cli.network import (
     add_plan_argument,
     backend_ids,
     runtime_with_threads,
+    shapes_of,
     sources_of,
+    values_of,
 )
-from interposer.cli.numbers import number, positive
-from interposer.cli.outputs import check_writable
+from interposer.cli.numbers import number, positive, threads
+from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.files import write_file
@@ -57,18 +58,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget", type=_seconds, default=10.0, metavar="S", help="seconds to look for the fastest mix (default: 10)"
     )
     add_input_arguments(parser)
-    parser.add_argument("--threads", type=positive, metavar="N", help="how many threads backends may use")
+    parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="turns of each backend (default: 7)")
     parser.add_argument("--seconds", type=_seconds, default=0.2, metavar="S", help="length of a turn (default: 0.2)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the times into a file")
+    parser.add_argument("--plot", type=file_path, metavar="FILE.svg", help="draw the times into a file")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON; 1 where no backend could run the network."""
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
-    network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
+    network = read_network(args.network, args.format, shapes_of(args), values_of(args))
     with runtime_with_threads(args.threads) as runtime:
         report = bench(
             network,

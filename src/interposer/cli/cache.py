@@ -20,6 +20,7 @@ from interposer.cache import CachedFile, cache_folder, cached_files, forget_cach
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.config import CACHE_DIR
 from interposer.errors import InvalidArgumentError
+from interposer.files import check_regular
 from interposer.session import Model, default_runtime
 from interposer.session.kept import FOLDER, NAMES, Keeper, read_entry
 from interposer.session.placement import Plan
@@ -66,6 +67,10 @@ def execute(args: argparse.Namespace) -> None:
     """List, explain or delete."""
     if args.model is not None and args.action != "why":
         raise InvalidArgumentError(f"'cache {args.action}' takes no file; only 'cache why' does")
+    if args.stale and args.action != "clear":
+        raise InvalidArgumentError(f"'cache {args.action}' takes no --stale; only 'cache clear' does")
+    if args.dir and not os.path.isdir(os.path.expanduser(args.dir)):
+        raise InvalidArgumentError(f"--dir: there is no folder {args.dir!r}")
     kept = list(_all_kept(args.dir))
     if args.action == "clear":
         _clear([one for one in kept if one.reason or not args.stale], args.dir)
@@ -129,10 +134,11 @@ def _clear(kept: list[_Kept], where: str) -> None:
 
 def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
     try:
+        check_regular(model)
         with open(model, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InvalidArgumentError(f"{model} cannot be read: {error.strerror}") from error
+        raise InvalidArgumentError(f"{model or 'the file'} cannot be read: {error.strerror}") from error
     networks = [one for one in kept if one.sha256 == digest]
     parts = {part for one in networks for part in one.parts}
     return networks + [one for one in kept if one.sha256 in parts]

@@ -5,24 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from interposer.cli import random_networks
-from interposer.cli.outputs import check_writable
+from interposer.cli.numbers import number, whole
+from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.errors import InvalidArgumentError
-from interposer.files import write_file
+from interposer.files import check_regular, write_file
 from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases
 from interposer.testing.contracts import BACKEND_CHECKS
 
 __all__ = ["configure", "execute"]
+
+_seconds: Final = number("a positive number of seconds", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,17 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expected-failures", type=Path, metavar="FILE", help="JSON: an object of patterns and reasons"
     )
-    parser.add_argument("--examples", type=int, default=100, metavar="N", help="how many random networks to try")
+    parser.add_argument("--examples", type=whole, default=100, metavar="N", help="how many random networks to try")
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=60.0,
         metavar="S",
         help="seconds without progress after which a case has failed",
     )
     parser.add_argument("--refusals", action="store_true", help="list what the backend refuses, and why")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report to a file as JUnit's XML")
+    parser.add_argument("--junit", type=file_path, metavar="FILE", help="write the report to a file as JUnit's XML")
     random_networks.add_arguments(parser)
     parser.set_defaults(wrong_usage=parser.error)
 
@@ -88,8 +90,6 @@ def _checked(args: argparse.Namespace) -> Report:
         raise InvalidArgumentError(
             f"no case matches {', '.join(args.only)!r}; --list --only PATTERN shows what there is"
         )
-    if not 0 < args.timeout < math.inf:
-        raise InvalidArgumentError(f"--timeout must be a positive number of seconds, not {args.timeout}")
     progress = _Progress(len(conformance.cases))
     try:
         return conformance.report(progress.step)
@@ -112,6 +112,7 @@ def _quiet() -> Iterator[None]:
 def _expected(path: Path | None) -> Mapping[str, str]:
     if path is None:
         return {}
+    check_regular(path)
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -9,9 +9,14 @@ from typing import Any, Final
 
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs, read_inputs
-from interposer.cli.network import add_network_arguments, sources_of
+from interposer.cli.network import (
+    add_network_arguments,
+    shapes_of,
+    sources_of,
+    values_of,
+)
 from interposer.cli.numbers import number
-from interposer.cli.outputs import check_writable, flat, save_npz
+from interposer.cli.outputs import check_writable, file_path, flat, save_npz
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
@@ -56,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--steps", type=_amount, default=1, metavar="N", help="steps that quantized results may be off (default: 1)"
     )
     parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
-    parser.add_argument("--cut", type=Path, metavar="FILE", help="write the part that is wrong, to see it again")
+    parser.add_argument("--cut", type=file_path, metavar="FILE", help="write the part that is wrong, to see it again")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -65,7 +70,7 @@ def execute(args: argparse.Namespace) -> int:
     backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
-    network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
+    network = read_network(args.network, args.format, shapes_of(args), values_of(args))
     tolerance = Tolerance(args.tolerance, args.steps)
     found = compare(
         network,

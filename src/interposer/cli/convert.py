@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from interposer.cli.network import add_source_arguments, sources_of
+from interposer.cli.network import add_source_arguments, network_path, shapes_of, sources_of
+from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
 from interposer.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
@@ -18,11 +19,11 @@ __all__ = ["configure", "execute"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("network", help="the file: .tflite, .onnx, .json for NNAPI, or the text form")
+    parser.add_argument("network", type=network_path, help="the file: .tflite, .onnx, .json (NNAPI), or the text form")
     parser.add_argument("output", help="the file to write; its suffix, .onnx or .tflite, is the format")
     add_source_arguments(parser)
     parser.add_argument(
-        "--opset", type=int, metavar="N",
+        "--opset", type=positive, metavar="N",
         help="of ONNX, the version of the operator set (default: 20, which engines know, or a newer one where it is "
         "needed)",
     )  # fmt: skip
@@ -44,7 +45,7 @@ def execute(args: argparse.Namespace) -> None:
         _refuse_options_of_onnx(args)
     for path in (args.output, f"{args.output}.data"):
         check_writable("the output", Path(path), sources_of(args))
-    source = read_source(args.network, args.format, dict(args.shape) or None)
+    source = read_source(args.network, args.format, shapes_of(args))
     network, fixed = _with_open_dimensions(source), None
     try:
         written = _WRITERS[suffix](network, args)

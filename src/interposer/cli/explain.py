@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Final
 
 from interposer.cli.images import Preprocessing
-from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, seed_of, shape_hint, sized_inputs
+from interposer.cli.inputs import add_input_arguments, inputs_text, read_inputs, require_shapes, seed_of, sized_inputs
 from interposer.cli.network import add_network_arguments, add_plan_argument, open_model, sources_of
 from interposer.cli.numbers import number
-from interposer.cli.outputs import check_writable
+from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.errors import InvalidArgumentError
 from interposer.files import write_file
@@ -41,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser)
     add_plan_argument(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a page that draws the network")
+    parser.add_argument("--html", type=file_path, metavar="FILE.html", help="write a page that draws the network")
     parser.add_argument("--measure", action="store_true", help="run the network, and time its layers and copies")
     parser.add_argument("--budget", type=_seconds, default=1.0, metavar="S", help="seconds to measure (default: 1)")
     add_input_arguments(parser)
@@ -50,13 +49,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> None:
     """Divide the network among the backends, run it where it is to be measured, and print the explanation."""
     if not args.measure and (args.input or seed_of(args) is not None):
-        option = "--input" if args.input else "--random"
+        option = "--input" if args.input else "--seed" if args.seed is not None else "--random"
         raise InvalidArgumentError(f"{option} is what the network runs on to be measured; give --measure too")
     if args.html is not None:
         check_writable("--html", args.html, sources_of(args))
     with open_model(args) as model:
         if not model.is_prepared and not (args.measure and args.input):
-            _require_shapes(model)
+            require_shapes(model.inputs)
             _require_values(model)
         plain = Preprocessing(None, (), ())
         given = None
@@ -77,15 +76,6 @@ def _left_out(model: Model) -> list[str]:
     """The backends that are not available, and so not among those taken by default."""
     registry = model.runtime.registry
     return [backend for backend in registry if registry.reason_absent(backend) is not None]
-
-
-def _require_shapes(model: Model) -> None:
-    unknown = {name: info for name, info in model.inputs.items() if not info.is_concrete}
-    if unknown:
-        inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
-        raise InvalidArgumentError(
-            f"the shapes of these inputs are not all known: {inputs}; give them, as in {shape_hint(unknown)}"
-        )
 
 
 def _require_values(model: Model) -> None:

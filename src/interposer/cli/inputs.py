@@ -20,6 +20,7 @@ from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.files import check_regular
 from interposer.ir.network import Network
 from interposer.session import Model
+from interposer.session.given import input_arrays
 from interposer.tools.bench import random_array
 from interposer.types import Array, DataType, Dim, TensorInfo
 
@@ -28,6 +29,7 @@ __all__ = [
     "inputs_text",
     "named_inputs",
     "read_inputs",
+    "require_shapes",
     "seed_of",
     "shape_hint",
     "sized_inputs",
@@ -138,9 +140,25 @@ def read_inputs(
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
-    """The arrays for a network's inputs, from files as they are and from random numbers as the arguments say."""
+    """The arrays for a network's inputs, from files as they are and from random numbers as the arguments say.
+
+    Raises:
+        BindingError: arrays that do not fit; and what `read_inputs` raises.
+    """
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    return read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
+    found = read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
+    input_arrays(infos, found)  # or else each backend would be said to refuse them
+    return found
+
+
+def require_shapes(infos: Infos) -> None:
+    """Raise `InvalidArgumentError`, with options that can be followed, if the shape of an input is open."""
+    unknown = {name: info for name, info in infos.items() if not info.is_concrete}
+    if unknown:
+        inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
+        raise InvalidArgumentError(
+            f"the shapes of these inputs are not all known: {inputs}; give them, as in {shape_hint(unknown)}"
+        )
 
 
 def _split(text: str, infos: Infos) -> tuple[str | None, str]:

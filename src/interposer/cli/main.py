@@ -9,14 +9,15 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
+from itertools import takewhile
 from types import ModuleType
 from typing import Any, Final
 
 from interposer._version import __version__
 from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
-from interposer.config import unknown_variables
+from interposer.config import check_settings, unknown_variables
 from interposer.errors import InterposerError, LimitExceededError, did_you_mean
 
 __all__ = ["COMMANDS", "main"]
@@ -89,6 +90,7 @@ def _run(words: Sequence[str]) -> int:
 def _executed(words: Sequence[str]) -> int:
     try:
         args = _parsed(words)
+        check_settings()
         _warn_of_unknown_variables()
         return int(_module(args.command).execute(args) or 0)
     except SystemExit as stop:  # after --help, --version and wrong usage
@@ -146,17 +148,20 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     _module(given).configure(made[given])
     _add_debug(made[given])
     _add_statuses(made[given], NO_MEANS.get(given, ""))
+    options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", made[given].format_help())
+    _refuse_files_like_options(words, options, made[given])
     args, unknown = parser.parse_known_args(words)
     if unknown:
-        made[given].error(f"unknown argument {unknown[0]!r}{_hint(unknown[0], made[given])}")
+        hint = did_you_mean(unknown[0].partition("=")[0], options)
+        made[given].error(f"unknown argument {unknown[0]!r}{hint}")
     return args
 
 
-def _hint(word: str, parser: argparse.ArgumentParser) -> str:
-    if os.path.exists(word):
-        return f"; a file whose name begins with a dash is given as {os.path.join('.', word)!r}"
-    options = re.findall(r"--[a-z][a-z-]*", parser.format_help())
-    return did_you_mean(word.partition("=")[0], options)
+def _refuse_files_like_options(words: Sequence[str], options: Collection[str], parser: argparse.ArgumentParser) -> None:
+    for word in takewhile(lambda word: word != "--", words):
+        if word.startswith("-") and word not in options and os.path.isfile(word):
+            path = os.path.join(".", word)
+            parser.error(f"unknown argument {word!r}; a file whose name begins with a dash is given as {path!r}")
 
 
 def _add_statuses(parser: argparse.ArgumentParser, no: str) -> None:
@@ -172,6 +177,13 @@ def _statuses(no: str) -> str:
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is none of the choices, with the nearest one as a hint."""
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            hint = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known)})")
 
 
 def _add_debug(parser: argparse.ArgumentParser) -> None:

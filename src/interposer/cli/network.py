@@ -8,11 +8,11 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from interposer.cli.streams import printable
 from interposer.config import NUM_THREADS
-from interposer.errors import InterposerError
+from interposer.errors import InterposerError, InvalidArgumentError
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load
 from interposer.session.fallback import AUTO
@@ -24,15 +24,19 @@ __all__ = [
     "add_plan_argument",
     "add_source_arguments",
     "backend_ids",
+    "network_path",
     "open_model",
     "report_absent",
     "runtime_with_threads",
     "shape_argument",
+    "shapes_of",
     "sources_of",
+    "values_of",
 ]
 
 PREFERRED: Final = "backends in order of preference, or auto for the fastest mix (default: all, CpuRef last)"
 Number: TypeAlias = "int | float"
+T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +48,18 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def network_path(text: str) -> str:
+    """The path of a network; `ArgumentTypeError` for a dash, which often stands for standard input."""
+    if text == "-" and not os.path.exists(text):
+        raise argparse.ArgumentTypeError("standard input is not read; give the path of a file")
+    return text
+
+
 def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
     """Declare the network, its shapes and limits, and backends that are what `backends` says."""
-    parser.add_argument("network", help="the file: .tflite, .onnx, .json for NNAPI, or the text form")
+    parser.add_argument(
+        "network", type=network_path, help="the file: .tflite, .onnx, .json for NNAPI, or the text form"
+    )
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
     parser.add_argument(
@@ -125,15 +138,35 @@ def _limit(text: str) -> int | None:
     return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
 
 
+def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
+    """What --shape says, or None; `InvalidArgumentError` if it says something twice."""
+    return _once("--shape", args.shape)
+
+
+def values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | None:
+    """What --value says, or None; `InvalidArgumentError` if it says something twice."""
+    return _once("--value", args.value)
+
+
+def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(f"{option} gives {twice!r} more than once")
+    return dict(pairs) or None
+
+
 def open_model(args: argparse.Namespace) -> Model:
     """The model that the arguments ask for."""
+    if args.backends is not None and AUTO in args.backends and len(args.backends) > 1:
+        raise InvalidArgumentError(f"--backends: {AUTO!r} chooses among all backends, so it stands alone")
     return load(
         args.network,
         args.backends,
         format=args.format,
         limits=Limits(args.limit_bytes, args.limit_operations),
-        shapes=dict(args.shape) or None,
-        values=dict(args.value) or None,
+        shapes=shapes_of(args),
+        values=values_of(args),
         plan=None if args.plan is None else Plan.load(args.plan),
     )
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from typing import Final
 
-__all__ = ["number", "positive", "whole"]
+__all__ = ["number", "positive", "threads", "whole"]
+
+_MOST_THREADS: Final = 4096
 
 
 def positive(text: str) -> int:
     """A number of 1 or more; `ArgumentTypeError` for everything else."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
+    return int(text)
+
+
+def threads(text: str) -> int:
+    """A number of threads; `ArgumentTypeError` for everything else."""
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_THREADS):
+        raise argparse.ArgumentTypeError(f"expected a number of threads from 1 to {_MOST_THREADS}, not {text!r}")
     return int(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -18,7 +19,18 @@ from interposer.errors import InvalidArgumentError
 from interposer.files import is_same_file, replacing
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Ranked", "check_suffix", "check_writable", "figures", "flat", "has_classes", "save", "save_npz", "top"]
+__all__ = [
+    "Ranked",
+    "check_suffix",
+    "check_writable",
+    "figures",
+    "file_path",
+    "flat",
+    "has_classes",
+    "save",
+    "save_npz",
+    "top",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +143,13 @@ def _plain(array: Array) -> Array:
 
 
 _SAVERS: Final = {".npz": save_npz, ".npy": _save_npy, ".json": _save_json}
+
+
+def file_path(text: str) -> Path:
+    """The path of a file to write; `ArgumentTypeError` for the empty one."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the path of a file, not ''")
+    return Path(text)
 
 
 def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[str]] = ()) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-from interposer.cli.network import add_network_arguments, runtime_with_threads, sources_of
-from interposer.cli.numbers import number, positive
-from interposer.cli.outputs import check_writable
+from interposer.cli.inputs import require_shapes
+from interposer.cli.network import (
+    add_network_arguments,
+    runtime_with_threads,
+    shapes_of,
+    sources_of,
+    values_of,
+)
+from interposer.cli.numbers import number, threads
+from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, counted, say, show
 from interposer.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
@@ -36,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "backends to choose from (default: all, engines too)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the plan")
+    parser.add_argument("-o", "--output", type=file_path, metavar="FILE", help="where to write the plan")
     parser.add_argument("--budget", type=_positive, default=30.0, metavar="S", help="seconds to measure (default: 30)")
     parser.add_argument("--objective", choices=("latency", "throughput", "memory"), default="latency")
     parser.add_argument(
@@ -51,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--exclude", type=_pair, action="append", default=[], metavar="TYPE=BACKEND",
         help="a type of layers that a backend never gets; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--threads", type=positive, metavar="N", help="how many threads backends may use")
+    parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -73,7 +79,8 @@ def execute(args: argparse.Namespace) -> None:
     """Measure, write the plan and print it."""
     if args.output is not None:
         check_writable("--output", args.output, sources_of(args))
-    network = read_network(args.network, args.format, dict(args.shape) or None, dict(args.value) or None)
+    network = read_network(args.network, args.format, shapes_of(args), values_of(args))
+    require_shapes({layer.name: layer.output.known for layer in network.graph.inputs})
     Limits(args.limit_bytes, args.limit_operations).check(network.graph)
     exclude: dict[str, tuple[str, ...]] = {}
     for kind, backend in args.exclude:

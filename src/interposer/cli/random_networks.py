@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any, Final
 
+from interposer.cli.numbers import number, positive, threads, whole
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.config import NUM_THREADS
 from interposer.errors import InvalidArgumentError
@@ -16,6 +17,7 @@ from interposer.testing.judge.tasks import Judged
 
 __all__ = ["add_arguments", "execute"]
 
+_seconds: Final = number("a positive number of seconds", zero=False)
 _ID: Final = re.compile(r"(float|quantized)-(\d+)-(\d+)\Z")
 
 
@@ -25,18 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--random", metavar="N", help="judge only this many random networks, or one by its id, such as float-7-123"
     )
-    group.add_argument("--seed", type=int, default=0, metavar="S", help="which sequence of random networks")
-    group.add_argument("--start", type=int, default=0, metavar="N", help="the number of the first random network")
+    group.add_argument("--seed", type=whole, default=0, metavar="S", help="which sequence of random networks")
+    group.add_argument("--start", type=whole, default=0, metavar="N", help="the number of the first random network")
     group.add_argument("--kind", choices=("float", "quantized"), help="only networks of this kind")
-    group.add_argument("--jobs", type=int, metavar="N", help="processes at the same time; one for each processor")
-    group.add_argument("--threads", type=int, metavar="N", help="threads for each process; the processors are shared")
+    group.add_argument("--jobs", type=positive, metavar="N", help="processes at the same time; one for each processor")
+    group.add_argument("--threads", type=threads, metavar="N", help="threads for each process")
     group.add_argument(
-        "--shrink", type=int, default=10, metavar="N", help="how many findings to reduce to the smallest network"
+        "--shrink", type=whole, default=10, metavar="N", help="how many findings to reduce to the smallest network"
     )
     group.add_argument(
         "--folder", default="conformance-failures", metavar="FOLDER", help="where scripts go that show findings again"
     )
-    group.add_argument("--seconds", type=float, default=30.0, metavar="S", help="how long one random network may take")
+    group.add_argument("--seconds", type=_seconds, default=30.0, metavar="S", help="the time for one random network")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -54,9 +56,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
-    for name in ("jobs", "threads"):
-        if getattr(args, name) is not None and getattr(args, name) < 1:
-            raise InvalidArgumentError(f"--{name} must be at least 1, not {getattr(args, name)}")
     common = {name: getattr(args, name) for name in ("jobs", "seconds", "shrink", "folder")}
     common["environment"] = {NUM_THREADS: str(args.threads)} if args.threads else {}
     named = _ID.match(args.random)

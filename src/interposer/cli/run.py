@@ -139,6 +139,9 @@ def _requested(args: argparse.Namespace, model: Model) -> list[str]:
     names = [name.strip() for part in parts for name in part if name.strip()]
     if not names:
         raise InvalidArgumentError("--outputs names no value; give names with commas between them")
+    unknown = [name for name in names if name not in known and not model.needed_values]
+    if unknown:
+        raise InvalidArgumentError(f"the network has no value {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     return list(dict.fromkeys(names))
 
 

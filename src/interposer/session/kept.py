@@ -34,6 +34,7 @@ from interposer.cache import (
     write_cached,
 )
 from interposer.errors import InterposerError, LimitExceededError, LoadError
+from interposer.files import check_regular
 from interposer.ir.estimate import Estimate
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
@@ -403,6 +404,7 @@ def _identity(source: object) -> _Identity | None:
 def _content(source: object) -> bytes | None:
     try:
         if isinstance(source, str | os.PathLike):
+            check_regular(source)  # a pipe would block
             with open(source, "rb") as file:
                 return file.read() if os.fstat(file.fileno()).st_size <= MOST_BYTES else None
     except (OSError, ValueError):

@@ -50,6 +50,8 @@ def is_library(given: str) -> bool:
 
 def _imported(name: str) -> Any:
     module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise InvalidArgumentError(f"{name!r} names no class; expected MODULE:CLASS")
     try:
         return reduce(getattr, attribute.split("."), import_module(module))
     except (ImportError, AttributeError) as error:

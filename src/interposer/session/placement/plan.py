@@ -122,6 +122,8 @@ class Plan:
     @classmethod
     def from_json(cls, text: str, where: str = "the plan") -> Plan:
         """The plan of a JSON text; `InvalidArgumentError` where it is none."""
+        if not text.strip():
+            raise InvalidArgumentError(f"{where} is empty")
         try:
             told = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ import numpy as np
 from interposer.backend import Options
 from interposer.codec import array_to_plain
 from interposer.errors import InterposerError
+from interposer.files import write_file
 from interposer.ir.text import print_graph
 from interposer.testing.judge.subject import Conditions, Subject
 from interposer.testing.replay import Factory, is_library
@@ -106,8 +107,8 @@ def write(
     title = "+".join(re.sub(r"[^\w.-]+", "_", Path(one.name).stem if one else "backend") for one in named)
     stem = f"{title}-{subject.id}" + (f"-{subject.conditions.route}" if subject.conditions.route != "network" else "")
     path = folder / f"{stem}.py"
-    path.write_text(_script(subject, text, named, options, steps, environment), encoding="utf-8")
-    path.with_suffix(".txt").write_text(f"{text}\n\n{print_graph(subject.network.graph)}\n", encoding="utf-8")
+    write_file(path, _script(subject, text, named, options, steps, environment))
+    write_file(path.with_suffix(".txt"), f"{text}\n\n{print_graph(subject.network.graph)}\n")
     _write_model(path.with_suffix(".onnx"), subject)
     return path
 

@@ -1,0 +1,85 @@
+"""The table of wrong inputs in the documentation of the command line: each command is run and compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from interposer.cli.main import COMMANDS, main
+from interposer.session import read_network
+from interposer.writers import tflite
+from tests.cli import networks
+
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+pytest.importorskip("tflite", reason="the package tflite is not installed")
+pytestmark = pytest.mark.needs_cpuref
+
+PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+ANYTHING = "..."
+
+
+class Row(NamedTuple):
+    """A command without its first word, what it says on standard error, and its exit status."""
+
+    command: str
+    message: str
+    status: int
+
+
+def rows() -> list[Row]:
+    """The rows of the table; in a message, ``<br>`` is the end of a line."""
+    text = PAGE.read_text(encoding="utf-8").partition("<!-- table -->")[2]
+    cells = re.findall(r"^\| `interposer (.*)` \| `(.*)` \| (\d) \|$", text, re.MULTILINE)
+    return [Row(command, message.replace("`<br>`", "\n"), int(status)) for command, message, status in cells]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The folder with the files that the page describes."""
+    folder = tmp_path_factory.mktemp("files")
+    Path(networks.doubler(folder, ("batch", 4))).rename(folder / "open.onnx")
+    Path(networks.doubler(folder)).rename(folder / "net.onnx")
+    tflite.save(read_network(folder / "net.onnx"), folder / "whole.tflite")
+    (folder / "cut.onnx").write_bytes((folder / "net.onnx").read_bytes()[:-7])
+    (folder / "cut.tflite").write_bytes((folder / "whole.tflite").read_bytes()[:60])
+    np.save(folder / "x.npy", np.ones((1, 4), np.float32))
+    np.save(folder / "short.npy", np.ones(3, np.float32))
+    (folder / "empty.onnx").touch()
+    (folder / "-dash.onnx").write_bytes((folder / "net.onnx").read_bytes())
+    (folder / "notes.txt").write_text("notes\n")
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe.onnx")
+    return folder
+
+
+def said(text: str) -> str:
+    """What is on standard error, without the usage and the program's name."""
+    lines = re.sub(r"^usage: .*?(?=^interposer)", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^interposer[a-z -]*: (error: )?", "", lines).strip()
+
+
+def pattern(message: str) -> str:
+    return ".*".join(map(re.escape, message.split(ANYTHING)))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.command)
+def test_a_wrong_input_is_answered_as_the_table_says(row, files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    before = sorted(os.listdir(files))
+
+    status = main(shlex.split(row.command))
+
+    out, err = capsys.readouterr()
+    assert (status, "Traceback" in err) == (row.status, False)
+    assert re.fullmatch(pattern(row.message), said(err) if status == 2 else out.strip(), re.DOTALL), said(err) or out
+    assert sorted(os.listdir(files)) == before
+
+
+def test_the_table_has_every_command():
+    assert {row.command.split()[0] for row in rows()} >= set(COMMANDS)
