@@ -125,7 +125,17 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class InterposerError(Exception):
-    """The base of all exceptions that this package raises on purpose."""
+    """The base of all exceptions that this package raises on purpose. They can be pickled, but for their causes."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[InterposerError], arguments: tuple[object, ...], facts: Mapping[str, object]) -> object:
+    """An exception with its message and its attributes, whatever its class needs to make a new one."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(facts)
+    return error
 
 
 class InvalidArgumentError(InterposerError, ValueError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -162,6 +164,17 @@ class SharesScratch(Right):
 
     id: ClassVar = "SharesScratch"
     kernels: ClassVar = with_addition(by_way_of_scratch)
+
+
+def crashing(a: Array, b: Array, out: Array) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Crashing(Right):
+    """Ends its process."""
+
+    id: ClassVar = "Crashing"
+    kernels: ClassVar = with_addition(crashing)
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from interposer.config import NUM_THREADS
 from interposer.errors import InvalidArgumentError
 from interposer.testing.judge import Campaign, campaign
 from interposer.testing.judge.tasks import Judged
+from interposer.testing.replay import is_library
+from interposer.testing.tolerances import Tolerances
 
 __all__ = ["add_arguments", "execute"]
 
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=whole, default=0, metavar="S", help="which sequence of random networks")
     group.add_argument("--start", type=whole, default=0, metavar="N", help="the number of the first random network")
     group.add_argument("--kind", choices=("float", "quantized"), help="only networks of this kind")
+    group.add_argument("--steps", type=whole, default=0, metavar="N", help="steps that quantized results may be off")
     group.add_argument("--jobs", type=positive, metavar="N", help="processes at the same time; one for each processor")
     group.add_argument("--threads", type=threads, metavar="N", help="threads for each process")
     group.add_argument(
@@ -43,9 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Judge random networks; 1 if there is a finding."""
+    for name in ("only", "family", "junit", "refusals", "expected_failures"):
+        if getattr(args, name):
+            args.wrong_usage(
+                f"--random judges nothing but random networks; --{name.replace('_', '-')} cannot be given with it"
+            )
     progress = _Progress()
+    backends = [args.backend] if is_library(args.backend) else args.backend.split(",")
     try:
-        report = campaign(args.backend.split(","), progress=progress.step, **_arguments(args, progress))
+        report = campaign(backends, progress=progress.step, **_arguments(args, progress))
     finally:
         progress.clear()
     if args.json:
@@ -57,6 +66,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
     common = {name: getattr(args, name) for name in ("jobs", "seconds", "shrink", "folder")}
+    common["tolerances"] = Tolerances(steps=args.steps)
     common["environment"] = {NUM_THREADS: str(args.threads)} if args.threads else {}
     named = _ID.match(args.random)
     if named:

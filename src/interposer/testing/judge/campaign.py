@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from interposer.backend import Options
 from interposer.errors import InvalidArgumentError, did_you_mean
@@ -19,81 +19,21 @@ from interposer.schema import Op
 from interposer.testing.judge.crew import Crew
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.inspecting import Inspection, inspect
-from interposer.testing.judge.opinions import engines
+from interposer.testing.judge.opinions import installed_engines
+from interposer.testing.judge.replaying import MEMORY, SECONDS
 from interposer.testing.judge.serving import Setup
 from interposer.testing.judge.solo import Solo
-from interposer.testing.judge.subject import Outcome, Verdict
+from interposer.testing.judge.subject import Sort, Verdict
+from interposer.testing.judge.summary import Campaign
 from interposer.testing.judge.tasks import GENERATOR, Judged, Plan, drawn, subjects_of
-from interposer.testing.judge.workers import nursery_for
+from interposer.testing.judge.workers import Worker, nursery_for
 from interposer.testing.random_networks import KINDS
 from interposer.testing.replay import Factory
 from interposer.testing.tolerances import Tolerances
 
-__all__ = ["Campaign", "Campaigns", "campaign"]
+__all__ = ["Campaigns", "campaign"]
 
-SECONDS: Final = 30.0
-MEMORY: Final = 2 << 30
 _THREADS: Final = {"INTERPOSER_NUM_THREADS": "", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-@dataclass
-class Campaign:
-    """What came of a campaign: counts of verdicts by kind of network, route and outcome, and the findings."""
-
-    backends: tuple[str, ...]
-    seed: int
-    seconds: float = 0.0
-    networks: Counter[str] = field(default_factory=Counter)
-    counts: Counter[tuple[str, str, Outcome]] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """True if there is no finding."""
-        return not self.findings
-
-    def add(self, judged: Judged) -> None:
-        """Count what came of one network."""
-        self.networks[judged.kind] += 1
-        for verdict in judged.verdicts:
-            self.counts[judged.kind, verdict.conditions.route, verdict.outcome] += 1
-
-    def table(self) -> list[tuple[str, ...]]:
-        """Titles, and a row of counts for every kind and route."""
-        outcomes = [one for one in Outcome if any(key[2] is one for key in self.counts)]
-        rows = [("kind", "route", "judged", *(one.value for one in outcomes))]
-        for kind, route in sorted({key[:2] for key in self.counts}):
-            numbers = [self.counts[kind, route, one] for one in outcomes]
-            rows.append((kind, route, f"{sum(numbers):,}", *(f"{one:,}" for one in numbers)))
-        return rows
-
-    def summary(self) -> str:
-        """One line that says how many networks were tried, and what was found."""
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
-        sorts = Counter(one.sort for one in self.findings)
-        found = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
-        count = f"{len(self.findings)} findings ({found})" if found else "no findings"
-        return f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s, {count}"
-
-    def __str__(self) -> str:
-        rows = self.table()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *(f"\n{one}" for one in self.findings), "", self.summary()])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-compatible data."""
-        return {
-            "backends": list(self.backends),
-            "seed": self.seed,
-            "ok": self.ok,
-            "networks": dict(self.networks),
-            "counts": [
-                {"kind": kind, "route": route, "outcome": outcome.value, "count": count}
-                for (kind, route, outcome), count in sorted(self.counts.items(), key=str)
-            ],
-            "findings": [one.to_dict() for one in self.findings],
-        }
 
 
 def campaign(
@@ -112,6 +52,7 @@ def campaign(
     environment: Mapping[str, str] | None = None,
     shrink: int = 10,
     shrink_seconds: float = 30.0,
+    engines: Sequence[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[Judged], None] = lambda _: None,
 ) -> Campaign:
@@ -133,6 +74,7 @@ def campaign(
         environment: environment variables for the child processes.
         shrink: how many findings are shrunk, located and shown to the engines that are installed.
         shrink_seconds: how long that may take for each of them.
+        engines: ids of the engines to ask about those; None means all that are installed.
         folder: where scripts are written that show the findings again; None writes none.
         progress: is shown what came of each network.
 
@@ -141,20 +83,23 @@ def campaign(
         InvalidArgumentError: a number, kind or backend that cannot be meant.
     """
     given = (backends,) if isinstance(backends, str) or callable(backends) else tuple(backends)
-    _check(given, count, start, kind)
+    _check(given, count, start, kind, jobs)
     setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0), memory)
     plan = Plan(seed, kind, favoured=tuple(sorted(op.op_name() for op in favoured)))
     with Campaigns(setup, jobs=jobs, seconds=seconds, environment=environment) as campaigns:
         campaigns.shrink, campaigns.shrink_seconds = shrink, shrink_seconds
+        campaigns.engines = None if engines is None else tuple(engines)
         campaigns.folder = None if folder is None else Path(folder)
         return campaigns.run(plan, range(start, start + count), progress)
 
 
-def _check(backends: Sequence[str | Factory], count: int, start: int, kind: str | None) -> None:
+def _check(backends: Sequence[str | Factory], count: int, start: int, kind: str | None, jobs: int | None) -> None:
     if not backends:
         raise InvalidArgumentError("no backend was given; name one, or several in order of preference")
     if count < 1 or start < 0:
         raise InvalidArgumentError(f"count is {count} and start {start}; expected at least 1 and 0")
+    if jobs is not None and jobs < 1:
+        raise InvalidArgumentError(f"jobs is {jobs}; expected at least 1")
     if kind is not None and kind not in KINDS:
         raise InvalidArgumentError(f"unknown kind of random networks {kind!r}{did_you_mean(kind, KINDS)}")
 
@@ -167,6 +112,9 @@ def _threads(jobs: int) -> dict[str, str]:
 
 class Campaigns:
     """Several campaigns with the same backends, which share what makes their workers. A context manager.
+
+    `shrink`, `shrink_seconds`, `engines` and `folder` are those of `campaign`; after `most` failures a campaign ends.
+    `names` gives, by id, what scripts call the backends, where that is not what the setup has.
 
     Args:
         setup: the backends, their options and tolerances.
@@ -187,7 +135,11 @@ class Campaigns:
         self.environment = {**_threads(self.jobs), **(environment or {})}
         self.shrink, self.shrink_seconds = 10, 30.0
         self.folder: Path | None = None
+        self.engines: tuple[str, ...] | None = None
+        self.most: int | None = None
+        self.names: dict[str, str | Factory] = {}
         self.nursery = nursery_for(setup, self.environment)
+        self.idle: list[Worker] = []
 
     def __enter__(self) -> Campaigns:
         self.nursery.__enter__()
@@ -196,6 +148,8 @@ class Campaigns:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        while self.idle:
+            self.idle.pop().close()
         self.nursery.__exit__(kind, error, trace)
 
     @cached_property
@@ -207,10 +161,11 @@ class Campaigns:
     def run(self, plan: Plan, numbers: range, progress: Callable[[Judged], None] = lambda _: None) -> Campaign:
         """Judge the networks of a plan with these numbers, and inspect what was found."""
         ids = self.ids if plan.ids is None else plan.ids
-        backends = dict(zip(self.ids, self.setup.backends, strict=True))
+        backends = {**dict(zip(self.ids, self.setup.backends, strict=True)), **self.names}
+        engines = installed_engines(without=ids) if self.engines is None else self.engines
         inspection = Inspection(
-            [backends[name] for name in ids], ids, self.seconds, self.shrink_seconds, engines(without=ids),
-            self.folder, self.environment,
+            [backends[name] for name in ids], ids, self.seconds, self.shrink_seconds, engines, self.folder,
+            self.environment,
         )  # fmt: skip
         return _Run(self, plan, inspection).judge(numbers, Campaign(ids, plan.seed), progress)
 
@@ -220,16 +175,20 @@ class _Run:
 
     def __init__(self, campaigns: Campaigns, plan: Plan, inspection: Inspection) -> None:
         self.nursery, self.jobs, self.shrink = campaigns.nursery, campaigns.jobs, campaigns.shrink
+        self.most, self.idle = campaigns.most, campaigns.idle
         self.plan, self.inspection = plan, inspection
 
     def judge(self, numbers: range, report: Campaign, progress: Callable[[Judged], None]) -> Campaign:
         """Judge the networks with these numbers, and inspect what was found."""
         since, suspects = time.monotonic(), list[tuple[int, Verdict]]()
-        for judged in Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds).judge(numbers):
+        crew = Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds, self.idle)
+        for judged in crew.judge(numbers):
             complete = judged if judged.kind else replace(judged, kind=drawn(self.plan, judged.number).kind)
             suspects += [(complete.number, verdict) for verdict in complete.verdicts if verdict.is_finding]
             report.add(complete)
             progress(complete)
+            if self.most is not None and len(suspects) >= self.most:
+                break
         report.findings += self._findings(sorted(suspects, key=lambda one: one[0]))
         report.seconds = time.monotonic() - since
         return report
@@ -237,20 +196,24 @@ class _Run:
     def _findings(self, suspects: Sequence[tuple[int, Verdict]]) -> Iterator[Finding]:
         """The findings; the first of every sort are inspected before others, several at the same time."""
         chosen = set(_varied(suspects)[: self.shrink])
-        with ThreadPoolExecutor(self.jobs if self.nursery.is_shared else 1) as pool:
-            yield from pool.map(lambda at: self._finding(*suspects[at], thorough=at in chosen), range(len(suspects)))
+        numbered = range(len(suspects))
+        if not self.nursery.is_shared:  # and so forks this process, which only the main thread should do
+            yield from (self._finding(*suspects[at], thorough=at in chosen) for at in numbered)
+            return
+        with ThreadPoolExecutor(self.jobs) as pool:
+            yield from pool.map(lambda at: self._finding(*suspects[at], thorough=at in chosen), numbered)
 
     def _finding(self, number: int, verdict: Verdict, *, thorough: bool) -> Finding:
         kind = self.plan.kind or KINDS[number % len(KINDS)]
         name = f"{kind}-{self.plan.seed}-{number}"
         if verdict.culprit == GENERATOR:
             return Finding(name, verdict)
-        if not thorough:
-            return Finding(name, verdict, f"Not inspected, as {self.shrink} others are.")
+        if not thorough and (verdict.culprit or verdict.sort is Sort.HANG):
+            return Finding(name, verdict)
         subjects = list(subjects_of(self.plan, drawn(self.plan, number)))
         if verdict.culprit:
             subjects = [one for one in subjects if one.conditions == verdict.conditions]
-        return inspect(self.nursery, self.inspection, subjects, verdict)
+        return inspect(self.nursery, self.inspection, subjects, verdict, thorough=thorough)
 
 
 def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:

@@ -6,6 +6,7 @@ import select
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Final
 
 from interposer.testing.judge.serving import DONE
 from interposer.testing.judge.subject import Conditions, Outcome, Verdict
@@ -14,8 +15,10 @@ from interposer.testing.judge.workers import TICK, Lost, Nursery, Worker
 
 __all__ = ["Crew"]
 
-CHUNK = 50
-"""How many networks a worker is given at once."""
+CHUNK: Final = 50
+"""How many networks a worker is given at once, at most."""
+FEW: Final = 16
+"""For so few networks one worker is enough."""
 
 
 class Crew:
@@ -26,26 +29,27 @@ class Crew:
         plan: which networks are judged.
         jobs: how many workers there are.
         seconds: how long one network may take.
+        idle: workers that have nothing to do, of which it takes some, and to which it gives all back at the end.
     """
 
-    def __init__(self, nursery: Nursery, plan: Plan, jobs: int, seconds: float) -> None:
-        self.nursery, self.plan, self.jobs, self.seconds = nursery, plan, jobs, seconds
+    def __init__(self, nursery: Nursery, plan: Plan, jobs: int, seconds: float, idle: list[Worker]) -> None:
+        self.nursery, self.plan, self.jobs, self.seconds, self.idle = nursery, plan, jobs, seconds, idle
         self._left: deque[range] = deque()
         self._busy: dict[int, _Busy] = {}
 
     def judge(self, numbers: range) -> Iterator[Judged]:
         """Judge these networks; gives what came of each as soon as it is known, in no certain order."""
-        size = max(1, min(CHUNK, len(numbers) // (2 * self.jobs)))
+        size = max(FEW // 2, min(CHUNK, len(numbers) // (2 * self.jobs)))
         self._left = deque(numbers[at : at + size] for at in range(0, len(numbers), size))
         with ExitStack() as stack:
             stack.callback(self._dismiss)
-            for _ in range(min(self.jobs, len(self._left))):
+            for _ in range(min(self.jobs, -(-len(numbers) // FEW))):
                 self._begin(self._hired(), self._left.popleft())
             while self._busy:
                 yield from self._listen()
 
     def _hired(self) -> Worker:
-        return Worker(self.nursery, self.seconds)
+        return self.idle.pop() if self.idle else Worker(self.nursery, self.seconds)
 
     def _dismiss(self) -> None:
         for busy in self._busy.values():
@@ -82,7 +86,7 @@ class Crew:
         if self._left:
             self._begin(worker, self._left.popleft())
         else:
-            worker.close()
+            self.idle.append(worker)
 
     def _replaced(self, descriptor: int, lost: Lost) -> Judged:
         """What came of the network at which a worker was lost; another worker goes on with those after it."""

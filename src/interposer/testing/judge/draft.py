@@ -42,13 +42,14 @@ class Step:
         """The array of an input or a constant."""
         return self.op.value if isinstance(self.op, Constant) else self.feed
 
-    def with_array(self, array: Array) -> Step:
-        """The same input or constant with another array."""
+    def with_array(self, array: Array, quantization: Quantization | None) -> Step:
+        """The same input or constant with another array and quantization."""
         if isinstance(self.op, Constant):
-            return replace(self, op=Constant(array, self.op.quantization))
+            return replace(self, op=Constant(array, quantization), quantizations=(quantization,))
         info = self.declared[0]
         assert info is not None
-        return replace(self, feed=array, declared=(info.with_shape(array.shape),))
+        declared = TensorInfo(array.shape, info.dtype, quantization, None, info.element)
+        return replace(self, feed=array, declared=(declared,), quantizations=(quantization,))
 
     @property
     def computes(self) -> bool:

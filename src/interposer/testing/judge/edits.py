@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.errors import InvalidArgumentError
-from interposer.ops.control import Constant, Input
+from interposer.ops.control import Input
 from interposer.schema import Op
 from interposer.testing.judge.draft import Draft, Place, Step
 from interposer.types import Array, Quantization, TensorInfo
@@ -164,11 +164,11 @@ def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
     """An input or a constant, of which only the first elements along some axes are left."""
     array = step.array
     assert array is not None
-    index = tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))
-    changed = step.with_array(np.ascontiguousarray(array[index]).reshape(array[index].shape))
+    part = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])
+    quantization = step.quantizations[0]
     for axis, size in sizes.items():
-        changed = _requantized(changed, partial(_kept, axis, size))
-    return changed
+        quantization = None if quantization is None else _kept(axis, size, quantization)
+    return step.with_array(part.reshape([sizes.get(axis, size) for axis, size in enumerate(array.shape)]), quantization)
 
 
 def _kept(axis: int, size: int, quantization: Quantization) -> Quantization:
@@ -209,7 +209,7 @@ def simpler_numbers(draft: Draft, known: Recorded) -> Iterator[Candidate]:
 def _with_numbers(draft: Draft, number: int, simplify: Callable[[Array], Array]) -> Draft:
     step = draft.steps[number]
     assert step.array is not None
-    return draft.with_step(number, step.with_array(simplify(step.array)))
+    return draft.with_step(number, step.with_array(simplify(step.array), step.quantizations[0]))
 
 
 def _like(made: Callable[[Array], Any]) -> Callable[[Array], Array]:
@@ -252,14 +252,9 @@ def _with_quantization(draft: Draft, number: int, simplify: Callable[[Quantizati
 
 def _requantized(step: Step, changed: Callable[[Quantization], Quantization]) -> Step:
     quantizations = tuple(None if q is None else changed(q) for q in step.quantizations)
-    declared = tuple(
-        info if info is None or q is None else info.with_quantization(q)
-        for info, q in zip(step.declared, quantizations, strict=True)
-    )
-    op = step.op
-    if isinstance(op, Constant) and op.quantization is not None:
-        op = Constant(op.value, changed(op.quantization))
-    return replace(step, op=op, quantizations=quantizations, declared=declared)
+    if step.array is not None:
+        return step.with_array(step.array, quantizations[0])
+    return replace(step, quantizations=quantizations)
 
 
 EDITS: Final[tuple[Edit, ...]] = (

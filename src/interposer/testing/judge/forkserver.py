@@ -16,9 +16,8 @@ from interposer.testing.judge.workers import _PID, run_worker
 
 __all__ = ["main"]
 
-_WANTED: Final = (
-    "interposer.testing.judge.tasks",
-    "interposer.testing.random_networks",
+_WANTED: Final = ("interposer.testing.judge.tasks", "interposer.testing.random_networks")
+_FORMATS: Final = (
     "interposer.frontends.onnx",
     "interposer.frontends.tflite",
     "interposer.writers.onnx",
@@ -29,13 +28,13 @@ _WANTED: Final = (
 
 def main(control: int) -> None:
     """Fork a worker whenever one is asked for, and tell how workers ended."""
-    reference()
-    for name in _WANTED:
-        with suppress(ImportError):
-            import_module(name)
-    gc.freeze()
     with socket.socket(fileno=control) as connection:
-        setup = Channel(connection).receive()
+        setup: Setup = Channel(connection).receive()
+        reference()
+        for name in (*_WANTED, *(_FORMATS if setup.formats else ())):
+            with suppress(ImportError):
+                import_module(name)
+        gc.freeze()
         connection.sendall(_PID.pack(0))
         _serve(connection, setup)
 

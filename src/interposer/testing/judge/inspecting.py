@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from interposer.errors import InterposerError
+from interposer.errors import FileWriteError, InterposerError
 from interposer.ir.text import print_graph
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.locating import located
@@ -19,7 +19,7 @@ from interposer.testing.judge.routes import Route, bound_again, through
 from interposer.testing.judge.shrinking import shrunk
 from interposer.testing.judge.solo import Solo
 from interposer.testing.judge.subject import AS_BUILT, Sort, Subject, Verdict
-from interposer.testing.judge.workers import Nursery
+from interposer.testing.judge.workers import START_SECONDS, Nursery
 from interposer.testing.replay import Factory
 
 __all__ = ["Inspection", "inspect"]
@@ -53,7 +53,14 @@ class Inspection:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def inspect(nursery: Nursery, inspection: Inspection, subjects: Sequence[Subject], suspected: Verdict) -> Finding:
+def inspect(
+    nursery: Nursery,
+    inspection: Inspection,
+    subjects: Sequence[Subject],
+    suspected: Verdict,
+    *,
+    thorough: bool = True,
+) -> Finding:
     """Find out about a failure what there is to find out.
 
     Args:
@@ -61,10 +68,13 @@ def inspect(nursery: Nursery, inspection: Inspection, subjects: Sequence[Subject
         inspection: what is to be found out.
         subjects: the network under the conditions that it may have failed under; at least one.
         suspected: how it failed.
+        thorough: False only confirms that it fails, and whose fault that is.
     """
     with Solo(nursery, inspection.seconds, inspection.ids) as solo:
         for subject in subjects:
             verdict = solo.judge(subject)
+            if verdict.is_finding and not thorough:
+                return Finding(subject.id, verdict)
             if verdict.is_finding:
                 return _inspected(solo, inspection, subject, verdict)
     note = "It does not show again when the network is run alone in a new process."
@@ -75,12 +85,14 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
     if verdict.sort is not Sort.HANG:
         solo.seconds = min(solo.seconds, _TRIAL_SECONDS)
     solo.renew()
+    name = subject.id
     subject, current = _as_built(solo, subject, verdict)
     where = located(subject, current, solo.judge)
     if inspection.shrink_seconds:
         subject, current = shrunk(subject, current, solo.judge, inspection.shrink_seconds)
+    solo.seconds = max(solo.seconds, START_SECONDS)  # engines take a while to import
     finding = Finding(
-        subject.id,
+        name,
         verdict,
         where=where,
         opinions=opinions(subject, current, solo.ids, inspection.engines, solo.do),
@@ -88,7 +100,10 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
         operators=tuple(layer.kind for layer in computing_layers(subject.network.graph)),
         text=current.text,
     )
-    return replace(finding, script=_written(solo, inspection, subject, finding))
+    try:
+        return replace(finding, script=_written(solo, inspection, subject, finding))
+    except FileWriteError as error:
+        return replace(finding, note=str(error))
 
 
 def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, Verdict]:
@@ -103,7 +118,8 @@ def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, 
     if isinstance(imported, str) or isinstance(feeds, str):
         return subject, verdict
     conditions = replace(subject.conditions, route=AS_BUILT)
-    direct = replace(subject, network=imported, feeds=feeds, conditions=conditions)
+    name = f"{subject.id}-{subject.conditions.route}"
+    direct = replace(subject, network=imported, feeds=feeds, conditions=conditions, id=name)
     again = solo.judge(direct)
     return (direct, again) if again.alike(verdict) else (subject, verdict)
 

@@ -15,7 +15,7 @@ from interposer.testing.compare import layer_alone
 from interposer.testing.judge.reference import Known, all_values, computing_layers
 from interposer.testing.judge.routes import Route, bound_again, through
 from interposer.testing.judge.seat import Ran, Seat
-from interposer.testing.judge.spread import Spread, spreads
+from interposer.testing.judge.spread import Spread, inexact_values, spreads
 from interposer.testing.judge.subject import AS_BUILT, Conditions, Outcome, Sort, Subject, Verdict
 from interposer.testing.tolerances import Tolerances
 from interposer.types import Array
@@ -175,9 +175,17 @@ class Comparison:
         self._spreads: dict[Value, Spread] | None = None
 
     def is_near(self, found: Feeds) -> bool:
-        """True if all results are within the tolerances of a single layer, which needs no further evaluation."""
-        pairs = ((found[binding_id(layer)], layer.values[0]) for layer in self.graph.outputs)
-        return all(self.tolerances.difference(array, self.known[value], value.known) is None for array, value in pairs)
+        """True if all results are within the tolerances of a single layer, which needs no further evaluation.
+
+        Where all layers that a result depends on are exact, so must be the result.
+        """
+        inexact, exact = inexact_values(self.graph, self.tolerances), self.tolerances.exact(bits=False)
+        for layer in self.graph.outputs:
+            value = layer.values[0]
+            tolerances = self.tolerances if value in inexact else exact
+            if not tolerances.is_near(found[binding_id(layer)], self.known[value], value.known):
+                return False
+        return True
 
     def is_gross(self, found: Feeds) -> bool:
         """True if results differ also where quantized results may be a step off."""
@@ -206,16 +214,20 @@ class Comparison:
 
 
 def described(found: Array, spread: Spread) -> str:
-    """What is wrong with an array, in words; empty if it lies within its spread."""
+    """What is wrong with an array, in words and with a hint at the cause; empty if it lies within its spread."""
     wrong = spread.wrong(found)
     if isinstance(wrong, str):
         return wrong
-    count = int(np.count_nonzero(wrong))
+    count, wanted = int(np.count_nonzero(wrong)), spread.reference
     if not count:
         return ""
     place = tuple(int(index) for index in np.argwhere(wrong)[0])
-    wanted = spread.reference[place] if spread.reference.shape == found.shape else "something else"
-    return f"{count} of {found.size} elements differ, the first at {list(place)}: {found[place]} instead of {wanted}"
+    text = f"{count} of {found.size} elements differ, the first at {list(place)}: {found[place]}"
+    if wanted.shape != found.shape:
+        return text
+    hinted = spread.tolerances.difference(found, wanted, spread.info) or ""
+    cause = hinted.partition("; hint: ")[2]
+    return f"{text} instead of {wanted[place]}{f'; hint: {cause}' if cause else ''}"
 
 
 # --- the second look --------------------------------------------------------------------------------------------------

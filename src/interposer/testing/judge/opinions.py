@@ -18,13 +18,13 @@ from interposer.testing.judge.subject import AS_BUILT, Conditions, Sort, Subject
 from interposer.testing.judge.workers import Lost
 from interposer.types import Array
 
-__all__ = ["REFERENCE", "engines", "opinions"]
+__all__ = ["REFERENCE", "installed_engines", "opinions"]
 
 REFERENCE: Final = "CpuRef"
 """What the reference kernels are called in a report; they are those of this backend."""
 
 
-def engines(without: Collection[str] = ()) -> tuple[str, ...]:
+def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
     """The ids of the backends that are used only where they are named, which are installed engines."""
     registry = default_runtime().registry
     available = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))

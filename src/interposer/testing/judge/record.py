@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from interposer.backend import Options
 from interposer.codec import array_to_plain
-from interposer.errors import InterposerError
+from interposer.errors import FileWriteError, InterposerError
 from interposer.files import write_file
 from interposer.ir.text import print_graph
 from interposer.testing.judge.subject import Conditions, Subject
@@ -100,9 +101,12 @@ def write(
         environment: variables that the script sets.
 
     Raises:
-        OSError: a file cannot be written.
+        FileWriteError: a file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileWriteError(str(folder), error.strerror or str(error)) from error
     named = [name_of(one) for one in backends]
     title = "+".join(re.sub(r"[^\w.-]+", "_", Path(one.name).stem if one else "backend") for one in named)
     stem = f"{title}-{subject.id}" + (f"-{subject.conditions.route}" if subject.conditions.route != "network" else "")
@@ -163,11 +167,17 @@ def _arguments(conditions: Conditions, options: Mapping[str, Options], steps: in
 
 
 def _write_model(path: Path, subject: Subject) -> None:
-    """Write the network as ONNX, and its inputs beside it by name, if they can be expressed."""
+    """Write the network as ONNX, and its inputs beside it by name, if they can be expressed.
+
+    NumPy loads floats that it does not know, such as bfloat16, as raw bytes; `view` gives them their type again.
+    """
     try:
-        onnx_writer.save(subject.network, path)
+        model = onnx_writer.write(subject.network)
     except InterposerError:
         return
+    write_file(path, model.SerializeToString())
     arrays = {layer.name: subject.feeds[number] for number, layer in subject.network.inputs.items()}
-    if all(array.dtype.isbuiltin == 1 and array.dtype != object for array in arrays.values()):
-        np.savez(path.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]
+    if all(array.dtype != object for array in arrays.values()):
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type]
+        write_file(path.with_suffix(".npz"), content.getvalue())

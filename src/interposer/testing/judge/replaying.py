@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from interposer.backend import Options
 from interposer.codec import array_from_plain
@@ -20,7 +20,8 @@ from interposer.types import Array
 
 __all__ = ["judge_network", "replay"]
 
-SECONDS = 30.0
+SECONDS: Final = 30.0
+MEMORY: Final = 2 << 30
 
 
 def judge_network(
@@ -32,6 +33,7 @@ def judge_network(
     options: Mapping[str, Options] | None = None,
     tolerances: Tolerances | None = None,
     seconds: float = SECONDS,
+    memory: int = MEMORY,
 ) -> Verdict:
     """Judge one network on a backend, beside the reference kernels, in a child process.
 
@@ -44,12 +46,13 @@ def judge_network(
         options: model options by backend id.
         tolerances: how near the results of one layer must be; by default quantized results bit for bit.
         seconds: how long it may take.
+        memory: how many bytes of memory the process may use more than at its start.
 
     Raises:
         UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be made.
     """
     given = (backends,) if isinstance(backends, str) or callable(backends) else tuple(backends)
-    setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0))
+    setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0), memory)
     with nursery_for(setup) as nursery, Solo(nursery, seconds) as solo:
         return solo.judge(Subject(network, feeds, conditions or Conditions()))
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from interposer.backend import Options
-from interposer.errors import InterposerError
+from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean
 from interposer.testing.judge.channel import Channel
 from interposer.testing.judge.seat import Seat
 from interposer.testing.replay import Factory, backend_of
@@ -37,12 +37,14 @@ class Setup:
         options: model options by backend id.
         tolerances: how near the results of one layer must be.
         memory: how many bytes a worker may use more than at its start.
+        formats: whether networks are written as model files too, the packages for which take a while to import.
     """
 
     backends: tuple[str | Factory, ...]
     options: Mapping[str, Options] = field(default_factory=dict)
     tolerances: Tolerances = field(default_factory=lambda: Tolerances(steps=0))
     memory: int = 2 << 30
+    formats: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,18 @@ class Workplace:
 
     @cached_property
     def seat(self) -> Seat:
-        """The backends under test; raises what `backend_of` raises."""
-        backends = [backend_of(one) for one in self.setup.backends]
-        return Seat(backends, self.setup.options, self.setup.tolerances)
+        """The backends under test.
+
+        Raises:
+            InterposerError: a backend cannot be made, or refuses its options.
+        """
+        backends = {backend.id: backend for backend in map(backend_of, self.setup.backends)}
+        for name, options in self.setup.options.items():
+            if name not in backends:
+                near = did_you_mean(name, backends)
+                raise InvalidArgumentError(f"options are given for backend {name!r}, which is not under test{near}")
+            backends[name].layer_support(options)
+        return Seat(list(backends.values()), self.setup.options, self.setup.tolerances)
 
 
 class Task(Protocol):

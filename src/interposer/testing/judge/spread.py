@@ -11,7 +11,7 @@ import numpy as np
 from interposer.errors import InterposerError
 from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.ops import BinaryOperation, Comparison, ElementwiseBinary
-from interposer.testing.judge.moves import only_moves
+from interposer.testing.exact import suited
 from interposer.testing.judge.reference import (
     Known,
     border_values,
@@ -24,13 +24,17 @@ from interposer.testing.judge.reference import (
 from interposer.testing.tolerances import Tolerances
 from interposer.types import Array, DataType, TensorInfo
 
-__all__ = ["Spread", "spreads"]
+__all__ = ["Spread", "inexact_values", "spreads"]
 
 Noise = Callable[[Array, Array, "Stream"], Array]
 """Perturbs values by at most what is allowed for each element."""
 
-ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, DataType.FLOAT64: 2.0**-53}
-"""The relative error of storing a number once; 2**-24 for the types that are not listed."""
+_ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, DataType.FLOAT64: 2.0**-53}
+
+
+def rounding_error(dtype: DataType) -> float:
+    """The relative error of storing a number once."""
+    return _ROUNDING.get(dtype, 2.0**-24)
 
 
 class Stream:
@@ -167,20 +171,28 @@ class Spread:
         return np.zeros(found.shape, bool)
 
     def _wrong_integers(self, found: Array, alike: Sequence[Array]) -> Array:
-        steps = self.tolerances.steps if self.info.is_quantized else 0
-        low, high = (reduce.reduce(alike) for reduce in (np.minimum, np.maximum))
-        if steps:
-            found, low, high = (one.astype(np.int64) for one in (found, low, high))
-        return np.asarray((found < low - steps) | (found > high + steps) if steps else (found < low) | (found > high))
+        low, high = np.minimum.reduce(alike), np.maximum.reduce(alike)
+        return np.asarray((found < low) | (found > high))
 
     def _wrong_floats(self, found: Array, alike: Sequence[Array]) -> Array:
         numbers = [one.astype(np.float64) for one in alike]
         numbers += [narrowed(one, self.info).astype(np.float64) for one in alike if one.dtype != found.dtype]
         low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
-        room = np.fmax(*(_allowed(one, self.info.dtype, self.tolerances) for one in (low, high)))
+        room = (
+            0.0 if self.is_exact else np.fmax(*(_allowed(one, self.info.dtype, self.tolerances) for one in (low, high)))
+        )
         given = found.astype(np.float64)
         inside = (given >= low - room) & (given <= high + room)
         return np.asarray(~(inside | (np.isnan(given) & np.logical_or.reduce([np.isnan(one) for one in numbers]))))
+
+
+def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
+    """The values that depend on a layer whose results may differ within a tolerance."""
+    found: set[Value] = set()
+    for layer in computing_layers(graph):
+        if suited(tolerances, layer) is tolerances or not found.isdisjoint(layer.values):
+            found.update(layer.outputs)
+    return found
 
 
 def spreads(
@@ -228,20 +240,21 @@ class _Run:
         for layer in graph.inputs:
             info, array = layer.output.known, self.known[layer.output]
             if info.element is None and info.dtype.is_float:
-                allowed = np.abs(array.astype(np.float64)) * ROUNDING.get(info.dtype, 2.0**-24)
+                allowed = np.abs(array.astype(np.float64)) * rounding_error(info.dtype)
                 self.known[layer.output] = self._noisy(array, info, np.nan_to_num(allowed, posinf=0.0))
 
     def compute(self, layer: Layer, unsure: Array | None) -> None:
         """Compute a layer on the perturbed values, and perturb its results."""
         if any(value not in self.known for value in layer.values):
             return
-        moves = only_moves(layer)
-        if moves and all(self.known[value] is self.reference[value] for value in layer.values):
+        tolerances = suited(self.tolerances, layer)
+        is_exact = tolerances is not self.tolerances
+        if is_exact and all(self.known[value] is self.reference[value] for value in layer.values):
             self.known.update({value: self.reference[value] for value in layer.outputs})
             return
         for value, result in zip(layer.outputs, self._results(layer), strict=False):
             array = result if unsure is None else self._decided(layer, result, unsure)
-            self.known[value] = self._kept(value, array if moves else self._perturbed(value.known, array))
+            self.known[value] = self._kept(value, array if is_exact else self._perturbed(value.known, array))
 
     def _results(self, layer: Layer) -> list[Array]:
         """The results on the perturbed values; none where the reference cannot compute them."""

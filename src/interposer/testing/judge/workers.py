@@ -7,6 +7,8 @@ of this process (`OwnForks`).
 
 from __future__ import annotations
 
+import faulthandler
+import gc
 import json
 import os
 import resource
@@ -27,6 +29,7 @@ from typing import IO, Any, Final, Protocol
 from interposer.testing.judge.channel import Channel, Nothing
 from interposer.testing.judge.serving import Broken, Setup, Task, restrict, serve
 from interposer.testing.judge.subject import Sort
+from interposer.testing.progress import note
 
 __all__ = ["ForkServer", "Lost", "Nursery", "OwnForks", "Worker", "nursery_for"]
 
@@ -35,6 +38,8 @@ TICK: Final = 0.05
 START_SECONDS: Final = 120.0
 """How long it may take to start the interpreter that workers are forked from, or to make a backend."""
 _TAIL: Final = 2000
+_THRESHOLDS: Final = (20_000, 20, 20)
+"""When workers look for garbage: seldom, as networks are full of cycles and short-lived."""
 _PID: Final = struct.Struct("<q")
 _START: Final = """
 import json, sys
@@ -174,10 +179,13 @@ def run_worker(connection: socket.socket, output: int, setup: Setup) -> None:
     """In the forked process: carry out tasks, and end without a trace of what the process was forked from."""
     status = 1
     try:
+        faulthandler.disable()  # it would write to where the process that was forked has its errors
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.dup2(output, 1)
         os.dup2(output, 2)
         restrict(setup.memory)
+        gc.freeze()
+        gc.set_threshold(*_THRESHOLDS)
         serve(Channel(connection), setup)
         status = 0
     except BaseException:
@@ -261,6 +269,7 @@ class Worker:
 
     def check(self) -> None:
         """Kill the worker, and raise `Lost`, if it has been silent for too long or uses too much memory."""
+        note("waiting for random networks in other processes")
         limit = self.nursery.setup.memory
         if self._resident() - self._at_first > limit:
             self._end()

@@ -1,0 +1,73 @@
+"""`Campaign`: the report of a campaign."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from interposer.testing.judge.finding import Finding
+from interposer.testing.judge.subject import Outcome
+from interposer.testing.judge.tasks import Judged
+
+__all__ = ["Campaign"]
+
+
+@dataclass
+class Campaign:
+    """What came of a campaign: counts of verdicts by kind of network, route and outcome, and the findings."""
+
+    backends: tuple[str, ...]
+    seed: int
+    seconds: float = 0.0
+    networks: Counter[str] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str, Outcome]] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True if there is no finding."""
+        return not self.findings
+
+    def add(self, judged: Judged) -> None:
+        """Count what came of one network."""
+        self.networks[judged.kind] += 1
+        for verdict in judged.verdicts:
+            self.counts[judged.kind, verdict.conditions.route, verdict.outcome] += 1
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Titles, and a row of counts for every kind and route."""
+        outcomes = [one for one in Outcome if any(key[2] is one for key in self.counts)]
+        rows = [("kind", "route", "judged", *(one.value for one in outcomes))]
+        for kind, route in sorted({key[:2] for key in self.counts}):
+            numbers = [self.counts[kind, route, one] for one in outcomes]
+            rows.append((kind, route, f"{sum(numbers):,}", *(f"{one:,}" for one in numbers)))
+        return rows
+
+    def summary(self) -> str:
+        """One line that says how many networks were tried, and what was found."""
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
+        sorts = Counter(one.sort for one in self.findings)
+        found = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
+        count = f"{len(self.findings)} findings ({found})" if found else "no findings"
+        return f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s, {count}"
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, *(f"\n{one}" for one in self.findings), "", self.summary()])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-compatible data."""
+        return {
+            "backends": list(self.backends),
+            "seed": self.seed,
+            "ok": self.ok,
+            "networks": dict(self.networks),
+            "counts": [
+                {"kind": kind, "route": route, "outcome": outcome.value, "count": count}
+                for (kind, route, outcome), count in sorted(self.counts.items(), key=str)
+            ],
+            "findings": [one.to_dict() for one in self.findings],
+        }

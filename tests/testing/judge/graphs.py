@@ -1,0 +1,67 @@
+"""Small networks for the tests of the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.schema import Op
+from interposer.testing.judge.judging import Comparison
+from interposer.testing.judge.reference import all_values
+from interposer.testing.tolerances import Tolerances
+from interposer.types import Array, Quantization, TensorInfo
+
+__all__ = ["Built", "built", "comparison"]
+
+EXACT = Tolerances(steps=0)
+
+
+class Built:
+    """A network under construction, with its inputs."""
+
+    def __init__(self) -> None:
+        self.network = Network("small")
+        self.feeds: dict[int, Array] = {}
+
+    def input(self, values: Any, quantization: Quantization | None = None) -> Value:
+        array = np.asarray(values)
+        number = len(self.feeds)
+        self.feeds[number] = array
+        info = TensorInfo(array.shape, array.dtype, quantization)
+        return self.network.add_input_layer(number, info).output
+
+    def constant(self, values: Any, quantization: Quantization | None = None) -> Value:
+        return self.network.add_constant_layer(np.asarray(values), quantization).output
+
+    def add(self, op: Op, *values: Value | None, outputs: TensorInfo | None = None, name: str | None = None) -> Value:
+        return self.layer(op, *values, outputs=outputs, name=name).output
+
+    def layer(self, op: Op, *values: Value | None, outputs: TensorInfo | None = None, name: str | None = None) -> Layer:
+        return self.network.add_layer(op, *values, outputs=outputs, name=name)
+
+    def output(self, *values: Value) -> Built:
+        for number, value in enumerate(values):
+            self.network.add_output_layer(number, value)
+        return self
+
+
+def built(make: Callable[[Built], Value]) -> Built:
+    """The network whose only output `make` gives."""
+    made = Built()
+    return made.output(make(made))
+
+
+def comparison(made: Built, tolerances: Tolerances = EXACT) -> Comparison:
+    """What results of a network are compared with."""
+    known = all_values(made.network.graph, made.feeds)
+    return Comparison(made.network.graph, made.feeds, known, tolerances)
+
+
+def faults(made: Built, found: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT) -> str:
+    """What is wrong with results, of which one that is no mapping is that of output 0."""
+    given = found if isinstance(found, Mapping) else {0: np.asarray(found)}
+    return comparison(made, tolerances).faults(given)
