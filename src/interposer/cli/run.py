@@ -141,7 +141,7 @@ def _requested(args: argparse.Namespace, model: Model) -> list[str]:
         raise InvalidArgumentError("--outputs names no value; give names with commas between them")
     unknown = [name for name in names if name not in known and not model.needed_values]
     if unknown:
-        raise InvalidArgumentError(f"the network has no value {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+        raise InvalidArgumentError(f"--outputs: the model has no value {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     return list(dict.fromkeys(names))
 
 
