@@ -72,7 +72,7 @@ def test_several_backends_are_used_in_the_order_of_their_ids(shown):
         (["--random", "5", "--seconds", "0"], "argument --seconds: expected a positive number of seconds, not '0'"),
         (["--random", "5", "--shrink", "-1"], "argument --shrink: expected a whole number of 0 or more, not '-1'"),
         (["--random", "5", "--start", "-1"], "argument --start: expected a whole number of 0 or more, not '-1'"),
-        (["--random", "5", "--kind", "int"], "invalid choice: 'int'"),
+        (["--random", "5", "--kind", "int"], "argument --kind: unknown choice 'int'"),
         (["--random", "5", "--only", "results/*"], "--only cannot be given with it"),
     ],
 )
