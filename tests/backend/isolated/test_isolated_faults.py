@@ -156,7 +156,7 @@ def test_wherever_it_fails_always_the_network_runs_on_the_next_backend(place: st
     ],
 )
 def test_one_that_fails_when_it_is_made_is_not_available(how: str, reason: str) -> None:
-    with faulty_runtime({"where": "make", "how": how}, start_seconds=1) as runtime:
+    with faulty_runtime({"where": "make", "how": how}, start_seconds=1 if how == "native_sleep" else 30) as runtime:
         with pytest.raises(BackendUnavailableError) as caught:
             runtime.registry.get("Faulty")
         assert caught.value.reason == reason

@@ -161,7 +161,7 @@ def test_what_onnx_itself_writes_is_read(tmp_path):
         ({"location": "absent"}, "the file 'absent' with external data cannot be read: No such file or directory"),
         ({"location": "folder"}, "external data in 'folder', which is no regular file"),
         ({"location": "pipe"}, "external data in 'pipe', which is no regular file"),
-        ({"location": "w", "offset": 8}, "the file 'w' has 24 bytes; the data ends at 32"),
+        ({"location": "w", "offset": 8}, "'w' is truncated or damaged: it has 24 bytes, but the data ends at 32"),
         ({"location": "w", "offset": "-8"}, "external data has the offset '-8'; expected a whole number of bytes"),
         ({"location": "w", "offset": "9" * 40}, "expected a whole number of bytes"),
         ({"location": "w", "length": 20}, "external data of 20 bytes; the tensor's type and shape ask for 24"),
