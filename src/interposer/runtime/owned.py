@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from interposer.backend import ArrayHandle, TensorHandle
-from interposer.backend.dynamic.handles import NativeHandle
 from interposer.errors import InterposerError
 
 __all__ = ["OwnedHandles"]
@@ -47,4 +47,6 @@ class OwnedHandles:
 
 
 def _destroyed_by_python(handle: TensorHandle) -> bool:
-    return type(handle).destroy is not TensorHandle.destroy and not isinstance(handle, NativeHandle)
+    dynamic = sys.modules.get("interposer.backend.dynamic.handles")  # only imported where there are plug-ins
+    is_native = dynamic is not None and isinstance(handle, dynamic.NativeHandle)
+    return type(handle).destroy is not TensorHandle.destroy and not is_native
