@@ -15,7 +15,7 @@ DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all exports native bench lint docs clean
+.PHONY: help demo test test-all sanitize exports native bench lint docs clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -32,6 +32,9 @@ test-all: lint  ## the same with the slow tests and newly drawn examples, and on
 	$(PYTEST) -n auto --hypothesis-profile=random tests $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
 	$(DOCTEST)
+
+sanitize: $(STAMPS)-dev  ## build CpuAcc with sanitizers, and run the conformance kit and random networks on it
+	$(PYTEST) -m slow -k sanitizers tests/backends/cpuacc $(PYTEST_ARGS)
 
 exports: $(STAMPS)-exports  ## install PyTorch, so that `make test` tries what it exports too (200 MB and more)
 

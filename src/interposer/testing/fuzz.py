@@ -105,8 +105,10 @@ def _setup(bench: Bench) -> Setup:
     """The backend under test and the others: by their names, if other processes can make them by these."""
     others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     if bench.given is not None:
-        return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances)
-    return Setup(tuple(partial(_itself, one) for one in (bench.backend, *others)), options, bench.tolerances)
+        return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)
+    return Setup(
+        tuple(partial(_itself, one) for one in (bench.backend, *others)), options, bench.tolerances, formats=False
+    )
 
 
 def _itself(backend: Backend) -> Backend:

@@ -113,8 +113,7 @@ def _threads(jobs: int) -> dict[str, str]:
 class Campaigns:
     """Several campaigns with the same backends, which share what makes their workers. A context manager.
 
-    `shrink`, `shrink_seconds`, `engines` and `folder` are those of `campaign`; after `most` failures a campaign ends.
-    `names` gives, by id, what scripts call the backends, where that is not what the setup has.
+    `shrink`, `shrink_seconds`, `engines` and `folder` are those of `campaign`.
 
     Args:
         setup: the backends, their options and tolerances.
@@ -136,8 +135,6 @@ class Campaigns:
         self.shrink, self.shrink_seconds = 10, 30.0
         self.folder: Path | None = None
         self.engines: tuple[str, ...] | None = None
-        self.most: int | None = None
-        self.names: dict[str, str | Factory] = {}
         self.nursery = nursery_for(setup, self.environment)
         self.idle: list[Worker] = []
 
@@ -161,7 +158,7 @@ class Campaigns:
     def run(self, plan: Plan, numbers: range, progress: Callable[[Judged], None] = lambda _: None) -> Campaign:
         """Judge the networks of a plan with these numbers, and inspect what was found."""
         ids = self.ids if plan.ids is None else plan.ids
-        backends = {**dict(zip(self.ids, self.setup.backends, strict=True)), **self.names}
+        backends = dict(zip(self.ids, self.setup.backends, strict=True))
         engines = installed_engines(without=ids) if self.engines is None else self.engines
         inspection = Inspection(
             [backends[name] for name in ids], ids, self.seconds, self.shrink_seconds, engines, self.folder,
@@ -175,7 +172,7 @@ class _Run:
 
     def __init__(self, campaigns: Campaigns, plan: Plan, inspection: Inspection) -> None:
         self.nursery, self.jobs, self.shrink = campaigns.nursery, campaigns.jobs, campaigns.shrink
-        self.most, self.idle = campaigns.most, campaigns.idle
+        self.idle = campaigns.idle
         self.plan, self.inspection = plan, inspection
 
     def judge(self, numbers: range, report: Campaign, progress: Callable[[Judged], None]) -> Campaign:
@@ -187,8 +184,6 @@ class _Run:
             suspects += [(complete.number, verdict) for verdict in complete.verdicts if verdict.is_finding]
             report.add(complete)
             progress(complete)
-            if self.most is not None and len(suspects) >= self.most:
-                break
         report.findings += self._findings(sorted(suspects, key=lambda one: one[0]))
         report.seconds = time.monotonic() - since
         return report

@@ -85,11 +85,11 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
 def _translation_fault(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
     """In what the reference's results of the imported network differ from those of the original one."""
     try:
-        known = all_values(subject.network.graph, subject.feeds)
+        known = seat.known(subject.network, subject.feeds)
     except InterposerError:
         return ""
     try:
-        found = all_values(imported.graph, feeds)
+        found = seat.known(imported, feeds)
     except InterposerError as error:
         return f"the reference cannot run what was read back: {error}"
     comparison = Comparison(subject.network.graph, subject.feeds, known, seat.tolerances)
@@ -100,7 +100,7 @@ def _translation_fault(seat: Seat, subject: Subject, imported: Network, feeds: F
 
 def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> Verdict:
     try:
-        known = None if _is_random(network.graph) else all_values(network.graph, feeds)
+        known = None if _is_random(network.graph) else seat.known(network, feeds)
     except InterposerError:
         known = None
     try:
@@ -136,7 +136,7 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def _is_random(graph: Graph) -> bool:
-    return any(not layer.op.pure for layer in computing_layers(graph))
+    return any(not layer.op.pure or any(map(_is_random, layer.regions)) for layer in computing_layers(graph))
 
 
 def _compared(
@@ -242,6 +242,8 @@ def _layer_fault(seat: Seat, network: Network, feeds: Feeds, conditions: Conditi
     try:
         ran = seat.run(opened, feeds, replace(conditions, integers=False), ids)
     except InterposerError:
+        return ""
+    if not ran.taken:
         return ""
     for layer in computing_layers(opened.graph):
         fault = _own_fault(seat, opened.graph, layer.name, ran.outputs, numbers)

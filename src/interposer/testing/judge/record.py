@@ -60,7 +60,7 @@ def name_of(backend: str | Factory) -> Named | None:
     if "<" in name or module in ("", "__main__"):
         return None
     try:
-        found: Any = reduce(getattr, name.split("."), import_module(module))
+        found: object = reduce(getattr, name.split("."), import_module(module))
     except (ImportError, AttributeError):
         return None
     given = f"{module}:{name}"

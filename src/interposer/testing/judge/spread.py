@@ -1,4 +1,18 @@
-"""How far the results of a network may differ: perturbed evaluations of the reference, and what they show."""
+"""How far the results of a network may differ: perturbed evaluations of the reference, and what they show.
+
+A backend may differ from the reference in every layer by that layer's tolerance. What this makes of the network's
+results depends on the layers after it: a difference of nearly equal numbers, a division by nearly zero or the
+normalization of nearly equal elements enlarges it, and rounding, comparing and choosing turn it into a jump.
+
+Widening the tolerances by a factor would allow too much elsewhere. Instead, the reference is evaluated several times,
+layer by layer, with the result of every inexact layer perturbed within its tolerance. Each element may be what lies
+between the least and the greatest number that these evaluations gave.
+
+Perturbations never hit a threshold, a zero or an equality exactly. So some evaluations move results to zero or to a
+multiple of 1/2 where that is within the tolerance, and comparisons of numbers whose ranges overlap are answered at
+random. Numbers that overflow only in a narrow type stay finite in the evaluations in float64. Layers that only move or
+choose elements are exact, and integers are never perturbed, so that quantized results stay exact behind them.
+"""
 
 from __future__ import annotations
 
@@ -178,12 +192,14 @@ class Spread:
         numbers = [one.astype(np.float64) for one in alike]
         numbers += [narrowed(one, self.info).astype(np.float64) for one in alike if one.dtype != found.dtype]
         low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
-        room = (
-            0.0 if self.is_exact else np.fmax(*(_allowed(one, self.info.dtype, self.tolerances) for one in (low, high)))
-        )
-        given = found.astype(np.float64)
-        inside = (given >= low - room) & (given <= high + room)
+        given, error = found.astype(np.float64), 0.0 if self.is_exact else rounding_error(self.info.dtype)
+        inside = (given >= low - _part(low, error)) & (given <= high + _part(high, error))
         return np.asarray(~(inside | (np.isnan(given) & np.logical_or.reduce([np.isnan(one) for one in numbers]))))
+
+
+def _part(numbers: Array, error: float) -> Array:
+    """A part of the size of each number; nothing of an infinity."""
+    return np.where(np.isfinite(numbers), error * np.abs(numbers), 0.0)
 
 
 def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
