@@ -106,8 +106,10 @@ def test_a_file_that_is_none_or_is_called_otherwise_is_one_message(plugin, check
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
-def test_a_time_that_cannot_be_meant_is_refused(seconds, plugin, check):
-    assert check(plugin(), f"--timeout={seconds}")[2].startswith("interposer: --timeout must be a positive number of")
+def test_a_timeout_must_be_a_positive_number_of_seconds(seconds, plugin, check):
+    status, _, err = check(plugin(), f"--timeout={seconds}")
+    text = f"argument --timeout: expected a positive number of seconds, not {seconds!r}\n"
+    assert (status, err.endswith(text)) == (2, True)
 
 
 # --- backends ---------------------------------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ def test_a_language_must_be_named(capsys):
     assert main(["new-backend", "Npu"]) == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith("the following arguments are required: --lang")
     assert main(["new-backend", "Npu", "--lang", "c++"]) == 2
-    assert "invalid choice: 'c++'" in capsys.readouterr().err
+    assert "unknown choice 'c++' (known: python, c, cpp, rust)" in capsys.readouterr().err
 
 
 # --- what becomes of it -----------------------------------------------------------------------------------------------
