@@ -14,7 +14,8 @@ import pytest
 from interposer import Runtime
 from interposer.backend import Backend, LayerSupport, Options
 from interposer.errors import BackendUnavailableError, InvalidArgumentError, UnknownBackendError
-from interposer.ops import Activation, Addition, BatchMatMul, Multiplication
+from interposer.kernels.reference import reference
+from interposer.ops import Activation, Addition, BatchMatMul, Multiplication, NonZero
 from interposer.testing import (
     Conformance,
     Report,
@@ -29,6 +30,7 @@ from interposer.testing import (
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases, all_samples
 from interposer.testing.contracts import BACKEND_CHECKS
+from interposer.testing.report import WHOLE
 from interposer.types import DataType
 from tests.plugins.install import ROOT
 from tests.testing import wrong
@@ -205,6 +207,30 @@ def test_a_report_is_a_table_of_counts_and_the_failures() -> None:
         "Mine does not conform: 1 of 2 cases failed",
     ]
     assert list(REPORT.refusals()) == [("Rank", "no kernel for Rank", 1)]
+
+
+def test_a_verdict_fits_on_two_lines_whatever_was_skipped() -> None:
+    texts = ["the machine has no room for it", *("nobody knows why this check cannot be made " * 9, "no /proc") * 3000]
+    skipped = [Result(f"leaks/{n}", "leaks", WHOLE, "", Status.SKIP, text) for n, text in enumerate(texts)]
+    assert Report("Mine", "", skipped).summary().splitlines() == [
+        "Mine conforms, but 6,001 checks were skipped (3,000 because nobody knows why this check cannot be",
+        "made ...; 3,001 for other reasons): 0 cases, none of which failed",
+    ]
+
+
+def test_what_a_backend_does_not_take_or_claim_is_refused_and_not_skipped() -> None:
+    class Dynamic(wrong.Right):
+        """A backend with a kernel for an operator whose result has a shape that depends on data."""
+
+        id: ClassVar = "Dynamic"
+        kernels: ClassVar = reference()
+
+    samples = [*samples_of(Activation)[:9], *samples_of(NonZero)]
+    report = check_backend(Dynamic, only=["*/NonZero-*", "context/*", "composition/*"], samples=samples)
+    assert (report.counts["skip"], report.counts["fail"]) == (0, 0)
+    assert {one.text for one in report.results if one.operator == "NonZero"} == {
+        "its shape depends on data, for which the backend lacks the capability DynamicShapes"
+    }
 
 
 def failed(case: str, operator: str, text: str) -> Result:

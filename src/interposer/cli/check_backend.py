@@ -161,7 +161,8 @@ def _print(report: Report, *, refusals: bool) -> None:
         for line in cause.worst.text.splitlines():
             say(f"  {line}")
     print()
-    say(report.summary())
+    for line in report.summary().splitlines():
+        say(line)
 
 
 def _print_list(args: argparse.Namespace) -> None:

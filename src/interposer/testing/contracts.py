@@ -38,7 +38,7 @@ def on_backend(*variants: str) -> Callable[[Run], Run]:
 
 
 def grown(bench: Bench, variant: str) -> Growth:
-    """The network of a pattern and a number; `Skipped` where the backend takes nothing that fits."""
+    """The network of a pattern and a number; `Refused` if the backend takes nothing that fits."""
     growth = Growth(bench.pool, variant)
     PATTERNS[variant.partition("-")[0]](growth)
     return growth
@@ -230,6 +230,6 @@ def context(bench: Bench, variant: str) -> Iterator[str]:
         for one in loaded:
             one.unload()
     if not recording.things("before_load_network"):
-        raise Skipped("the backend has no context")
+        raise Refused("the backend has no context")
     yield from recording.faults
     yield from context_faults(recording)

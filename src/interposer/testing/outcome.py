@@ -9,11 +9,11 @@ __all__ = ["Refused", "Result", "Skipped", "Status"]
 
 
 class Skipped(Exception):  # noqa: N818 - no error, but the end of a check
-    """A check does not apply; says why."""
+    """A check that may apply to the backend cannot be made here; says why."""
 
 
 class Refused(Exception):  # noqa: N818 - no error, but an answer
-    """The backend does not take the sample, and says why."""
+    """The backend does not take what a check is about, or does not claim it; says why."""
 
 
 class Status(Enum):
@@ -22,9 +22,9 @@ class Status(Enum):
     PASS = "pass"
     FAIL = "fail"
     SKIP = "skip"
-    """The check does not apply."""
+    """The check may apply to the backend, but could not be made."""
     REFUSED = "refused"
-    """The backend does not take the sample, and says why, which is right."""
+    """The backend does not take the sample and says why, or does not claim what the check is about. That is right."""
     XFAIL = "xfail"
     """It failed, as was expected."""
     XPASS = "xpass"

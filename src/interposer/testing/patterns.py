@@ -9,7 +9,7 @@ from typing import Final
 
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
-from interposer.testing.outcome import Skipped
+from interposer.testing.outcome import Refused
 from interposer.testing.sample import Given, Sample
 from interposer.types import Array, DataType, TensorInfo
 
@@ -76,7 +76,7 @@ class Growth:
         """A new input, which layers can follow that keep its kind; with `joined`, some that make one value of two."""
         choices = [info for info, links in (self.pool.joining if joined else self.pool.keeping).items() if links]
         if not choices:
-            raise Skipped("the samples that the backend takes do not fit together in this way")
+            raise Refused("the samples that the backend takes do not fit together in this way")
         info = self.random.choice(choices)
         array = self.pool.after[info][0].sample.arrays()[0]
         assert array is not None

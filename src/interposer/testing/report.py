@@ -16,8 +16,9 @@ __all__ = ["WHOLE", "Report"]
 
 WHOLE: Final = "the whole backend"
 """What stands in place of a family for checks that are not made of samples."""
-_MOST_REASONS: Final = 3
 _WIDTH: Final = 99
+_REASON: Final = 64
+"""Letters of the reason why most checks were skipped, which the verdict gives."""
 _TITLES: Final = (
     "family", "operators", "samples", "refused", "cases", *(one.value for one in Status if one is not Status.REFUSED),
 )  # fmt: skip
@@ -97,7 +98,7 @@ class Report:
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:
-        """One line that says whether the backend conforms."""
+        """Say whether the backend conforms, in one or two lines of less than 100 letters."""
         tried = sum(one.status not in (Status.REFUSED, Status.SKIP) for one in self.results)
         total = f"{tried:,} cases"
         if self.ok:
@@ -106,14 +107,15 @@ class Report:
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:
-        """How many checks were skipped and why, the commonest reasons first; empty if none was."""
+        """How many checks were skipped and why most of them were; empty if none was."""
         found = Counter(one.text for one in self.results if one.status is Status.SKIP)
         if not found:
             return ""
-        reasons = [f"{count:,} because {text}" for text, count in found.most_common(_MOST_REASONS)]
-        more = [f"{len(found) - _MOST_REASONS} other reasons"] if len(found) > _MOST_REASONS else []
+        [(text, count)] = found.most_common(1)
+        reason = textwrap.shorten(f"{count:,} because {text}", _REASON, placeholder=" ...")
+        more = f"; {found.total() - count:,} for other reasons" if len(found) > 1 else ""
         checks = "check was" if found.total() == 1 else "checks were"
-        return f", but {found.total():,} {checks} skipped ({'; '.join([*reasons, *more])})"
+        return f", but {found.total():,} {checks} skipped ({reason}{more})"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-compatible data."""

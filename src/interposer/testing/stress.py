@@ -22,7 +22,7 @@ from interposer.schema import Op
 from interposer.testing.bench import Bench, Loaded
 from interposer.testing.census import Census
 from interposer.testing.contracts import grown, on_backend
-from interposer.testing.outcome import Skipped
+from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import VARIANTS
 from interposer.testing.tolerances import same
 from interposer.testing.trial import Outputs
@@ -91,7 +91,7 @@ def _memory_left(bench: Bench) -> Iterator[str]:
         raise Skipped(f"there is no {_STATM}, which tells how much memory a process has")
     networks = [network for network in map(_large, _LARGE) if bench.takes_all(network.graph)]
     if not networks:
-        raise Skipped("the backend takes none of the layers that are tried with large tensors")
+        raise Refused("the backend takes none of the layers that are tried with large tensors")
     loads = bench.settings.loads
     for network in networks:
         _load_often(bench, network, _WARM_UP)

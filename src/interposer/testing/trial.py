@@ -30,7 +30,8 @@ Outputs = dict[int, Array]
 class Trial:
     """What came of a sample.
 
-    `reasons` are those of a refusal. `fault` says what kept a sample that was not refused from running, or is empty.
+    `reasons` are those of a refusal, or name the capability that the sample needs and the backend does not have.
+    `fault` says what kept a sample that was not refused from running, or is empty.
     `first` and `again` are the results of two runs on the same inputs. Between them lies a run on `other_feeds`, whose
     results are `other` (None if there is nothing to compute on them). The later run took arrays with odd strides and
     filled arrays with odd strides. `untouched` is False where the arrays of inputs or constants were written to.
@@ -41,7 +42,6 @@ class Trial:
         self.recording = Recording()
         self.support_faults: list[str] = []
         self.reasons: tuple[str, ...] = ()
-        self.lacks = ""
         self.fault = ""
         self.first: Outputs = {}
         self.again: Outputs = {}
@@ -78,7 +78,7 @@ class Trial:
     @property
     def ran(self) -> bool:
         """True where nothing kept it from running; there are results then."""
-        return not (self.reasons or self.lacks or self.fault)
+        return not (self.reasons or self.fault)
 
     def expected(self) -> Outputs:
         """What the sample should give: its worked example, or what the reference kernel gives."""
@@ -106,12 +106,10 @@ class Trial:
         if known is not None and not self.bench.refusals.is_first(self.sample):
             self._refused(known)
             return
-        self.lacks = self._lacking()
-        if self.lacks:
+        lacking = self._lacking()
+        if lacking:
             self.bench.verdicts[self.sample] = False
-            if known is not None:
-                self.lacks = ""
-                self._refused(known)
+            self._refused(known or (lacking,))
             return
         try:
             first = self._verdicts(view_of(self.network.graph))
