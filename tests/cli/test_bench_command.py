@@ -51,16 +51,27 @@ def test_all_available_backends_are_measured_unless_some_are_named(measured, tmp
     assert all(len(one["turns_ms"]) == 2 for one in facts["candidates"])
 
 
-def test_an_absent_backend_is_told_with_its_reason(measured, tmp_path, more_backends):
-    said = measured(networks.doubler(tmp_path), "--backends", "Gone", "--mix", "Gonne", *QUICK)
+def test_a_backend_that_is_not_available_is_reported_as_skipped(tmp_path, capsys, more_backends):
+    file = str(networks.doubler(tmp_path))
 
-    assert "Gonne: unknown backend 'Gonne'; did you mean 'Gone'?" in said
+    assert main(["bench", file, "--backends", "Gone", "--mix", "Gone,Sums", *QUICK]) == 0
+
+    said = capsys.readouterr()
+    assert said.err == "interposer: backend 'Gone' is skipped: there is no such device\n"
+    assert [line.split()[0] for line in said.out.splitlines()[1:3]] == ["Gone", "Gone,Sums"]
+
+
+@pytest.mark.parametrize("option", ["--backends", "--mix"])
+def test_an_unknown_backend_is_an_error_that_names_the_nearest_one(measured, tmp_path, more_backends, option):
+    said = measured(networks.doubler(tmp_path), option, "Sums,Gonne", *QUICK, status=2)
+
+    assert said.startswith("interposer: unknown backend 'Gonne'; did you mean 'Gone'? (known: ")
 
 
 def test_the_status_is_1_where_no_backend_runs_the_network_and_2_after_an_error(measured, tmp_path):
     file = networks.doubler(tmp_path)
 
-    assert "Nobody: unknown backend 'Nobody'" in measured(file, "--backends", "Nobody", *QUICK, status=1)
+    assert "CpuRef: the network needs" in measured(file, "--backends", "CpuRef", "--limit-bytes", "1", *QUICK, status=1)
     assert "nothing.onnx" in measured(tmp_path / "nothing.onnx", *QUICK, status=2)
 
 

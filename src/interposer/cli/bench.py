@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs
@@ -10,6 +11,7 @@ from interposer.cli.network import (
     add_network_arguments,
     add_plan_argument,
     backend_ids,
+    report_skipped,
     runtime_with_threads,
     shapes_of,
     sources_of,
@@ -71,9 +73,11 @@ def execute(args: argparse.Namespace) -> int:
         check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, args.format, shapes_of(args), values_of(args))
     with runtime_with_threads(args.threads) as runtime:
+        choices = _choices(args, runtime)
+        _report_absent(choices, runtime)
         report = bench(
             network,
-            _choices(args, runtime),
+            choices,
             named_inputs(args, network),
             runtime=runtime,
             limits=Limits(args.limit_bytes, args.limit_operations),
@@ -99,6 +103,14 @@ def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]
     if args.backends is not None:
         alone = [_completed([one], runtime) for one in args.backends]
     return [*alone, *(_completed(one, runtime) for one in args.mix)]
+
+
+def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
+    """Say which backends of the choices are not available; `UnknownBackendError` for an id that no backend has."""
+    for one in dict.fromkeys(one for ids in choices for one in ids if one != AUTO):
+        reason = runtime.registry.reason_absent(one)
+        if reason is not None:
+            report_skipped(one, reason)
 
 
 def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:

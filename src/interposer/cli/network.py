@@ -27,6 +27,7 @@ __all__ = [
     "network_path",
     "open_model",
     "report_absent",
+    "report_skipped",
     "runtime_with_threads",
     "shape_argument",
     "shapes_of",
@@ -174,7 +175,12 @@ def open_model(args: argparse.Namespace) -> Model:
 def report_absent(model: Model) -> None:
     """Say on standard error which of the backends that were asked for are not available."""
     for one in model.optimized.absent:
-        print(printable(f"interposer: backend {one.id!r} is skipped: {one.reason}"), file=sys.stderr)
+        report_skipped(one.id, one.reason)
+
+
+def report_skipped(backend: str, reason: str) -> None:
+    """Say on standard error that a requested backend is not used, and why."""
+    print(printable(f"interposer: backend {backend!r} is skipped: {reason}"), file=sys.stderr)
 
 
 @contextmanager

@@ -10,11 +10,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.errors import InterposerError, InvalidArgumentError
+from interposer.errors import InterposerError, InvalidArgumentError, UnknownBackendError
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session import Limits, Model, default_runtime, load
+from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
 from interposer.session.timing import Timing, take_turns, undecided
 from interposer.types import Array, TensorInfo
@@ -142,10 +143,11 @@ def bench(
         budget_seconds: how long the fastest mix is looked for, where it is not known from before.
         plan: one more candidate, which is placed as this says.
 
-    A candidate that is named twice is measured once, and so are candidates with the same placement of every layer. One
-    that cannot be loaded or fails to run is left out with its reason.
+    A candidate that is named twice is measured once, and so are candidates with the same placement of every layer. A
+    candidate whose backends are not available, or that cannot be loaded or run, has the reason instead of times.
 
     Raises:
+        UnknownBackendError: an id that no backend has, in `choices` or in the plan.
         InvalidArgumentError: no candidates, no rounds, or no inputs and shapes that are not known.
     """
     runtime = default_runtime() if runtime is None else runtime
@@ -154,6 +156,7 @@ def bench(
         raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
     if rounds < 1 or not seconds >= 0:
         raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
+    _check_ids([one for ids in (*chosen, () if plan is None else plan.backends) for one in ids], runtime)
     feeds = random_inputs(network) if inputs is None else inputs
     ran: dict[str, _Ran] = {}
     found: dict[int, Candidate] = {}
@@ -175,6 +178,14 @@ def bench(
         for one in ran.values():
             one.model.close()
     return BenchReport(network.name, tuple(found[number] for number in sorted(found)))
+
+
+def _check_ids(ids: Iterable[object], runtime: Runtime) -> None:
+    """Raise `UnknownBackendError` for an id that no backend has; "auto" is none."""
+    known = runtime.registry
+    for one in ids:
+        if isinstance(one, str) and one.lower() != AUTO and one not in known:
+            raise UnknownBackendError(one, known.ids)
 
 
 @dataclass(frozen=True)
