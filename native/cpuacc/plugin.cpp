@@ -64,7 +64,7 @@ class CpuAcc : public ipr::Backend {
         {"CacheDirectory", "the folder where the host keeps what is compiled; empty: the one that it keeps everything in", "",
          everywhere},
     };
-    info.properties = {{"NonConstWeights", "weights and bias may be computed", true},
+    info.properties = {{"NonConstWeights", "some operators take weights that are not constant", true},
                        {"ConstantTensorsAsInputs", "every operand may be constant", true},
                        {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())}};
     return info;

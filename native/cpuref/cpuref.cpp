@@ -46,7 +46,7 @@ class CpuRef : public ipr::Backend {
     info.description = "Reference kernels in C++ for the layers of convolutional networks";
     info.capabilities =
         IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE | IPR_CAP_DETERMINISTIC;
-    info.properties = {{"NonConstWeights", "weights and bias may be computed", true},
+    info.properties = {{"NonConstWeights", "weights and bias need not be constant", true},
                        {"ConstantTensorsAsInputs", "every operand may be constant", true}};
     return info;
   }

@@ -26,6 +26,9 @@ class Capability:
 class Capabilities:
     """The capabilities of a backend, by name. Names that Arm NN uses keep their spelling ("HasFp16", ...).
 
+    The backend guide has a table of the names that Interposer knows and what they mean. "NonConstWeights", for example,
+    says that at least one operator accepts weights that are not constant.
+
     >>> capabilities = Capabilities(NonConstWeights=True, NumberOfThreads=4)
     >>> capabilities.has("NonConstWeights"), capabilities.has("NumberOfThreads", 8), capabilities.get("HasFp16")
     (True, False, None)
