@@ -15,6 +15,7 @@ from interposer.cache import (
     cache_folder,
     cached_files,
     forget_cached,
+    has_cached,
     later,
     own_names,
     read_cached,
@@ -146,6 +147,20 @@ def test_a_folder_that_goes_while_it_is_listed_is_survived(folder, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", late)
     assert [file.name for file in cached_files()] == ["kept/two"]
+
+
+def test_a_file_that_a_listing_misses_is_found_by_those_who_read_it(folder):
+    write_cached("parts/one.a", b"1")
+    assert (has_cached("parts", ".a"), has_cached("parts", ".b")) == (True, False)
+    before = os.stat(folder / "parts")
+    (folder / "parts" / "two.b").write_bytes(b"2")
+    os.utime(folder / "parts", ns=(before.st_atime_ns, before.st_mtime_ns))  # a clock that has not advanced
+
+    assert read_cached("parts/two.b") == b"2"
+
+    (folder / "parts" / "three.c").write_bytes(b"3")
+    os.utime(folder / "parts", ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert (has_cached("parts", ".b"), has_cached("parts", ".c")) == (True, True)
 
 
 def test_what_is_not_there_cannot_be_deleted(folder, monkeypatch):

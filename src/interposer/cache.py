@@ -203,9 +203,14 @@ def _described(paths: Iterable[Path], where: Path) -> Iterator[CachedFile]:
 
 
 def has_cached(below: str, ending: str, folder: str = "") -> bool:
-    """Whether a folder of the folder has a file whose name has this ending, from its first dot on.
+    """Return True if a folder in the cache folder has a file whose name, from its first dot on, is `ending`.
 
-    What is to be written later is not waited for.
+    This is a hint that saves callers from computing a file's full name; it does not wait for files that `later` will
+    write. It can be out of date, because a listing counts until the modification time of the folder changes. File
+    systems round that time, to 4 ms or as much as 2 s, so it stays the same if another process adds or deletes a file
+    right after the listing. It also says nothing of a file that another process adds just before this process writes
+    one of its own. A wrong answer only costs time: after a wrong True, reading the file gives None; after a wrong
+    False, the caller makes the file again, and the new one replaces the old. `read_cached` always looks at the file.
     """
     where = cache_folder(folder)
     if where is None:
@@ -218,7 +223,10 @@ def has_cached(below: str, ending: str, folder: str = "") -> bool:
 
 
 class _Listing(NamedTuple):
-    """The endings of the names in a folder, from the first dot on, when the folder was last changed at `time`."""
+    """The endings of the names in a folder, from the first dot on.
+
+    `time` is the folder's modification time when it was listed, in nanoseconds. See `has_cached` for its limits.
+    """
 
     time: int
     endings: set[str]
@@ -228,7 +236,7 @@ _listings: dict[Path, _Listing] = {}
 
 
 def _listing(folder: Path) -> _Listing:
-    """List a folder; the last listing counts while nobody but this process has changed the folder."""
+    """List a folder, or return the last listing if the folder's modification time has not changed since."""
     changed = os.stat(folder).st_mtime_ns
     known = _listings.get(folder)
     if known is None or known.time != changed:
@@ -241,7 +249,7 @@ def _ending(name: str) -> str:
 
 
 def _note_written(path: Path) -> None:
-    """Let the listing of a folder have a file that this process has written there."""
+    """Add a file that this process has written to the listing of its folder, which counts as up to date."""
     known = _listings.get(path.parent)
     if known is not None:
         known.endings.add(_ending(path.name))
