@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import time
 
 import pytest
 
-from interposer.backend.dynamic.child import Child
+from interposer.backend.dynamic.child import Child, ForkedChild
 from tests.native import children, open_descriptors
 
 pytestmark = pytest.mark.skipif(
@@ -114,3 +116,35 @@ def _is_running(number):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_sends_what_it_computes_from_objects_of_this_process():
+    numbers = [2, 3]
+    with ForkedChild(lambda report: report.send(total=sum(numbers))) as child:
+        assert child.receive(soon()) == {"total": 5}
+        assert child.ending(soon()) is None
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_that_raises_ends_with_status_1():
+    with ForkedChild(lambda report: report.missing()) as child:
+        assert child.ending(soon()) == "ended its process with status 1"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_that_is_left_at_once_is_gone():
+    with ForkedChild(lambda report: time.sleep(600)) as child:
+        pass
+    assert not os.path.exists(f"/proc/{child.pid}")
+
+
+def test_a_fork_that_the_system_refuses_leaves_no_descriptors_open(monkeypatch):
+    def refused() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    before = open_descriptors()
+    with pytest.raises(BlockingIOError):
+        ForkedChild(lambda report: None)
+    assert open_descriptors() == before

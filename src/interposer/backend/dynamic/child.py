@@ -122,6 +122,8 @@ class Child:
         if self._process.returncode is None:  # not reaped yet, so that its number is nobody else's
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError, PermissionError):  # a fork leads no group until it has called setsid()
+                os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def receive(self, deadline: float) -> dict[str, Any] | None:
@@ -200,16 +202,19 @@ class _Fork:
 
 
 class ForkedChild(Child):
-    """A copy of this process that calls ``main(report)`` and ends; threads of this process are not in it.
+    """A child process made by ``fork()``, which calls ``main(report)`` and exits.
 
-    It writes to the same standard output and error as this process.
+    It has a copy of the memory of this process, so `main` may use any object and need not be picklable. Of the threads
+    of this process, only the calling one exists in the child: a lock that another thread holds is never released there.
+    The child leads a session of its own, writes to the same standard output and error, and runs no exit handlers. Its
+    exit status is 0 if `main` returns, and 1 if it raises; it prints the traceback in that case.
 
     Args:
-        main: what it does.
-        unused: descriptors that it closes at once, as they are for this process only.
+        main: called in the child with the `Report` whose texts arrive here.
+        unused: file descriptors that the child closes before it calls `main`.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the system has no process or file descriptor left.
     """
 
     def __init__(self, main: Callable[[Report], None], unused: Sequence[int] = ()) -> None:
@@ -219,7 +224,12 @@ class ForkedChild(Child):
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            for descriptor in (self._reports, theirs, nothing):
+                os.close(descriptor)
+            raise
         if pid == 0:
             _live_as_fork(main, theirs, (self._reports, nothing, *unused), parent)
         os.close(theirs)
