@@ -96,8 +96,12 @@ class Choice:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `load` that give such a choice, without what was learned since."""
-        backends = self._backends if isinstance(self._backends, str | None) else tuple(self._backends)
-        return {"backends": backends, "options": self._options, "fallback": self.fallback, "plan": self._given_plan}
+        return {
+            "backends": self._backends,
+            "options": self._options,
+            "fallback": self.fallback,
+            "plan": self._given_plan,
+        }
 
     def fork(self) -> Choice:
         """A choice of its own for another variant of the network; it begins with what this one knows of backends.
