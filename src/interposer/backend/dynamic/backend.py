@@ -111,7 +111,7 @@ class DynamicBackend(Backend):
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Makes workloads that run compiled parts, and compiles what is not."""
-        strided = self._plain_handles is not None
+        strided = self._plain_handles is not None or abi.Cap.STRIDED in self.library.info.capabilities
         return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self, strided=strided)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:

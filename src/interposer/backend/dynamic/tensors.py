@@ -20,12 +20,14 @@ _SIZE: Final = ctypes.sizeof(abi.Tensor)
 class TensorTable:
     """An array of ``ipr_tensor`` that is used for run after run: `bind` all, run, `finish`.
 
-    `inputs` are read only for the plug-in; outputs are written by it. Keeps no array of the caller.
+    `inputs` are read only for the plug-in; outputs are written by it. With `strided`, the plug-in accepts arrays that
+    are not compact (``IPR_CAP_STRIDED``). Keeps no array of the caller.
     """
 
-    def __init__(self, infos: Sequence[TensorInfo], alignment: int, *, inputs: bool) -> None:
+    def __init__(self, infos: Sequence[TensorInfo], alignment: int, *, inputs: bool, strided: bool = False) -> None:
         self.infos = tuple(infos)
-        self._inputs = inputs
+        self._inputs, self._strided = inputs, strided
+        self._strides: dict[int, ctypes.Array[ctypes.c_int64]] = {}
         self._memory = (abi.Tensor * len(self.infos))()
         self._items = list(self._memory)
         self._shapes = [(ctypes.c_int64 * info.rank)(*info.shape) for info in self.infos]
@@ -37,10 +39,12 @@ class TensorTable:
             describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
 
     def bind(self, index: int, array: Array) -> None:
-        """Let a tensor lie in an array, or in a copy of it where it is not compact or not aligned as is needed."""
-        place = address_of(array)
-        if place % self._alignment[index] or not array.flags.c_contiguous:
-            place = self._bind_copy(index, array)
+        """Let a tensor lie in an array, or in a copy if the plug-in does not accept its strides or alignment."""
+        place, compact = address_of(array), array.flags.c_contiguous
+        if place % self._alignment[index] or not (compact or self._accepts_strides(array)):
+            place, compact = self._bind_copy(index, array), True
+        if not compact or self._strides:
+            self._bind_strides(index, array, compact=compact)
         if place != self._places[index]:
             self._places[index] = self._items[index].data = place
 
@@ -48,7 +52,31 @@ class TensorTable:
         """Let a tensor be the one that the plug-in knows by this number."""
         item = self._items[index]
         item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
+        item.strides = None
+        self._strides.pop(index, None)
         self._places[index] = 0
+
+    def _accepts_strides(self, array: Array) -> bool:
+        """Return True if the plug-in can use an array that is not compact.
+
+        Strides must be a multiple of the element size and not negative, and those of an output must not be 0.
+        """
+        least = 0 if self._inputs else 1
+        return self._strided and all(
+            size == 1 or (stride >= least and stride % array.itemsize == 0)
+            for size, stride in zip(array.shape, array.strides, strict=True)
+        )
+
+    def _bind_strides(self, index: int, array: Array, *, compact: bool) -> None:
+        item = self._items[index]
+        if not compact:
+            steps = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
+            strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in steps))
+            self._strides[index], item.strides = strides, ctypes.addressof(strides)
+            last = sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True))
+            item.size = last + array.itemsize
+        elif self._strides.pop(index, None) is not None:
+            item.strides, item.size = None, array.nbytes
 
     def takes(self, arrays: Sequence[Array]) -> bool:
         """True where `bind` would copy none of them."""

@@ -29,9 +29,9 @@ __all__ = ["DynamicWorkload"]
 class DynamicWorkload(Workload):
     """Runs an executable. `inputs` says which operands of the layer it takes, and what they are.
 
-    With `strided`, tensors may be pieces of others: they lie in memory of the plug-in, which knows how. Tensors in
-    ordinary memory are used in place. Thread safe: runs at the same time have tables of their own, and
-    `Executable.run` lets them wait for each other where the plug-in asks for that.
+    With `strided`, tensors may be sub-tensors: in memory of the plug-in, or in ordinary memory with strides if it
+    declares ``IPR_CAP_STRIDED``. Tensors in ordinary memory are used in place. Thread safe: runs at the same time have
+    tables of their own, and `Executable.run` lets them wait for each other where the plug-in asks for that.
     """
 
     concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
@@ -135,8 +135,9 @@ class _Run:
     ) -> None:
         alignment = executable.library.info.alignment
         self._executable = executable
-        self._inputs = TensorTable(inputs, alignment, inputs=True)
-        self._outputs = TensorTable(outputs, alignment, inputs=False)
+        strided = abi.Cap.STRIDED in executable.library.info.capabilities
+        self._inputs = TensorTable(inputs, alignment, inputs=True, strided=strided)
+        self._outputs = TensorTable(outputs, alignment, inputs=False, strided=strided)
         self.open = not all(info.is_concrete for info in outputs)
         size = executable.workspace_size if workspace else 0
         self._workspace = aligned_empty((size,), np.dtype(np.uint8), executable.workspace_alignment) if size else None

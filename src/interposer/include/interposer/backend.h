@@ -364,7 +364,8 @@ typedef struct ipr_tensor {
   uint8_t dtype_bits;      /* with their own number of bits here */
   uint16_t dtype_lanes;    /* 1 */
   const int64_t* shape;    /* ndim extents; in an output, -1 where one is only found by computing it (see `resize`) */
-  const int64_t* strides;  /* in elements; NULL: compact and row-major, as it always is without IPR_CAP_STRIDED */
+  const int64_t* strides;  /* in elements; NULL: compact and row-major, as it always is without IPR_CAP_STRIDED.
+                            * Not negative; greater than 0 in outputs, but for dimensions of size 1 */
   uint64_t byte_offset;    /* where the first element lies behind `data`, or in the buffer that native_handle names */
   /* here a DLTensor ends */
   int32_t dtype;           /* IPR_DTYPE_... */
@@ -407,7 +408,7 @@ typedef struct ipr_run {
 #define IPR_CAP_WANTS_HASHES UINT64_C(0x8)       /* uses ipr_constant.sha256 */
 #define IPR_CAP_DYNAMIC_SHAPES UINT64_C(0x10)    /* may be offered unknown extents, and calls `resize` */
 #define IPR_CAP_IN_PLACE UINT64_C(0x20)          /* an output may lie exactly where an input of the same size lies */
-#define IPR_CAP_STRIDED UINT64_C(0x40)           /* takes tensors of any strides */
+#define IPR_CAP_STRIDED UINT64_C(0x40)           /* takes inputs and outputs that are not compact, by their `strides` */
 #define IPR_CAP_FORK_SAFE UINT64_C(0x80)         /* goes on working in a child process after fork() */
 #define IPR_CAP_DETERMINISTIC UINT64_C(0x100)    /* equal inputs give equal outputs, bit for bit, in every run */
 #define IPR_CAP_FENCES UINT64_C(0x200)           /* waits for ipr_tensor.fence */
