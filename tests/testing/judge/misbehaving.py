@@ -250,6 +250,39 @@ class Scribbling(Exact):
     kernels: ClassVar = table(Softmax, compute=scribble)
 
 
+def clamp_weights(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
+    weights = arrays[1]
+    assert weights is not None
+    clamped = np.minimum(weights, weights.dtype.type(1))
+    ctypes.memmove(weights.ctypes.data, clamped.ctypes.data, clamped.nbytes)  # as native code could
+    return right(op, arrays, info)
+
+
+class ClampingWeights(Exact):
+    """Clamps its weights in their own memory."""
+
+    id: ClassVar = "ClampingWeights"
+    kernels: ClassVar = table(FullyConnected, compute=clamp_weights)
+
+
+class CrashingAtStart(Exact):
+    """Crashes when it is created."""
+
+    id: ClassVar = "CrashingAtStart"
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class ExitingAtStart(Exact):
+    """Ends the process when it is created."""
+
+    id: ClassVar = "ExitingAtStart"
+
+    def __init__(self) -> None:
+        raise SystemExit(3)
+
+
 def burn(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
     raise RuntimeError("the device is on fire")
 

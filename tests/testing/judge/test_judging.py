@@ -136,6 +136,12 @@ def test_a_backend_that_writes_to_its_inputs_is_found():
     assert judged(made, misbehaving.Scribbling).sort is Sort.INPUTS
 
 
+def test_a_backend_that_writes_to_constants_is_found_though_the_reference_shares_them():
+    verdict = judged(built(fully_connected), misbehaving.ClampingWeights)
+    assert (verdict.sort, verdict.text) == (Sort.INPUTS, "it writes to the arrays of its constants")
+    assert verdict.culprit == "ClampingWeights"
+
+
 def test_an_exception_is_an_error_and_lack_of_memory_is_called_that():
     made = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
     verdict = judged(made, misbehaving.Raising)

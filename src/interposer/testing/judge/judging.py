@@ -111,8 +111,9 @@ def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions
         return _failed(conditions, error, known)
     if not ran.taken and ids:
         return Verdict(Outcome.LEFT, conditions)
-    if not ran.untouched:
-        return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, "it writes to the arrays of its inputs")
+    if ran.overwritten:
+        text = f"it writes to the arrays of its {ran.overwritten}"
+        return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, text)
     if known is None:
         return Verdict(Outcome.UNJUDGED, conditions)
     return _compared(seat, network, feeds, conditions, ids, known, ran)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from interposer.backend import Backend, BackendRegistry, DeviceSpec, Options
 from interposer.errors import InterposerError
 from interposer.ir.network import Network
 from interposer.ir.optimized import OptimizedNetwork
+from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.runtime import Runtime
 from interposer.testing.bench import Loaded
@@ -35,13 +36,14 @@ class Ran:
     """What came of running a network.
 
     `taken` counts the layers that backends under test took; `stable` is False if a second run on the same inputs gave
-    something else, and `untouched` is False if arrays of inputs were written to. Without a layer taken nothing is run.
+    something else. `overwritten` names read-only arrays that were written to, "inputs" or "constants"; it is empty if
+    all have their values. Without a layer taken nothing is run.
     """
 
     outputs: Outputs
     taken: int
     stable: bool = True
-    untouched: bool = True
+    overwritten: str = ""
 
 
 class Seat:
@@ -137,18 +139,21 @@ class Seat:
         taken = sum(placement.backend in ids for placement in optimized.placements)
         if not (taken or always):
             return Ran({}, 0)
+        constants = [(array, array.copy()) for array in _constants(network)]
         loaded = Loaded(self.runtime, optimized)
         try:
-            return self._run(loaded, feeds, taken)
+            ran = self._run(loaded, feeds, taken)
         finally:
             loaded.unload()
+        return ran if all(same(*pair) for pair in constants) else replace(ran, overwritten="constants")
 
     def _run(self, loaded: Loaded, feeds: Outputs, taken: int) -> Ran:
         given = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
         self._run_on_others(loaded, feeds)
         first, again = loaded.run(given), loaded.run(given)
         stable = not self.is_deterministic or all(same(again[key], array) for key, array in first.items())
-        return Ran(first, taken, stable, all(same(feeds[key], array) for key, array in given.items()))
+        are_intact = all(same(feeds[key], array) for key, array in given.items())
+        return Ran(first, taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
         """A run on the same elements in another order, which may be such that there is nothing to compute."""
@@ -156,6 +161,11 @@ class Seat:
             loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
         except InterposerError:
             return
+
+
+def _constants(network: Network) -> list[Array]:
+    """The arrays of a network's constants, which a backend shares with the reference kernels."""
+    return [layer.op.value for layer in network.graph if isinstance(layer.op, Constant)]
 
 
 def _always(backend: Backend) -> Callable[[], Backend]:

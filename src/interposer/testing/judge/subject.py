@@ -70,7 +70,7 @@ class Sort(Enum):
     UNSTABLE = "unstable"
     """A second run on the same inputs gives something else."""
     INPUTS = "inputs"
-    """The backend writes to its inputs."""
+    """The backend writes to its inputs or constants."""
     TRANSLATION = "translation"
     """A model file does not mean what the network means that was written to it."""
 
