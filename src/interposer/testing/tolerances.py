@@ -241,7 +241,8 @@ def same(found: Array, wanted: Array) -> bool:
         return True
     if not DataType.of(found.dtype).is_float:
         return False
-    return bool(np.array_equal(found.astype(np.float64), wanted.astype(np.float64), equal_nan=True))
+    with np.errstate(invalid="ignore"):  # as signaling NaNs become quiet ones
+        return bool(np.array_equal(found.astype(np.float64), wanted.astype(np.float64), equal_nan=True))
 
 
 def _same_item(found: object, wanted: object) -> bool:

@@ -16,14 +16,14 @@ choose elements are exact, and integers are never perturbed, so that quantized r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from interposer.errors import InterposerError
-from interposer.ir.graph import Graph, Layer, Value, binding_id
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import BinaryOperation, Comparison, ElementwiseBinary
 from interposer.testing.exact import suited
 from interposer.testing.judge.reference import (
@@ -376,9 +376,3 @@ def _allowed(values: Array, dtype: DataType, tolerances: Tolerances) -> Array:
     largest = np.abs(values, where=finite, out=np.zeros_like(values)).max(initial=0.0)
     tolerance = tolerances.of(dtype)
     return np.asarray(np.where(finite, tolerance.relative * np.abs(values) + tolerance.absolute * largest, 0.0))
-
-
-def output_spreads(graph: Graph, found: Mapping[Value, Spread]) -> Iterator[tuple[int, Spread]]:
-    """The spreads of a graph's outputs, with their binding ids."""
-    for layer in graph.outputs:
-        yield binding_id(layer), found[layer.values[0]]
