@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -341,6 +342,27 @@ def test_networks_have_at_most_as_many_operators_as_asked_for(most: int):
 def test_an_unknown_kind_is_refused_with_the_nearest_match():
     with pytest.raises(InvalidArgumentError, match="unknown kind of random networks 'flaot'; did you mean 'float'?"):
         random_network(1, 1, kind="flaot")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"seed": "7"}, "seed must be an integer, not '7'"),
+        ({"seed": None}, "seed must be an integer, not None"),
+        ({"number": 1.5}, "number must be an integer, not 1.5"),
+        ({"max_layers": "3"}, "max_layers must be an integer, not '3'"),
+        ({"kind": 3}, "the kind of random networks must be a text, not 3"),
+        ({"favoured": "Addition"}, "favoured must hold classes of operators, such as ops.Softmax, not 'A'"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_refused(arguments: dict[str, Any], text: str):
+    with pytest.raises(InvalidArgumentError) as caught:
+        random_network(**{"seed": 1, "number": 1} | arguments)
+    assert str(caught.value) == text
+
+
+def test_integers_of_numpy_give_the_same_network():
+    assert digest(random_network(np.int64(7), np.int32(1))) == digest(random_network(7, 1))
 
 
 def test_a_negative_number_is_refused():

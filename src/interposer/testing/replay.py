@@ -36,7 +36,7 @@ def backend_of(given: str | Factory, runtime: Runtime | None = None) -> Backend:
     factory = _imported(given) if isinstance(given, str) else given
     try:
         made: object = factory() if callable(factory) else factory
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidArgumentError(f"{given!r} gives no backend: {type(error).__name__}: {error}") from error
     if not isinstance(made, Backend):
         raise InvalidArgumentError(f"{given!r} gives {made!r}, which is no Backend")
@@ -56,3 +56,5 @@ def _imported(name: str) -> Any:
         return reduce(getattr, attribute.split("."), import_module(module))
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(f"{name!r} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidArgumentError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError, UnknownBackendError
+from interposer.errors import InterposerError, InvalidArgumentError, UnknownBackendError
 from interposer.ops import Activation, Addition, Softmax, Transpose
 from interposer.testing import campaign, judge_network
 from interposer.testing.judge import Campaign, Finding
+from interposer.testing.judge.crew import Crew
+from interposer.testing.judge.serving import Setup
 from interposer.testing.judge.subject import Outcome, Sort
-from interposer.testing.judge.tasks import Judged
+from interposer.testing.judge.tasks import Judged, Plan
+from interposer.testing.judge.workers import Worker, nursery_for
 from tests.plugins.install import ROOT
 from tests.testing.judge import misbehaving
 from tests.testing.judge.graphs import Built, built
@@ -138,6 +143,60 @@ def test_arguments_that_cannot_be_meant_are_refused(arguments, text):
 def test_options_go_to_the_backend():
     with pytest.raises(InvalidArgumentError, match="there is no option 'Speed'"):
         campaign(f"{NAME}:Picky", 2, jobs=1, options={"Picky": {"Speed": 3}}).findings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("CrashingAtStart", "cannot be created: it crashes with SIGSEGV"),
+        ("ExitingAtStart", "gives no backend: SystemExit: 3"),
+    ],
+)
+def test_a_backend_that_cannot_be_created_is_named_with_the_reason(name: str, text: str):
+    with pytest.raises(InterposerError) as caught:
+        campaign(f"{NAME}:{name}", 2, jobs=1)
+    assert name in str(caught.value)
+    assert text in str(caught.value)
+
+
+def test_a_backend_that_is_given_twice_is_refused():
+    with pytest.raises(InvalidArgumentError, match="every backend can be given only once, but these are given: CpuRef"):
+        campaign(["CpuRef", "CpuRef"], 1, jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"backends": 5}, "backends must be an id or a function, or a list of these, not 5"),
+        ({"backends": ["CpuRef", 5]}, "a backend must be given by an id or a function, not 5"),
+        ({"backends": []}, "no backend was given; name one, or several in order of preference"),
+        ({"count": "1"}, "count must be an integer, not '1'"),
+        ({"seed": "x"}, "seed must be an integer, not 'x'"),
+        ({"start": -1}, "count is 1 and start -1; expected at least 1 and 0"),
+        ({"kind": 3}, "the kind of random networks must be a text, not 3"),
+        ({"jobs": "2"}, "jobs must be an integer or None, not '2'"),
+        ({"favoured": ["Addition"]}, "favoured must hold classes of operators, such as ops.Softmax, not 'Addition'"),
+        ({"seconds": -1}, "seconds must be more than 0, and finite, not -1"),
+        ({"seconds": "1"}, "seconds must be more than 0, and finite, not '1'"),
+        ({"memory": 0}, "memory is 0 bytes; expected at least 1"),
+    ],
+)
+def test_an_argument_that_cannot_be_meant_is_refused(arguments: dict[str, Any], text: str):
+    with pytest.raises(InvalidArgumentError) as caught:
+        campaign(**{"backends": "CpuRef", "count": 1} | arguments)
+    assert str(caught.value) == text
+
+
+def test_a_worker_that_is_lost_after_its_last_result_is_a_finding():
+    setup = Setup((misbehaving.Exact,))
+    with nursery_for(setup) as nursery:
+        crew, numbers = Crew(nursery, Plan(1), jobs=1, seconds=30.0, idle=[]), range(1)
+        worker = Worker(nursery, 30.0)
+        crew._begin(worker, numbers)
+        crew._busy[worker.channel.fileno()].done = len(numbers)
+        os.kill(worker.pid, signal.SIGKILL)
+        reported = [judged for _ in range(20) if crew._busy for judged in crew._listen()]
+    assert [(one.number, one.verdicts[-1].text) for one in reported][-1] == (0, "it crashes with SIGKILL")
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

@@ -14,20 +14,20 @@ from types import TracebackType
 from typing import Final
 
 from interposer.backend import Options
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import InvalidArgumentError, expect
 from interposer.schema import Op
 from interposer.testing.judge.crew import Crew
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.inspecting import Inspection, inspect
 from interposer.testing.judge.opinions import installed_engines
 from interposer.testing.judge.replaying import MEMORY, SECONDS
-from interposer.testing.judge.serving import Setup
+from interposer.testing.judge.serving import Setup, check_limits, named_backends
 from interposer.testing.judge.solo import Solo
 from interposer.testing.judge.subject import Sort, Verdict
 from interposer.testing.judge.summary import Campaign
 from interposer.testing.judge.tasks import GENERATOR, Judged, Plan, drawn, subjects_of
 from interposer.testing.judge.workers import Worker, nursery_for
-from interposer.testing.random_networks import KINDS
+from interposer.testing.random_networks import KINDS, check_favoured, check_kind
 from interposer.testing.replay import Factory
 from interposer.testing.tolerances import Tolerances
 
@@ -80,10 +80,13 @@ def campaign(
 
     Raises:
         UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be made.
-        InvalidArgumentError: a number, kind or backend that cannot be meant.
+        BackendCrashedError: a process ends, or hangs, while it creates a backend.
+        InvalidArgumentError: a number, kind, operator or backend that cannot be meant, or one backend twice.
     """
-    given = (backends,) if isinstance(backends, str) or callable(backends) else tuple(backends)
-    _check(given, count, start, kind, jobs)
+    given = named_backends(backends)
+    _check(count, seed, start, kind, jobs)
+    check_limits(seconds, memory)
+    check_favoured(favoured)
     setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0), memory)
     plan = Plan(seed, kind, favoured=tuple(sorted(op.op_name() for op in favoured)))
     with Campaigns(setup, jobs=jobs, seconds=seconds, environment=environment) as campaigns:
@@ -93,15 +96,16 @@ def campaign(
         return campaigns.run(plan, range(start, start + count), progress)
 
 
-def _check(backends: Sequence[str | Factory], count: int, start: int, kind: str | None, jobs: int | None) -> None:
-    if not backends:
-        raise InvalidArgumentError("no backend was given; name one, or several in order of preference")
+def _check(count: int, seed: int, start: int, kind: str | None, jobs: int | None) -> None:
+    for name, given in {"count": count, "seed": seed, "start": start}.items():
+        expect(given, int, f"{name} must be an integer")
+    expect(jobs, int | None, "jobs must be an integer or None")
     if count < 1 or start < 0:
         raise InvalidArgumentError(f"count is {count} and start {start}; expected at least 1 and 0")
     if jobs is not None and jobs < 1:
         raise InvalidArgumentError(f"jobs is {jobs}; expected at least 1")
-    if kind is not None and kind not in KINDS:
-        raise InvalidArgumentError(f"unknown kind of random networks {kind!r}{did_you_mean(kind, KINDS)}")
+    if kind is not None:
+        check_kind(kind)
 
 
 def _threads(jobs: int) -> dict[str, str]:

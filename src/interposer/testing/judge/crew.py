@@ -69,17 +69,25 @@ class Crew:
             yield from self._attend(descriptor, descriptor in ready)
 
     def _attend(self, descriptor: int, is_ready: bool) -> Iterator[Judged]:
+        """Pass on a worker's results, and replace the worker if it is lost.
+
+        Results are read before the limits are checked, so that a loss is attributed to the network being judged.
+        """
         busy = self._busy[descriptor]
         try:
-            busy.worker.check()
             results = busy.worker.poll() if is_ready else []
         except Lost as lost:
-            yield self._replaced(descriptor, lost)
+            yield from self._replaced(descriptor, lost)
             return
         yield from (result for result in results if result != DONE)
         busy.done += sum(result != DONE for result in results)
         if DONE in results:
             self._next(descriptor)
+            return
+        try:
+            busy.worker.check()
+        except Lost as lost:
+            yield from self._replaced(descriptor, lost)
 
     def _next(self, descriptor: int) -> None:
         worker = self._busy.pop(descriptor).worker
@@ -88,17 +96,20 @@ class Crew:
         else:
             self.idle.append(worker)
 
-    def _replaced(self, descriptor: int, lost: Lost) -> Judged:
-        """What came of the network at which a worker was lost; another worker goes on with those after it."""
+    def _replaced(self, descriptor: int, lost: Lost) -> Iterator[Judged]:
+        """Report the network at which a worker was lost; another worker goes on with the networks after it.
+
+        A worker that is lost after its last result, by a thread of the backend, is reported for its last network.
+        """
         busy = self._busy.pop(descriptor)
         busy.worker.close()
-        number, rest = busy.numbers[busy.done], busy.numbers[busy.done + 1 :]
+        number, rest = busy.numbers[min(busy.done, len(busy.numbers) - 1)], busy.numbers[busy.done + 1 :]
         if rest:
             self._left.appendleft(rest)
         if self._left:
             self._begin(self._hired(), self._left.popleft())
         verdict = Verdict(Outcome.FINDING, Conditions(), lost.sort, lost.text)
-        return Judged(number, self.plan.kind or "", (verdict,))
+        yield Judged(number, self.plan.kind or "", (verdict,))
 
 
 class _Busy:

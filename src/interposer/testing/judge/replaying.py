@@ -10,7 +10,7 @@ from interposer.codec import array_from_plain
 from interposer.errors import InvalidArgumentError
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph
-from interposer.testing.judge.serving import Setup
+from interposer.testing.judge.serving import Setup, check_limits, named_backends
 from interposer.testing.judge.solo import Solo
 from interposer.testing.judge.subject import Conditions, Subject, Verdict
 from interposer.testing.judge.workers import nursery_for
@@ -51,8 +51,8 @@ def judge_network(
     Raises:
         UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be made.
     """
-    given = (backends,) if isinstance(backends, str) or callable(backends) else tuple(backends)
-    setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0), memory)
+    check_limits(seconds, memory)
+    setup = Setup(named_backends(backends), dict(options or {}), tolerances or Tolerances(steps=0), memory)
     with nursery_for(setup) as nursery, Solo(nursery, seconds) as solo:
         return solo.judge(Subject(network, feeds, conditions or Conditions()))
 

@@ -6,20 +6,21 @@ import ctypes
 import os
 import resource
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Protocol
 
-from interposer.backend import Options
-from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean
+from interposer.backend import Backend, Options
+from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
+from interposer.optimizer.options import check_seconds
 from interposer.testing.judge.channel import Channel
 from interposer.testing.judge.seat import Seat
 from interposer.testing.replay import Factory, backend_of
 from interposer.testing.tolerances import Tolerances
 
-__all__ = ["DONE", "Broken", "Setup", "Task", "Workplace", "restrict", "serve"]
+__all__ = ["DONE", "Broken", "Setup", "Task", "Workplace", "check_limits", "named_backends", "restrict", "serve"]
 
 DONE: Final = "done"
 """What a worker sends after the last result of a task."""
@@ -47,6 +48,30 @@ class Setup:
     formats: bool = True
 
 
+def named_backends(backends: str | Factory | Sequence[str | Factory]) -> tuple[str | Factory, ...]:
+    """Return one backend, or several in order of preference, as a tuple.
+
+    Raises:
+        InvalidArgumentError: there is none, or something that is neither a text nor a function.
+    """
+    given = (backends,) if isinstance(backends, str) or callable(backends) else backends
+    expect(given, Sequence, "backends must be an id or a function, or a list of these")
+    if not given:
+        raise InvalidArgumentError("no backend was given; name one, or several in order of preference")
+    for backend in given:
+        if not isinstance(backend, str) and not callable(backend):
+            raise InvalidArgumentError(f"a backend must be given by an id or a function, not {backend!r}")
+    return tuple(given)
+
+
+def check_limits(seconds: float, memory: int) -> None:
+    """Raise `InvalidArgumentError` unless both limits are numbers above 0."""
+    check_seconds("seconds", seconds)
+    expect(memory, int, "memory must be an integer, in bytes")
+    if memory < 1:
+        raise InvalidArgumentError(f"memory is {memory} bytes; expected at least 1")
+
+
 @dataclass(frozen=True)
 class Broken:
     """What a worker sends if the backends under test cannot be made."""
@@ -67,13 +92,21 @@ class Workplace:
         Raises:
             InterposerError: a backend cannot be made, or refuses its options.
         """
-        backends = {backend.id: backend for backend in map(backend_of, self.setup.backends)}
+        backends = _by_id([backend_of(given) for given in self.setup.backends])
         for name, options in self.setup.options.items():
             if name not in backends:
                 near = did_you_mean(name, backends)
                 raise InvalidArgumentError(f"options are given for backend {name!r}, which is not under test{near}")
             backends[name].layer_support(options)
         return Seat(list(backends.values()), self.setup.options, self.setup.tolerances)
+
+
+def _by_id(backends: Sequence[Backend]) -> dict[str, Backend]:
+    found = {backend.id: backend for backend in backends}
+    if len(found) < len(backends):
+        ids = ", ".join(backend.id for backend in backends)
+        raise InvalidArgumentError(f"every backend can be given only once, but these are given: {ids}")
+    return found
 
 
 class Task(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from interposer.errors import BackendCrashedError
 from interposer.testing.judge.judging import culprit
 from interposer.testing.judge.serving import DONE, Task
 from interposer.testing.judge.subject import Outcome, Subject, Verdict
@@ -65,10 +66,22 @@ class Solo:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the backends to use."""
+        """The ids of the backends to use.
+
+        Raises:
+            BackendCrashedError: the process ends, or hangs, while it creates the backends under test.
+            InterposerError: they cannot be created.
+        """
         if self._ids is None:
-            self._ids = tuple(name for name, _ in self.do(Served()))
+            self._ids = self._served()
         return self._ids
+
+    def _served(self) -> tuple[str, ...]:
+        try:
+            return tuple(name for name, _ in self.do(Served()))
+        except Lost as lost:
+            names = " or ".join(str(given) for given in self.nursery.setup.backends)
+            raise BackendCrashedError(f"{names} cannot be created: {lost.text}", reason=lost.sort.value) from lost
 
     def judge(self, subject: Subject) -> Verdict:
         """Judge a network; if the worker dies of it, tell of which backend."""

@@ -26,6 +26,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, Final, Protocol
 
+from interposer.errors import BackendCrashedError
 from interposer.testing.judge.channel import Channel, Nothing
 from interposer.testing.judge.serving import Broken, Setup, Task, restrict, serve
 from interposer.testing.judge.subject import Sort
@@ -141,8 +142,15 @@ class ForkServer:
                 [sys.executable or "python3", "-P", "-c", _START, json.dumps(told)],
                 stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=self._environment, start_new_session=True,
             )  # fmt: skip
-        Channel(self._control).send(self.setup)
-        self._answer()  # nothing may be sent before the setup has been read, as descriptors come with it
+        try:
+            Channel(self._control).send(self.setup)
+            self._answer()  # nothing may be sent before the setup has been read, as descriptors come with it
+        except BaseException as error:
+            self.__exit__(None, None, None)
+            if not isinstance(error, Lost | OSError):
+                raise
+            status = self._process.returncode
+            raise BackendCrashedError(f"the process that workers are forked from ends with status {status}") from error
         return self
 
     def __exit__(

@@ -9,6 +9,12 @@ the hash seed, or the versions of Python and NumPy.
 and `from_samples`, which attaches any sample of any operator.
 """
 
-from interposer.testing.random_networks.network import KINDS, RandomNetwork, random_network
+from interposer.testing.random_networks.network import (
+    KINDS,
+    RandomNetwork,
+    check_favoured,
+    check_kind,
+    random_network,
+)
 
-__all__ = ["KINDS", "RandomNetwork", "random_network"]
+__all__ = ["KINDS", "RandomNetwork", "check_favoured", "check_kind", "random_network"]

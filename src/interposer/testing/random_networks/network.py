@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import operator
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.errors import InvalidArgumentError, did_you_mean, expect
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.ops import Constant, Input, Reshape
@@ -32,7 +33,7 @@ from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skippe
 from interposer.testing.random_networks.registry import GROWERS, Grower
 from interposer.types import Array, DataType, TensorInfo
 
-__all__ = ["KINDS", "RandomNetwork", "random_network"]
+__all__ = ["KINDS", "RandomNetwork", "check_favoured", "check_kind", "random_network"]
 
 KINDS: Final = ("float", "quantized")
 """What a network mostly computes with: floating-point numbers, or quantized integers."""
@@ -72,11 +73,13 @@ def random_network(
         max_layers: how many operators there are at most, with those that convert a value for another one.
 
     Raises:
-        InvalidArgumentError: an unknown kind, a negative number, or a `max_layers` below 1.
+        InvalidArgumentError: an unknown kind, something other than an operator or an integer, a negative number, or a
+            `max_layers` below 1.
     """
+    seed, number, max_layers = _integer("seed", seed), _integer("number", number), _integer("max_layers", max_layers)
     kind = KINDS[number % 2] if kind is None else kind
-    if kind not in KINDS:
-        raise InvalidArgumentError(f"unknown kind of random networks {kind!r}{did_you_mean(kind, KINDS)}")
+    check_kind(kind)
+    check_favoured(favoured)
     if number < 0 or max_layers < 1:
         raise InvalidArgumentError(f"number is {number} and max_layers {max_layers}; expected at least 0 and 1")
     names = sorted(op.op_name() for op in favoured)
@@ -87,6 +90,29 @@ def random_network(
     _add_outputs(growth)
     network.validate()
     return RandomNetwork(seed, number, kind, network, growth.feeds)
+
+
+def check_kind(kind: str) -> None:
+    """Raise `InvalidArgumentError` unless there are random networks of that kind."""
+    expect(kind, str, "the kind of random networks must be a text")
+    if kind not in KINDS:
+        raise InvalidArgumentError(f"unknown kind of random networks {kind!r}{did_you_mean(kind, KINDS)}")
+
+
+def check_favoured(favoured: Collection[type[Op]]) -> None:
+    """Raise `InvalidArgumentError` unless all of these are classes of operators."""
+    expect(favoured, Collection, "favoured must be a list of operators")
+    given: Iterable[object] = favoured
+    for op in given:
+        if not (isinstance(op, type) and issubclass(op, Op)):
+            raise InvalidArgumentError(f"favoured must hold classes of operators, such as ops.Softmax, not {op!r}")
+
+
+def _integer(name: str, given: object) -> int:
+    try:
+        return operator.index(given)  # type: ignore[arg-type] # other types are what it refuses
+    except TypeError:
+        raise InvalidArgumentError(f"{name} must be an integer, not {given!r}") from None
 
 
 def _grow(growth: Growth, max_layers: int) -> None:
