@@ -3,7 +3,9 @@
 from interposer.backend.allocator import PROTECTED_CONTENT, CustomAllocator
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
+from interposer.backend.device_spec import DeviceSpec
 from interposer.backend.dynamic.records import DynamicBackendRecord
+from interposer.backend.events import BackendEvent
 from interposer.backend.external import ExternalMemory, MemoryDescriptor, machine_sources
 from interposer.backend.handles import (
     DEFAULT_FACTORY,
@@ -12,9 +14,9 @@ from interposer.backend.handles import (
     TensorHandleFactoryRegistry,
     own_factory_id,
 )
-from interposer.backend.isolated import BackendEvent, Isolation
+from interposer.backend.isolated import Isolation
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
-from interposer.backend.registry import BackendRecord, BackendRegistry, DeviceSpec, process_registry
+from interposer.backend.registry import BackendRecord, BackendRegistry, process_registry
 from interposer.backend.support import KernelSupport, LayerSupport, Support
 from interposer.backend.views import Failure, OptimizationViews, Substitution
 from interposer.backend.workload import (

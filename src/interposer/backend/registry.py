@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-from interposer.backend.base import API_VERSION, Backend, BackendId
-from interposer.backend.capabilities import Capabilities
-from interposer.backend.isolated import (
-    PUT_ASIDE,
-    BackendEvent,
-    Isolation,
-    end_process,
-    isolated_backend,
-    wanted_isolations,
-)
-from interposer.config import BACKEND_PATH, disabled_backends
+from interposer.backend.base import Backend, BackendId
+from interposer.backend.contracts import backend_fault
+from interposer.backend.events import PUT_ASIDE, BackendEvent
+from interposer.backend.isolated import Isolation, end_process, isolated_backend
 from interposer.errors import (
-    BackendContractError,
     BackendUnavailableError,
     DuplicateBackendError,
     InterposerError,
@@ -34,15 +25,7 @@ from interposer.errors import (
     expect,
 )
 
-__all__ = [
-    "ENTRY_POINTS",
-    "BackendRecord",
-    "BackendRegistry",
-    "DeviceSpec",
-    "backend_fault",
-    "checked",
-    "process_registry",
-]
+__all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "making", "process_registry"]
 
 ENTRY_POINTS: Final = "interposer.backends"
 """The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
@@ -50,10 +33,10 @@ ENTRY_POINTS: Final = "interposer.backends"
 EVENTS: Final = 1000
 """How many events a registry keeps; the oldest go first."""
 
-_T = TypeVar("_T")
 Factory = Callable[[], Backend]
 _log = logging.getLogger("interposer.backend")
-_making = threading.RLock()
+making = threading.RLock()
+"""Held while a registry that the whole process shares is created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,29 +338,9 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
     return reason
 
 
-def backend_fault(backend_id: str, backend: object) -> str | None:
-    """What is wrong with that which is to be the backend of this id, or None where nothing is."""
-    if not isinstance(backend, Backend):
-        return f"its factory gave {type(backend).__name__}, which is no Backend"
-    if getattr(backend, "id", None) != backend_id:
-        return f"it calls itself {getattr(backend, 'id', None)!r}"
-    if not isinstance(backend.capabilities, Capabilities):
-        return f"its capabilities are {backend.capabilities!r}, which is no Capabilities"
-    return _version_fault(backend.api_version)
-
-
-def _version_fault(version: object) -> str | None:
-    match version:
-        case (int(major), int(minor)):
-            fits = major == API_VERSION[0] and minor <= API_VERSION[1]
-            here = ".".join(map(str, API_VERSION))
-            return None if fits else f"it needs version {major}.{minor} of the backend interface; this is {here}"
-    return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"
-
-
 def process_registry() -> BackendRegistry:
     """The registry of the whole process, with the backends that entry points name; made on first use."""
-    with _making:
+    with making:
         return _discovered()
 
 
@@ -386,53 +349,3 @@ def _discovered() -> BackendRegistry:
     registry = BackendRegistry()
     registry.discover()
     return registry
-
-
-def _default_registry(disabled: frozenset[str]) -> BackendRegistry:
-    with _making:
-        isolate = tuple(wanted_isolations().items())
-        return _scope(disabled, isolate, os.environ.get(BACKEND_PATH, ""))
-
-
-@cache
-def _scope(disabled: frozenset[str], isolate: tuple[tuple[str, Isolation], ...], path: str) -> BackendRegistry:
-    from interposer.backend.discovery import load_dynamic_backends  # noqa: PLC0415 - it registers here
-
-    registry = BackendRegistry(process_registry(), disabled, dict(isolate))
-    load_dynamic_backends(registry, disabled=disabled)
-    return registry
-
-
-class DeviceSpec:
-    """The backends that a network may be optimized for: those of one registry."""
-
-    def __init__(self, registry: BackendRegistry) -> None:
-        self.registry = registry
-
-    @classmethod
-    def default(cls) -> DeviceSpec:
-        """The process-wide backends and the dynamic ones, without those that the environment disables."""
-        return cls(_default_registry(disabled_backends()))
-
-    @property
-    def supported_backends(self) -> tuple[str, ...]:
-        """The ids of the backends that are available; CpuRef last."""
-        return self.registry.available()
-
-    @property
-    def default_backends(self) -> tuple[str, ...]:
-        """The ids of those that are used where none is named: all but those with the capability ``OnlyByName``."""
-        return self.registry.by_default()
-
-    def __str__(self) -> str:
-        return f"DeviceSpec(supported_backends=[{', '.join(self.supported_backends)}])"
-
-
-def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
-    """`answer`, if it is of the kind that the interface asks for; else `BackendContractError`."""
-    if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
-        wanted = getattr(kind, "__name__", kind)
-        raise BackendContractError(
-            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {wanted}", backend=backend
-        )
-    return cast("_T", answer)

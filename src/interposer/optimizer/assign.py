@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from interposer.backend import Backend, Options, SubgraphView, Support
-from interposer.backend.registry import checked
+from interposer.backend.contracts import checked
 from interposer.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import shaped_by_data

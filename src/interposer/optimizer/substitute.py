@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from interposer.backend import Backend, OptimizationViews, SubgraphView, Substitution
-from interposer.backend.registry import checked
+from interposer.backend.contracts import checked
 from interposer.errors import BackendContractError, InterposerError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer

@@ -26,8 +26,8 @@ from interposer.backend import (
     WorkloadInfo,
     own_factory_id,
 )
+from interposer.backend.contracts import checked
 from interposer.backend.memory import ALIGNMENT
-from interposer.backend.registry import checked
 from interposer.errors import (
     BackendContractError,
     ExecutionError,

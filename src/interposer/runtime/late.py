@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from interposer.backend import ArrayHandle, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
-from interposer.backend.registry import checked
+from interposer.backend.contracts import checked
 from interposer.errors import BackendContractError
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for

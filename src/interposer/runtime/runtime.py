@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, MemorySource, process_registry
+from interposer.backend.contracts import checked
 from interposer.backend.discovery import load_dynamic_backends
 from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.isolated import BackendEvent, wanted_isolations
-from interposer.backend.registry import checked
 from interposer.config import disabled_backends, thread_budget
 from interposer.errors import (
     BindingError,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from interposer.backend import BackendEvent
+from interposer.backend.events import PLACED_ANEW, TAKEN_BACK
 from interposer.backend.ids import listed_ids
-from interposer.backend.isolated import PLACED_ANEW, TAKEN_BACK
 from interposer.errors import (
     BackendUnavailableError,
     DeadlineExceededError,

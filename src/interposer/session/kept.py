@@ -442,7 +442,7 @@ def _divided(
 
     @cache
     def divided() -> OptimizedNetwork:
-        from interposer.backend.registry import DeviceSpec  # noqa: PLC0415
+        from interposer.backend.device_spec import DeviceSpec  # noqa: PLC0415
         from interposer.optimizer import optimize  # noqa: PLC0415
 
         return optimize(network(), ids, DeviceSpec(registry), options)

@@ -6,16 +6,8 @@ import sys
 from collections.abc import Callable
 
 from interposer.backend.base import Backend
-from interposer.backend.isolated.options import (
-    CRASHED,
-    PLACED_ANEW,
-    PUT_ASIDE,
-    RESTARTED,
-    TAKEN_BACK,
-    BackendEvent,
-    Isolation,
-    wanted_isolations,
-)
+from interposer.backend.events import CRASHED, PLACED_ANEW, PUT_ASIDE, RESTARTED, TAKEN_BACK, BackendEvent
+from interposer.backend.isolated.options import Isolation, wanted_isolations
 from interposer.errors import BackendUnavailableError
 
 __all__ = [

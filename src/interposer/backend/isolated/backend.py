@@ -7,10 +7,11 @@ from typing import Any
 
 from interposer.backend.base import Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options
+from interposer.backend.events import BackendEvent
 from interposer.backend.isolated.compilation import Compilation, packer_for
 from interposer.backend.isolated.context import RemoteContext
 from interposer.backend.isolated.network import RemoteFactory
-from interposer.backend.isolated.options import BackendEvent, Isolation
+from interposer.backend.isolated.options import Isolation
 from interposer.backend.isolated.supervisor import Supervisor
 from interposer.backend.isolated.tensors import SharedMemory
 from interposer.backend.isolated.wire import Replica, crossing_fault, reading

@@ -1,33 +1,17 @@
-"""How a backend is run in a process of its own, and what is written down of it."""
+"""How a backend is run in a process of its own."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 from interposer.backend.ids import listed_ids
 from interposer.config import settings
 from interposer.errors import InvalidArgumentError
 
-__all__ = [
-    "CRASHED",
-    "PLACED_ANEW",
-    "PUT_ASIDE",
-    "RESTARTED",
-    "TAKEN_BACK",
-    "BackendEvent",
-    "Isolation",
-    "wanted_isolations",
-]
-
-CRASHED: Final = "crashed"
-RESTARTED: Final = "restarted"
-PUT_ASIDE: Final = "put aside"
-PLACED_ANEW: Final = "placed anew"
-TAKEN_BACK: Final = "taken back"
+__all__ = ["Isolation", "wanted_isolations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +78,3 @@ def _usual() -> Isolation:
         deadline_seconds=usual.deadline_seconds if deadline is None else deadline or None,
         max_restarts=usual.max_restarts if restarts is None else restarts,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class BackendEvent:
-    """Something that happened to a backend.
-
-    `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE`, `PLACED_ANEW` or `TAKEN_BACK`.
-    `layer` is the one that was running, where that is known; `when` is in seconds since 1970.
-    """
-
-    backend: str
-    kind: str
-    text: str
-    layer: str = ""
-    when: float = field(default_factory=time.time)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The event as JSON-compatible data."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return f"backend {self.backend!r} {self.kind}: {self.text}"

@@ -11,10 +11,10 @@ import numpy as np
 
 import interposer.ops  # noqa: F401 - a graph may name any operator
 from interposer.backend.base import Backend, BackendContext
+from interposer.backend.contracts import backend_fault, checked
 from interposer.backend.isolated.regions import array_at, map_region
 from interposer.backend.isolated.wire import Packer, Plain, Reader, is_described
 from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
-from interposer.backend.registry import backend_fault, checked
 from interposer.backend.support import Support
 from interposer.backend.views import OptimizationViews, Substitution
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo

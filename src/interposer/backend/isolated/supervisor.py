@@ -13,8 +13,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
+from interposer.backend.events import CRASHED, PUT_ASIDE, RESTARTED, BackendEvent
 from interposer.backend.isolated.life import Life
-from interposer.backend.isolated.options import CRASHED, PUT_ASIDE, RESTARTED, BackendEvent, Isolation
+from interposer.backend.isolated.options import Isolation
 from interposer.backend.isolated.regions import Place, Region, aligned, array_bytes
 from interposer.errors import BackendCrashedError, BackendError, BackendUnavailableError
 from interposer.types import Array

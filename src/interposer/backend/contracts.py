@@ -1,0 +1,54 @@
+"""Contract checks: whether a backend, and what its methods return, is what the plug-in interface asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from interposer.backend.base import API_VERSION, Backend
+from interposer.backend.capabilities import Capabilities
+from interposer.errors import BackendContractError
+
+__all__ = ["backend_fault", "checked"]
+
+_T = TypeVar("_T")
+
+
+def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) -> _T:
+    """Return `answer` if it is an instance of `kind`.
+
+    Args:
+        answer: what a method of a backend returned.
+        kind: the class that the plug-in interface asks for.
+        what: the name of the method, for the error.
+        backend: the backend's id, for the error.
+
+    Raises:
+        BackendContractError: it is no instance of `kind`.
+    """
+    if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
+        wanted = getattr(kind, "__name__", kind)
+        raise BackendContractError(
+            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {wanted}", backend=backend
+        )
+    return cast("_T", answer)
+
+
+def backend_fault(backend_id: str, backend: object) -> str | None:
+    """Return why `backend` cannot be used under this id, or None if it can."""
+    if not isinstance(backend, Backend):
+        return f"its factory gave {type(backend).__name__}, which is no Backend"
+    if getattr(backend, "id", None) != backend_id:
+        return f"it calls itself {getattr(backend, 'id', None)!r}"
+    if not isinstance(backend.capabilities, Capabilities):
+        return f"its capabilities are {backend.capabilities!r}, which is no Capabilities"
+    return _version_fault(backend.api_version)
+
+
+def _version_fault(version: object) -> str | None:
+    match version:
+        case (int(major), int(minor)):
+            fits = major == API_VERSION[0] and minor <= API_VERSION[1]
+            here = ".".join(map(str, API_VERSION))
+            return None if fits else f"it needs version {major}.{minor} of the backend interface; this is {here}"
+    return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"

@@ -1,0 +1,37 @@
+"""Events: what happens to a backend while a runtime uses it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+__all__ = ["CRASHED", "PLACED_ANEW", "PUT_ASIDE", "RESTARTED", "TAKEN_BACK", "BackendEvent"]
+
+CRASHED: Final = "crashed"
+RESTARTED: Final = "restarted"
+PUT_ASIDE: Final = "put aside"
+PLACED_ANEW: Final = "placed anew"
+TAKEN_BACK: Final = "taken back"
+
+
+@dataclass(frozen=True, slots=True)
+class BackendEvent:
+    """Something that happened to a backend.
+
+    `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE`, `PLACED_ANEW` or `TAKEN_BACK`. `layer` is the layer that was running,
+    or "" if it is not known. `when` is in seconds since 1970.
+    """
+
+    backend: str
+    kind: str
+    text: str
+    layer: str = ""
+    when: float = field(default_factory=time.time)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-compatible data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"backend {self.backend!r} {self.kind}: {self.text}"
