@@ -161,7 +161,7 @@ class Network(Builders):
         return network
 
     def _repr_html_(self) -> str:
-        from interposer.ir.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
+        from interposer.ir.html import graph_html  # noqa: PLC0415 - only notebooks need it
 
         return graph_html("Network", self.graph)
 

@@ -75,7 +75,7 @@ class OptimizedNetwork:
         return Explanation.of(self, times)
 
     def _repr_html_(self) -> str:
-        from interposer.ir.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
+        from interposer.ir.html import graph_html  # noqa: PLC0415 - only notebooks need it
 
         return graph_html("OptimizedNetwork", self.graph)
 

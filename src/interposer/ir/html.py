@@ -1,0 +1,121 @@
+"""Graphs as HTML for notebooks, and the elements of such HTML. It needs no script and no style sheet.
+
+Colors are inherited from the surrounding page, so that the HTML can be read on dark and on light backgrounds. All
+text that comes from a network or from a backend is escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from interposer.ir.graph import Graph
+from interposer.ops.control import Constant, Input, Output
+from interposer.types import TensorInfo
+
+__all__ = [
+    "Border",
+    "border_table",
+    "box",
+    "counted",
+    "folded",
+    "graph_html",
+    "paragraph",
+    "preformatted",
+    "table",
+    "title",
+]
+
+Border = Iterable[tuple[str, TensorInfo | None]]
+"""Names and infos of inputs or outputs, which are not all known."""
+
+MOST_ROWS: Final = 200
+"""Larger tables are cut off, as a notebook keeps what it shows."""
+MOST_LAYERS: Final = 200
+_CELL: Final = (
+    "text-align:left;vertical-align:top;padding:1px 12px 1px 0;background:none;border:none;"
+    "max-width:36em;overflow-wrap:anywhere"
+)
+_BOX: Final = "font-size:90%;color:inherit;overflow-x:auto"
+_LINE: Final = "border-bottom:1px solid;border-color:rgba(128,128,128,.5);font-weight:600"
+_TEXT: Final = "white-space:pre;font-family:monospace;background:none;color:inherit;overflow-x:auto;margin:4px 0"
+
+
+def graph_html(kind: str, graph: Graph) -> str:
+    """Return a network as HTML: inputs, outputs, layers counted by operator, and the text form, folded up."""
+    inputs = [(layer.name, layer.output.info) for layer in graph.inputs]
+    outputs = [(layer.name, layer.values[0].info if layer.values else None) for layer in graph.outputs]
+    layers = [layer for layer in graph if not isinstance(layer.op, Input | Output | Constant)]
+    counts = Counter(f"{layer.kind} on {layer.backend}" if layer.backend else layer.kind for layer in layers)
+    rows = [(name, str(count)) for name, count in counts.most_common()]
+    text = _shortened(str(graph)) if len(graph) <= 10 * MOST_LAYERS else ""
+    return box(
+        title(kind, graph.name),
+        border_table(inputs, outputs),
+        folded(
+            f"{counted(len(layers), 'layer')} of {counted(len(counts), 'kind')}", table(("operator", "layers"), rows)
+        ),
+        folded("as text", preformatted(text)) if text else "",
+    )
+
+
+def box(*pieces: str) -> str:
+    """The outermost element, with the given pieces of HTML in it."""
+    return f'<div style="{_BOX}">{"".join(pieces)}</div>'
+
+
+def title(kind: str, name: str) -> str:
+    """A line with the kind and the name of what is shown."""
+    return f"<div><strong>{escape(kind)}</strong> <code>{escape(name)}</code></div>"
+
+
+def paragraph(text: str) -> str:
+    """Escaped text as a block, or nothing if it is empty."""
+    return f"<div>{escape(text)}</div>" if text else ""
+
+
+def preformatted(text: str) -> str:
+    """Escaped text in which white space counts."""
+    return f'<div style="{_TEXT}">{escape(text)}</div>'
+
+
+def folded(summary: str, content: str) -> str:
+    """HTML that opens when its title is clicked."""
+    return f'<details><summary style="cursor:pointer">{escape(summary)}</summary>{content}</details>'
+
+
+def border_table(inputs: Border, outputs: Border) -> str:
+    """A table of inputs and outputs with their types; an unknown type is a question mark."""
+    rows = [("input", name, "?" if info is None else str(info)) for name, info in inputs]
+    rows += [("output", name, "?" if info is None else str(info)) for name, info in outputs]
+    return table(("", "name", "type"), rows)
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of escaped texts, cut off after `MOST_ROWS` rows."""
+    head = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
+    body = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
+    more = len(rows) - MOST_ROWS
+    rest = paragraph(f"... and {more} more") if more > 0 else ""
+    return (
+        '<table style="border-collapse:collapse;margin:4px 0;font-size:inherit;color:inherit;background:none">'
+        f'<thead><tr style="background:none">{head}</tr></thead><tbody>{body}</tbody></table>{rest}'
+    )
+
+
+def _cell(text: str) -> str:
+    return f'<td style="{_CELL}">{escape(text)}</td>'
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(
+        lines[:MOST_LAYERS] + [f"  ... and {len(lines) - MOST_LAYERS} lines more"] * (len(lines) > MOST_LAYERS)
+    )
+
+
+def counted(count: int, what: str) -> str:
+    """A count with its noun, such as "2 layers"."""
+    return f"{count} {what if count == 1 else f'{what}s'}"
