@@ -16,10 +16,11 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from interposer.ir.signatures import settable_attributes  # noqa: E402
 from interposer.kernels import reference  # noqa: E402
 from interposer.schema import Op  # noqa: E402
-from tools.builders import builders_module  # noqa: E402
-from tools.declarations import docstring_sections, first_line, settable, shipped  # noqa: E402
+from tools.builders import builders_stub  # noqa: E402
+from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
 from tools.vocabulary import frozen_faults, vocabulary_module  # noqa: E402
 
@@ -65,7 +66,7 @@ def write(paths: Iterable[str]) -> None:
 def generated() -> dict[str, str]:
     """All generated files: their texts by their paths from the root."""
     files = {
-        "src/interposer/ir/builders.py": builders_module(),
+        "src/interposer/ir/builders.pyi": builders_stub(),
         "src/interposer/backend/dynamic/vocabulary.py": vocabulary_module(),
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
@@ -94,7 +95,7 @@ def _faults(op: type[Op]) -> Iterator[str]:
             yield f"its docstring has no {wanted} section"
     if not first_line(op).endswith("."):
         yield f"the first line of its docstring is no sentence: {first_line(op)!r}"
-    yield from (f"the attribute {a.name!r} has no doc" for a in settable(op) if not a.doc)
+    yield from (f"the attribute {a.name!r} has no doc" for a in settable_attributes(op) if not a.doc)
     if op.executable and not reference().kernels(op):
         yield "it has no reference kernel"
     for name in [*op.attributes, *(operand.name for operand in op.operands)]:

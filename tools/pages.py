@@ -18,11 +18,12 @@ from typing import Any, Final
 
 import interposer
 from interposer import config, errors, ops
+from interposer.ir.signatures import WITHOUT_BUILDER, builder_name, type_text
 from interposer.kernels import KernelInfo, reference
 from interposer.schema import Attribute, Op, Operand, Result, annotation
 from interposer.testing.sample import Sample, samples_of
 from interposer.types import ANY_TYPE, FLOATS, DataLayout, DataType, TensorInfo
-from tools.declarations import BY_HAND, WIDTH, docstring_sections, first_line, import_key, snake_case, type_text
+from tools.declarations import WIDTH, docstring_sections, first_line, import_key
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOTE: Final = "<!-- Written by tools/generate.py; do not edit. -->\n"
@@ -60,8 +61,8 @@ def _operator(op: type[Op]) -> Iterator[str]:
     yield from (f"## {op.op_name()}", "", prose(sections[""]), "")
     if "Example" in sections:
         yield from (*_python(sections["Example"].splitlines()), "")
-    if op.op_name() not in BY_HAND:
-        yield from (f"Added by `Network.add_{snake_case(op.op_name())}_layer`.", "")
+    if op.op_name() not in WITHOUT_BUILDER:
+        yield from (f"Added by `Network.{builder_name(op)}`.", "")
     yield from _table(("Operand", "Rank", "Types", "", "Meaning"), map(_operand_row, op.operands))
     yield from _table(("Result", "Rank", "Types", "", "Meaning"), map(_result_row, op.results))
     yield from _table(("Attribute", "Type", "Default", "Allowed", "Meaning"), _attribute_rows(op))

@@ -1,6 +1,7 @@
 """Networks: building, connecting, validating."""
 
 import inspect
+import pydoc
 
 import numpy as np
 import pytest
@@ -258,6 +259,21 @@ def test_a_builder_declares_outputs():
     info = TensorInfo((2, 3), "int8", Quantization(0.5))
     layer = network.add_quantize_layer(network.add_input_layer(0, INFO), dtype=DataType.INT8, outputs=info)
     assert layer.output.info == info
+
+
+def test_a_builder_says_what_arguments_it_lacks_and_does_not_know():
+    network = Network()
+    with pytest.raises(TypeError, match=r"add_activation_layer\(\) missing 1 required positional argument: 'input'"):
+        network.add_activation_layer()
+    with pytest.raises(TypeError, match=r"add_activation_layer\(\) got an unexpected keyword argument 'beta'"):
+        network.add_activation_layer(network.add_input_layer(0, INFO), beta=1)
+
+
+def test_builders_are_found_by_dir_and_help():
+    assert "add_softmax_layer" in dir(Network)
+    assert "add_softmax_layer(self, input: 'Value | Layer | None', *, beta: 'float' = 1.0" in pydoc.render_doc(
+        Builders, renderer=pydoc.plaintext
+    )
 
 
 def test_builders_have_the_defaults_of_their_operators():

@@ -1,0 +1,199 @@
+"""Check the project's words: no phrases that readers stumbled over, and no docstring of a function without a verb.
+
+``python tools/words.py [PATH...]`` reads Python, C++, C, Rust and Markdown files (without arguments: the whole
+project) and prints one line for each place that needs another word, with the word to write instead. It exits with
+status 1 if there is such a place. ``tools/words.txt`` has the table of words, and the places where a word of the table
+is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = Path(__file__).with_suffix(".txt")
+FOLDERS = ("src", "docs", "native", "bindings", "benchmarks", "examples", "tools", "tests")
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+SUFFIXES = {".py", ".md", ".cpp", ".h", ".hpp", ".c", ".rs"}
+
+
+class Word(NamedTuple):
+    """A pattern that prose must not match, and what to write instead."""
+
+    pattern: re.Pattern[str]
+    instead: str
+
+
+class Exemption(NamedTuple):
+    """A phrase that is right although it contains a word of the table, in files whose paths match `path`."""
+
+    path: str
+    phrase: re.Pattern[str]
+
+
+class Table(NamedTuple):
+    """What `tools/words.txt` says."""
+
+    words: list[Word]
+    identifiers: dict[str, str]
+    exemptions: list[Exemption]
+    verbs: frozenset[str]
+
+
+class Line(NamedTuple):
+    """A piece of prose, and the number of its line in the file."""
+
+    number: int
+    text: str
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(description="Check the project's words.")
+    parser.add_argument("paths", nargs="*", type=Path, help="files or folders (default: the project)")
+    paths = parser.parse_args(arguments).paths
+    complaints = [complaint for path in _files(paths) for complaint in check(path)]
+    print(*complaints, sep="\n", end="\n" if complaints else "")
+    return 1 if complaints else 0
+
+
+def check(path: Path) -> Iterator[str]:
+    """Yield one complaint, ``path:line: ...``, for each word and docstring in a file that needs another."""
+    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    for number, complaint in sorted(complaints_in(path.read_text(encoding="utf-8"), path.suffix, str(shown))):
+        yield f"{shown}:{number}: {complaint}"
+
+
+def complaints_in(source: str, suffix: str, path: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the line number and the text of each complaint about a source text of the kind that `suffix` names."""
+    for line in _prose(source, suffix):
+        text = _without_exemptions(line.text, path)
+        for word in table().words:
+            for match in word.pattern.finditer(text):
+                yield line.number, f"{match[0]!r}: write {word.instead}"
+    if suffix == ".py":
+        yield from _identifiers(source, path)
+        yield from _docstrings_without_verb(source)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def table() -> Table:
+    """Read `tools/words.txt`: sections in brackets, lines of two columns separated by ``|``, comments after ``#``."""
+    sections: dict[str, list[tuple[str, str]]] = {"words": [], "identifiers": [], "allowed": [], "verbs": []}
+    section = ""
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        text = line.partition("#")[0].strip()
+        if text.startswith("["):
+            section = text.strip("[]")
+        elif text:
+            left, _, right = text.partition(" | ")
+            sections[section].append((left.strip(), right.strip()))
+    return Table(
+        [
+            Word(re.compile(rf"(?<![\w-])(?:{left})(?![\w-])", re.IGNORECASE), right)
+            for left, right in sections["words"]
+        ],
+        dict(sections["identifiers"]),
+        [Exemption(left, re.compile(right, re.IGNORECASE)) for left, right in sections["allowed"]],
+        frozenset(verb for left, _ in sections["verbs"] for verb in left.split()),
+    )
+
+
+def _without_exemptions(text: str, path: str) -> str:
+    for exemption in table().exemptions:
+        if Path(path).match(exemption.path) or exemption.path == "*":
+            text = exemption.phrase.sub("", text)
+    return text
+
+
+# --- prose ------------------------------------------------------------------------------------------------------------
+
+
+def _prose(source: str, suffix: str) -> Iterator[Line]:
+    if suffix == ".py":
+        yield from _python_prose(source)
+    elif suffix == ".md":
+        yield from (Line(number, text) for number, text in enumerate(source.splitlines(), 1))
+    else:
+        yield from _comments(source)
+
+
+def _python_prose(source: str) -> Iterator[Line]:
+    """Yield the lines of comments and of strings that have at least two words."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        prose = token.type == tokenize.COMMENT or (token.type == tokenize.STRING and " " in token.string)
+        if prose or token.type == getattr(tokenize, "FSTRING_MIDDLE", -1):
+            yield from (Line(token.start[0] + index, text) for index, text in enumerate(token.string.splitlines()))
+
+
+def _comments(source: str) -> Iterator[Line]:
+    """Yield the comments of C, C++ and Rust; ``//`` within strings is rare enough to be read as one."""
+    for match in re.finditer(r"//[^\n]*|/\*.*?\*/", source, re.DOTALL):
+        first = source.count("\n", 0, match.start()) + 1
+        yield from (Line(first + index, text) for index, text in enumerate(match[0].splitlines()))
+
+
+# --- identifiers and docstrings ---------------------------------------------------------------------------------------
+
+
+def _identifiers(source: str, path: str) -> Iterator[tuple[int, str]]:
+    """Yield the names of variables and parameters that say nothing of what they hold."""
+    names = table().identifiers
+    for node in ast.walk(ast.parse(source)):
+        name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else None
+        stored = isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
+        if stored and name in names and _without_exemptions(name, path):
+            yield getattr(node, "lineno", 0), f"the name {name!r}: write {names[name]}"
+
+
+def _docstrings_without_verb(source: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_property(node):
+            continue
+        docstring = ast.get_docstring(node)
+        if docstring and not has_verb(docstring):
+            yield node.lineno, f"the docstring of {node.name!r} has no verb: {docstring.splitlines()[0]!r}"
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True if the docstring describes an attribute, for which a noun phrase is enough."""
+    return any(ast.unparse(decorator).endswith(("property", ".setter")) for decorator in node.decorator_list)
+
+
+def has_verb(docstring: str) -> bool:
+    """Return True if the first sentence of a docstring has a verb that `tools/words.txt` knows, in a finite form."""
+    sentence = re.split(r"(?<=[.:;!?])\s", docstring, maxsplit=1)[0]
+    return any(_is_verb(word) for word in re.findall(r"[a-z']+", sentence.lower()))
+
+
+def _is_verb(word: str) -> bool:
+    verbs = table().verbs
+    stems = (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y")
+    return any(stem in verbs for stem in stems)
+
+
+def _files(paths: list[Path]) -> Iterator[Path]:
+    given = paths or [ROOT / name for name in (*FOLDERS, *TOP)]
+    for path in given:
+        if path.is_file():
+            yield path.resolve()
+            continue
+        for file in sorted(path.rglob("*")):
+            if file.suffix in SUFFIXES and not {"build", "__pycache__", "schemas", "target"} & set(file.parts):
+                yield file.resolve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
