@@ -238,6 +238,35 @@ void affine(const float* in, float* out, int64_t count, int64_t begin, const Aff
   }
 }
 
+void batch(const float* in, float* out, int64_t count, int64_t begin, const BatchParameters& with) {
+  if (with.inner == 1) {
+    for (int64_t n = 0; n < count;) {
+      const int64_t at = (begin + n) % with.channels, left = with.channels - at, run = left < count - n ? left : count - n;
+      for (int64_t k = 0; k < run; ++k)
+        out[n + k] = (in[n + k] - with.mean[at + k]) * with.factor[at + k] * with.gamma[at + k] + with.beta[at + k];
+      n += run;
+    }
+    return;
+  }
+  for (int64_t n = 0; n < count;) {
+    const int64_t place = begin + n, at = place / with.inner % with.channels, left = with.inner - place % with.inner;
+    const int64_t run = left < count - n ? left : count - n;
+    const float mean = with.mean[at], factor = with.factor[at], gamma = with.gamma[at], beta = with.beta[at];
+    for (int64_t k = 0; k < run; ++k) out[n + k] = (in[n + k] - mean) * factor * gamma + beta;
+    n += run;
+  }
+}
+
+void batch_block(const float* in, float* out, int64_t pixels, const BatchParameters& with, float low, float high) {
+  const Vec least = all(low), most = all(high);
+  for (int v = 0; v < 16; v += kLanes) {
+    const Vec mean = load(with.mean + v), factor = load(with.factor + v), gamma = load(with.gamma + v);
+    const Vec beta = load(with.beta + v);
+    for (int64_t n = v; n < pixels * 16; n += 16)
+      store(out + n, at_most(at_least((load(in + n) - mean) * factor * gamma + beta, least), most));
+  }
+}
+
 void clamp(float* values, int64_t count, float low, float high) {
   int64_t n = 0;
   for (; n + kLanes <= count; n += kLanes) store(values + n, at_most(at_least(load(values + n), all(low)), all(high)));
@@ -271,7 +300,13 @@ float sum_of_powers(const float* in, int64_t length, float mean) {
 void standardize(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
   float mean = spread == Spread::mean_square ? 0.0f : sum_of_powers<1>(in, length, 0) / float(length);
   float variance = sum_of_powers<2>(in, length, mean) / float(length);
-  float factor = spread == Spread::deviation ? 1.0f / (sqrtf(variance) + eps) : 1.0f / sqrtf(variance + eps);
+  const float divisor = spread == Spread::deviation ? sqrtf(variance) + eps : sqrtf(variance + eps);
+  const float factor = 1.0f / divisor;
+  if (divisor > 0 && !(factor < __builtin_inff())) {  // the reciprocal of a denormal number overflows
+    for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) / divisor;
+    if (with.scale || with.shift) affine(out, out, length, 0, with);
+    return;
+  }
   if (with.inner == 1 && with.period == length && with.scale && with.shift) {
     for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) * factor * with.scale[n] + with.shift[n];
     return;
@@ -282,6 +317,7 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
 
 }  // namespace
 
-extern const RowKernels row_kernels = {softmax, reduce, unit_length, standardize, affine, clamp, affine_block};
+extern const RowKernels row_kernels = {softmax, reduce, unit_length,  standardize, affine,
+                                       batch,   batch_block, clamp, affine_block};
 
 }  // namespace cpuacc::ISA_NS

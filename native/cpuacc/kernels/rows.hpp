@@ -18,6 +18,14 @@ struct Affine {
   int64_t inner, period;
 };
 
+/// Parameters of a batch normalization by channel: (x - mean) * factor * gamma + beta, where `factor` is
+/// 1 / sqrt(variance + eps). They are not folded into one scale and shift: infinite ones, and those that overflow
+/// together, would give other results. Element n belongs to channel n / inner % channels.
+struct BatchParameters {
+  const float *mean, *factor, *gamma, *beta;
+  int64_t inner, channels;
+};
+
 enum class Spread : int32_t { variance, deviation, mean_square };  // sqrt(var + eps), sqrt(var) + eps, without the mean
 
 struct RowKernels {
@@ -32,6 +40,10 @@ struct RowKernels {
   void (*standardize)(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& affine);
   /// out = in * scale + shift by the element's number.
   void (*affine)(const float* in, float* out, int64_t count, int64_t begin, const Affine& affine);
+  /// Batch normalization of `count` elements, the first of which has the number `begin`.
+  void (*batch)(const float* in, float* out, int64_t count, int64_t begin, const BatchParameters& parameters);
+  /// Batch normalization of pixels of one block of 16 channels, clamped to [low, high]; `inner` is not read.
+  void (*batch_block)(const float* in, float* out, int64_t pixels, const BatchParameters& parameters, float low, float high);
   /// Between `low` and `high`; what is not a number stays so.
   void (*clamp)(float* values, int64_t count, float low, float high);
   /// Scaled, shifted and clamped: pixels of one block of 16 channels, between `low` and `high`.

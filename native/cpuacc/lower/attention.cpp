@@ -225,7 +225,10 @@ void lower_attention(const Node& node, Builder& builder) {
 
 // ---- The pattern: softmax(scale * query key^T + mask) value ------------------------------------------------------------
 
-/// The one number that a node multiplies its other operand with, 0 where it is no such node.
+/// Factors of scores whose reciprocals, and products with one another, float32 holds.
+bool is_moderate(double factor) { return std::fabs(factor) > 1e-15 && std::fabs(factor) < 1e15; }
+
+/// The one moderate number that a node multiplies its other operand with, 0 if it is no such node.
 double factor_of(const Graph& graph, const Node& node, int* other) {
   const bool divides = is_operation(node, "Division", "DIV");
   if (!divides && !is_operation(node, "Multiplication", "MUL")) return 0;
@@ -235,7 +238,7 @@ double factor_of(const Graph& graph, const Node& node, int* other) {
     if (!number.is_constant() || !is_f32(number) || number.elements() != 1 || (divides && n == 0)) continue;
     if (graph[*other].shape != graph.out(node).shape) continue;
     double value = double(*number.values<float>());
-    return divides ? 1 / value : value;
+    return !is_moderate(value) ? 0 : divides ? 1 / value : value;
   }
   return 0;
 }

@@ -368,6 +368,7 @@ Refusal support_transposed(const Graph& graph, const Node& node, const Settings&
   Layer layer(graph, node);
   Axis rows = axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h);
   Axis columns = axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w);
+  if (Refusal why = finite_weights(graph, node, "which would be multiplied with zeros around the image")) return why;
   if (rows.stride * columns.stride > 256) return refused("strides of more than 256 cells", IPR_REASON_RESOURCE);
   return support_window(layer, rows, columns);
 }

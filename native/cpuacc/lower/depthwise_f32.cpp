@@ -50,6 +50,10 @@ void run_repeat(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
+bool is_padded(const Node& node) {
+  return node.integer("pad_top") || node.integer("pad_bottom") || node.integer("pad_left") || node.integer("pad_right");
+}
+
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (Refusal why = all_f32(graph, node)) return why;
   if (Refusal why = constant_weights(graph, node)) return why;
@@ -65,6 +69,8 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   double width = double(Image(*graph.in(node, 0), channels_last(node)).w) + double(node.integer("pad_left")) +
                  double(weights.extent(2)) * double(node.integer("dilation_x", 1)) + double(node.integer("pad_right"));
   if (rows * width > kMostCells) return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
+  if (is_padded(node))
+    if (Refusal why = finite_weights(graph, node, "whose products with padding are not computed")) return why;
   Finishing finishing;
   return find_finishing(graph, node, &finishing);
 }

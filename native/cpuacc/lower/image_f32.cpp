@@ -1,5 +1,7 @@
 #include "cpuacc/lower/image_f32.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace cpuacc {
@@ -8,6 +10,13 @@ const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder
   return static_cast<const float*>(builder.pack(uint64_t(blocks_of(count)) * 64, [&](void* to) {
     if (bias) std::memcpy(to, bias->values<float>() + first, size_t(count) * 4);
   }));
+}
+
+Refusal finite_weights(const Graph& graph, const Node& node, const char* because) {
+  const Tensor& weights = *graph.in(node, 1);
+  const float* values = weights.values<float>();
+  if (std::all_of(values, values + weights.elements(), [](float value) { return std::isfinite(value); })) return taken();
+  return refused(std::string("weights hold infinities or NaNs, ") + because);
 }
 
 Layouts blocked_layouts(const Graph& graph, const Node& node, const Settings&) {

@@ -43,6 +43,9 @@ inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outp
 /// The bias of some output channels, zeros where there is none; padded to blocks.
 const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder& builder);
 
+/// Refuses constant weights with infinities or NaNs, of whose products with padding it says in `because` what is wrong.
+Refusal finite_weights(const Graph& graph, const Node& node, const char* because);
+
 /// Appends the step of a Convolution2d of blocked images as a direct sum.
 void lower_direct_convolution(const Node& node, Builder& builder);
 

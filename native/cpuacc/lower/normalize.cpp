@@ -180,6 +180,11 @@ void lower_mean_variance(const Node& node, Builder& builder) {
 
 constexpr int64_t kAtOnce = 8192;  // elements, so that they are still in the cache when they are clamped
 
+/// 1 / sqrt(variance + eps) of each channel.
+void batch_factors(const float* variance, float eps, int64_t channels, float* to) {
+  for (int64_t c = 0; c < channels; ++c) to[c] = float(1 / std::sqrt(double(variance[c]) + double(eps)));
+}
+
 struct Batch {
   const RowKernels* kernels;
   float eps;
@@ -189,29 +194,24 @@ struct Batch {
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Batch& self = step.as<Batch>();
-    float* scale = run.part_scratch<float>(part);
-    float* shift = scale + self.channels;
-    const float *mean = run.at<float>(step.in[1]), *variance = run.at<float>(step.in[2]);
-    const float *beta = run.at<float>(step.in[3]), *gamma = run.at<float>(step.in[4]);
-    for (int64_t c = 0; c < self.channels; ++c) {
-      double factor = double(gamma[c]) / std::sqrt(double(variance[c]) + double(self.eps));
-      scale[c] = float(factor);
-      shift[c] = float(double(beta[c]) - double(mean[c]) * factor);
-    }
+    float* factors = run.part_scratch<float>(part);
+    batch_factors(run.at<float>(step.in[2]), self.eps, self.channels, factors);
+    const BatchParameters parameters{run.at<float>(step.in[1]), factors,    run.at<float>(step.in[4]),
+                                     run.at<float>(step.in[3]), self.inner, self.channels};
     Range range = split(self.count, part, parts, 64);
     for (int64_t at = range.first; at < range.last; at += kAtOnce) {
       int64_t count = std::min(kAtOnce, range.last - at);
       float* out = run.at<float>(step.out[0]) + at;
-      self.kernels->affine(run.at<float>(step.in[0]) + at, out, count, at, {scale, shift, self.inner, self.channels});
+      self.kernels->batch(run.at<float>(step.in[0]) + at, out, count, at, parameters);
       if (self.clamps) self.kernels->clamp(out, count, self.low, self.high);
     }
   }
 };
 
-/// Blocks of 16 channels, with constant factors, and a clamp behind it.
+/// Blocks of 16 channels with constant parameters, and a clamp after them.
 struct BlockedBatch {
   const RowKernels* kernels;
-  const float *scale, *shift;
+  const float* parameters;  // the mean, factor, gamma and beta of every channel, filled up to whole blocks
   float low, high;
   int64_t slices, blocks, pixels;  // a slice is one block of one image
 
@@ -220,26 +220,16 @@ struct BlockedBatch {
     Range range = split(self.slices * self.pixels, part, parts);
     for (int64_t at = range.first; at < range.last;) {
       int64_t slice = at / self.pixels, end = std::min(range.last, (slice + 1) * self.pixels), c = slice % self.blocks * 16;
-      self.kernels->affine_block(run.at<float>(step.in[0]) + at * 16, run.at<float>(step.out[0]) + at * 16, end - at,
-                                 self.scale + c, self.shift + c, self.low, self.high);
+      const float* own = self.parameters + c;
+      const int64_t all = self.blocks * 16;
+      self.kernels->batch_block(run.at<float>(step.in[0]) + at * 16, run.at<float>(step.out[0]) + at * 16, end - at,
+                                {own, own + all, own + 2 * all, own + 3 * all, 1, 16}, self.low, self.high);
       at = end;
     }
   }
 };
 
-/// What a channel is multiplied with and what is added to it then.
-void batch_factors(const Graph& graph, const Node& node, int64_t channels, float* scale, float* shift) {
-  const float *mean = graph.in(node, 1)->values<float>(), *variance = graph.in(node, 2)->values<float>();
-  const float *beta = graph.in(node, 3)->values<float>(), *gamma = graph.in(node, 4)->values<float>();
-  const double eps = double(float(node.number("eps")));
-  for (int64_t c = 0; c < channels; ++c) {
-    double factor = double(gamma[c]) / std::sqrt(double(variance[c]) + eps);
-    scale[c] = float(factor);
-    shift[c] = float(double(beta[c]) - double(mean[c]) * factor);
-  }
-}
-
-bool constant_factors(const Graph& graph, const Node& node) {
+bool constant_parameters(const Graph& graph, const Node& node) {
   for (size_t n = 1; n < 5; ++n)
     if (!graph.in(node, n) || !graph.in(node, n)->is_constant()) return false;
   return true;
@@ -255,7 +245,7 @@ Refusal batch_support(const Graph& graph, const Node& node, const Settings&) {
 
 Layouts batch_layouts(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
-  if (!is_blocked(in.layout) || !constant_factors(graph, node)) return {};
+  if (!is_blocked(in.layout) || !constant_parameters(graph, node)) return {};
   return channel_axis(node, 4) == channel_axis_of(in.layout) ? Layouts{{in.layout}, {in.layout}} : Layouts{};
 }
 
@@ -263,10 +253,14 @@ void lower_blocks(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor& in = *graph.in(node, 0);
   Shape lies = blocked_shape(in);
-  int64_t channels = in.extent(channel_axis_of(in.layout)), bytes = lies[1] * 16 * int64_t(sizeof(float));
-  auto factors = static_cast<const float*>(builder.pack(uint64_t(2 * bytes), [&](void* to) {
+  const int64_t all = lies[1] * 16, channels = in.extent(channel_axis_of(in.layout));
+  auto parameters = static_cast<const float*>(builder.pack(uint64_t(4 * all) * sizeof(float), [&](void* to) {
     auto values = static_cast<float*>(to);
-    batch_factors(graph, node, channels, values, values + lies[1] * 16);
+    auto of = [&](size_t operand) { return graph.in(node, operand)->values<float>(); };
+    std::copy_n(of(1), channels, values);
+    batch_factors(of(2), float(node.number("eps")), channels, values + all);
+    std::copy_n(of(4), channels, values + 2 * all);
+    std::copy_n(of(3), channels, values + 3 * all);
   }));
   Finish finish = finishing_of(graph, node).finish;
   Step step;
@@ -277,8 +271,8 @@ void lower_blocks(const Node& node, Builder& builder) {
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
   step.state = std::make_shared<BlockedBatch>(
-      BlockedBatch{&row_kernels_for(builder.settings.isa), factors, factors + lies[1] * 16, finish.low, finish.high,
-                   lies[0] * lies[1], lies[1], lies[2] * lies[3]});
+      BlockedBatch{&row_kernels_for(builder.settings.isa), parameters, finish.low, finish.high, lies[0] * lies[1], lies[1],
+                   lies[2] * lies[3]});
   builder.add(std::move(step));
 }
 
@@ -301,7 +295,7 @@ void lower_batch(const Node& node, Builder& builder) {
   for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
-  step.scratch_per_part = uint64_t(2 * at.extent) * sizeof(float);
+  step.scratch_per_part = uint64_t(at.extent) * sizeof(float);
   step.state = std::move(state);
   builder.add(std::move(step));
 }

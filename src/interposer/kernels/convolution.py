@@ -69,6 +69,20 @@ def _correlate_channels(under: Array, weights: Array) -> Array:
     return sums
 
 
+def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
+    """Make channels NaN that have an infinity or NaN among the weights that see nothing but padding: 0 * inf is NaN.
+
+    Weights are (O, KH, KW, I) or (KH, KW, C); those outside of `taps` were left out of the sums.
+    """
+    whole = all(tap == slice(0, size) for tap, size in zip(taps, weights.shape[-3:-1], strict=True))
+    if whole or not np.issubdtype(weights.dtype, np.floating):
+        return sums
+    wrong = ~np.isfinite(weights)
+    wrong[..., *taps, :] = False
+    sums[..., wrong.any(axis=(1, 2, 3) if weights.ndim == 4 else (0, 1))] = np.nan
+    return sums
+
+
 def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tuple[int, ...]) -> Array:
     """Add every cell of `x` times weights (O / groups, KH, KW, I) to where it falls in an image of that shape."""
     _, height, width, c = x.shape
@@ -104,7 +118,11 @@ def convolution(
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     windows = op.windows(*w.shape[1:3])
-    _slide(image, windows, target, lambda under, taps: finish(_correlate(under, w[:, *taps], op.groups)))
+
+    def compute(under: Array, taps: Taps) -> Array:
+        return finish(_spoiled(_correlate(under, w[:, *taps], op.groups), w, taps))
+
+    _slide(image, windows, target, compute)
 
 
 @kernel(DepthwiseConvolution2d, when=summable_types)
@@ -117,7 +135,11 @@ def depthwise_convolution(
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     times = target.shape[3] // image.shape[3]
     image = np.repeat(image, times, axis=3) if times > 1 else image
-    _slide(image, op.windows(*w.shape[:2]), target, lambda under, taps: finish(_correlate_channels(under, w[taps])))
+
+    def compute(under: Array, taps: Taps) -> Array:
+        return finish(_spoiled(_correlate_channels(under, w[taps]), w, taps))
+
+    _slide(image, op.windows(*w.shape[:2]), target, compute)
 
 
 @kernel(TransposeConvolution2d, when=summable_types)
