@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from interposer.errors import InvalidArgumentError, VerificationError
+from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops.control import Constant, Input, Output
 from interposer.schema import Op
 from interposer.types import Array, TensorInfo
 
-__all__ = ["Graph", "Inference", "Layer", "Use", "Value", "binding_id", "cycle_fault"]
+__all__ = ["Graph", "Inference", "Layer", "Use", "Uses", "Value", "binding_id", "cycle_fault"]
 
 SHOWN: Final = 10
 """How many of the layers in a cycle an error names."""
@@ -28,6 +29,44 @@ class Use(NamedTuple):
 
     layer: Layer
     position: int
+
+
+class Uses(Collection[Use]):
+    """The uses of one value in order of creation. Adding, removing and looking up a use take constant time."""
+
+    __slots__ = ("_uses",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, uses: Iterable[Use] = ()) -> None:
+        self._uses = dict.fromkeys(uses)
+
+    def __iter__(self) -> Iterator[Use]:
+        return iter(self._uses)
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def __contains__(self, use: object) -> bool:
+        return use in self._uses
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same uses in the same order, also those of a list."""
+        return list(self) == list(other) if isinstance(other, Uses | list) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Uses({list(self)!r})"
+
+    def add(self, use: Use) -> None:
+        """Add a use at the end."""
+        self._uses[use] = None
+
+    def remove(self, use: Use) -> None:
+        """Remove a use; `KeyError` if it is absent."""
+        del self._uses[use]
+
+    def clear(self) -> None:
+        """Remove all uses."""
+        self._uses.clear()
 
 
 class Value:
@@ -47,7 +86,7 @@ class Value:
         self.info: TensorInfo | None = None
         self.factory: str | None = None
         self.aliases: tuple[str, ...] = ()
-        self.uses: list[Use] = []
+        self.uses = Uses()
 
     @property
     def known(self) -> TensorInfo:
@@ -93,12 +132,13 @@ class Layer:
     """An operator in a graph, with its inputs (None where an optional one is absent or not connected yet) and outputs.
 
     `backend` is the id of the backend that has it, `hint` that of the one to try first. `source` says where it came
-    from ("net.onnx, node 'MatMul_3'"), `replaced` which layers it stands for after rewriting. `guid` is unique within
-    the process. `inferred` is what shape inference found when it was last asked.
+    from ("net.onnx, node 'MatMul_3'"). `merged` holds the names of the layers that it stands for after rewriting, and
+    `replaced` gives them as a tuple. `guid` is unique within the process. `inferred` is what shape inference found when
+    it was last asked.
     """
 
     __slots__ = (
-        "_inputs", "_regions", "backend", "guid", "hint", "inferred", "name", "op", "outputs", "replaced", "source",
+        "_inputs", "_regions", "backend", "guid", "hint", "inferred", "merged", "name", "op", "outputs", "source",
     )  # fmt: skip
     _guids: Final = itertools.count()
 
@@ -109,7 +149,7 @@ class Layer:
         self.source = source
         self.backend: str | None = None
         self.hint: str | None = None
-        self.replaced: tuple[str, ...] = ()
+        self.merged = NO_NAMES
         self._regions: tuple[Graph, ...] = ()
         self._inputs: list[Value | None] = []
         self.outputs: tuple[Value, ...] = ()
@@ -119,6 +159,15 @@ class Layer:
     def inputs(self) -> tuple[Value | None, ...]:
         """The values that go in, by position."""
         return tuple(self._inputs)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The names of the layers that it stands for after rewriting; empty if it stands for itself alone."""
+        return self.merged.flat()
+
+    @replaced.setter
+    def replaced(self, names: Iterable[str]) -> None:
+        self.merged = MergedNames(names)
 
     @property
     def regions(self) -> tuple[Graph, ...]:
@@ -279,7 +328,7 @@ class Graph:
         inputs[index] = value
         self._scheduled = None
         if value is not None:
-            value.uses.append(Use(layer, index))
+            value.uses.add(Use(layer, index))
 
     def set_inputs(self, layer: Layer, values: Sequence[Value | None]) -> None:
         """Make these the operands of a layer, instead of those that it has."""
@@ -457,7 +506,7 @@ def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) ->
 def copy_attributes(source: Layer, target: Layer) -> None:
     """Give `target` everything that `source` says of itself beside operator, name and connections."""
     target.backend, target.hint = source.backend, source.hint
-    target.source, target.replaced = source.source, source.replaced
+    target.source, target.merged = source.source, source.merged
     target.regions = tuple(region.clone() for region in source.regions)
 
 

@@ -16,6 +16,7 @@ from typing import Final
 from interposer.errors import VerificationError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
+from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Constant
 from interposer.optimizer.rewrites.pattern import INSERTED, New, Replacement, Rewrite
 from interposer.schema import Op
@@ -113,27 +114,26 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
 
 
 def _remember(made: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
-    """Note the layers that went: with the one that is like them, else with new layers, else with what stands in."""
+    """Note the names of erased layers in the layer that is like them, else in new layers, else in the stand-ins."""
     for layer, new in made.items():
-        _note(layer, _stood_for(new.like) if new.like else ())
+        _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
     claimed = {new.like for new in made.values()}
-    names = [name for layer in reversed(gone) if layer not in claimed for name in _stood_for(layer)]
+    names = [_stood_for(layer) for layer in reversed(gone) if layer not in claimed]
     fresh = [layer for layer, new in made.items() if not new.like and not isinstance(layer.op, Constant)]
     for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
         unnamed = heir in made and not made[heir].like
-        _note(heir, dict.fromkeys((*(() if unnamed else _stood_for(heir)), *names)))
+        _note(heir, MergedNames((*(() if unnamed else (_stood_for(heir),)), *names)))
 
 
-def _note(layer: Layer, names: Iterable[str]) -> None:
-    """What a layer stands for; one that stands for itself only need not say so."""
-    found = tuple(names)
-    layer.replaced = () if found == (layer.name,) and not isinstance(layer.op, Constant) else found
+def _note(layer: Layer, names: MergedNames) -> None:
+    """Set the names that a layer stands for; none if it stands for itself alone."""
+    layer.merged = NO_NAMES if names.is_only(layer.name) and not isinstance(layer.op, Constant) else names
 
 
-def _stood_for(layer: Layer) -> tuple[str, ...]:
+def _stood_for(layer: Layer) -> MergedNames:
     """The layers of the original network that a layer stands for, itself included unless it is a constant."""
     original = not isinstance(layer.op, Constant) and layer.source != INSERTED
-    return layer.replaced or ((layer.name,) if original else ())
+    return layer.merged or (MergedNames([layer.name]) if original else NO_NAMES)
 
 
 class _Maker:

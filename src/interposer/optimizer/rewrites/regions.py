@@ -107,7 +107,7 @@ def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer
         op.replace(num_carried=op.num_carried - 1), operands, outputs=[one.declared for one in kept],
         source=layer.source, regions=regions,
     )  # fmt: skip
-    made.hint, made.backend, made.replaced = layer.hint, layer.backend, layer.replaced
+    made.hint, made.backend, made.merged = layer.hint, layer.backend, layer.merged
     for old, new in zip(kept, made.outputs, strict=True):
         new.info = old.info
         graph.replace_uses(old, new)

@@ -49,7 +49,7 @@ def _settle(graph: Graph, layer: Layer) -> str:
         if static is None:
             return ""
         made = graph.add(static, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
-        made.hint, made.replaced = layer.hint, layer.replaced
+        made.hint, made.merged = layer.hint, layer.merged
         _infer_again(graph, made)
         for old, new in zip(layer.outputs, made.outputs, strict=True):
             graph.replace_uses(old, new)
