@@ -86,6 +86,7 @@ def _checked(args: argparse.Namespace) -> Report:
         only=args.only or "*",
         settings=Settings(examples=args.examples, patience=args.timeout),
     )
+    conformance.start()
     if not conformance.cases:
         raise InvalidArgumentError(
             f"no case matches {', '.join(args.only)!r}; --list --only PATTERN shows what there is"

@@ -105,6 +105,7 @@ class Bench:
         self.runtime = Runtime()
         self.latest: Any = None  # the trial that was made last, at which several checks look
         self.alone: dict[tuple[object, ...], dict[int, Array]] = {}  # results of layers that were run by themselves
+        self.optimized_alone: dict[tuple[object, ...], OptimizedNetwork] = {}  # networks of such layers
         self.verdicts: dict[Sample, bool] = {}  # whether the backend takes a sample, as far as it was asked
         self.refusals = Refusals()
         self.given: Any = None  # the id, class or path that another process makes the backend from

@@ -49,7 +49,7 @@ class Case:
     check: Check
     subject: Sample | str
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The check's name and the subject's, by which a case is chosen and expected to fail."""
         return f"{self.check.name}/{self.subject if isinstance(self.subject, str) else self.subject.id}"
@@ -82,6 +82,8 @@ def all_cases(
         if family not in known:
             raise InvalidArgumentError(f"unknown family {family!r}{did_you_mean(family, known)} ({', '.join(known)})")
     cases = _every_case(families, samples)
+    if "*" in patterns:
+        return list(cases)
     return [case for case in cases if any(fnmatchcase(case.id, pattern) for pattern in patterns)]
 
 
@@ -124,9 +126,20 @@ class Conformance:
         self._is_fork = False
         self.families, self.only = families, patterns_of(only)
         self.expected_failures = dict(expected_failures or {})
-        self.samples = all_samples() if samples is None else tuple(samples)
-        self.cases = all_cases(families, only, self.samples)
+        self._samples = None if samples is None else tuple(samples)
+        if families:
+            self.cases  # noqa: B018 - raises the error about an unknown family
         self._check_expectations()
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples that may be tried."""
+        return all_samples() if self._samples is None else self._samples
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        """The cases that were chosen."""
+        return all_cases(self.families, self.only, self.samples)
 
     def _check_expectations(self) -> None:
         if not self.expected_failures:
@@ -167,12 +180,17 @@ class Conformance:
         settings = self.settings or Settings()
         if settings.patience is None or not hasattr(os, "memfd_create"):
             return None
-        if isinstance(self.given, str) and self._is_known_anywhere(self.given) and self.samples == all_samples():
+        if isinstance(self.given, str) and self._samples is None and self._is_known_anywhere(self.given):
             given = str(Path(self.given).absolute()) if is_library(self.given) else self.given
             return Outside(given, settings, settings.patience, families=self.families)
         if not survives_fork(self.backend):
             return None
         return Outside(str(self.given), settings, settings.patience, self._serve)
+
+    def start(self) -> None:
+        """Begin the other process, if it is a new one, so that both import what they need at the same time."""
+        if self.outside is not None and self.outside.is_new:
+            self.outside.start()
 
     def _is_known_anywhere(self, given: str) -> bool:
         """Whether a new process can make the backend: not one that code of this process has registered."""
@@ -216,6 +234,8 @@ class Conformance:
 
     def judged(self, case: Case, status: Status, text: str) -> Result:
         """The result of a case that has ended so, with regard to what was expected."""
+        if not self.expected_failures:
+            return Result(case.id, case.check.name, case.family, case.operator, status, text)
         reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)
         if reason is not None and status is Status.FAIL:
             status, text = Status.XFAIL, reason
@@ -234,6 +254,9 @@ class Conformance:
     def outcome(self, case: Case) -> tuple[Status, str]:
         """Carry out one case in this process; gives how it ended, and what is wrong or why it was not tried."""
         bench = self.bench
+        why = "" if isinstance(case.subject, str) else bench.refusals.of_operator(case.subject)
+        if why:
+            return Status.REFUSED, why
         try:
             faults = list(case.check.run(bench, case.subject))
         except Skipped as skipped:
@@ -250,6 +273,7 @@ class Conformance:
         """Carry out all cases; `progress` is told of each."""
         if isinstance(self.given, str) and is_library(self.given):
             check_name(Path(self.given))
+        self.start()
         results = self._run_all(self.cases, progress)
         if self.outside is None:
             self.bench.close()

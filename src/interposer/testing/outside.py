@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import faulthandler
+import gc
 import json
 import os
 import pickle
@@ -85,8 +86,21 @@ class Outside:
         self.crashes = self.hangs = 0
         self._lost: dict[str, str] = {}
         self._process: _Process | None = None
+        self._has_begun = False
         self._end = weakref.finalize(self, _close, running := list[_Process]())
         self._running = running
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the process is a new one, not a copy of this one."""
+        return self._serve is None
+
+    def start(self) -> None:
+        """Begin the process, unless it runs; does not wait until it is ready."""
+        if self._process is None:
+            self._process = _Process(self.given, self.settings, self._serve, self._families)
+            self._running.append(self._process)
+            self._has_begun = False
 
     def close(self) -> str | None:
         """Let the process end, and say how it failed to, or None."""
@@ -128,9 +142,10 @@ class Outside:
         return f"{lost} has hung on the same sample" if lost else ""
 
     def _started(self) -> _Process:
-        if self._process is None:
-            self._process = _Process(self.given, self.settings, self._serve, self._families)
-            self._running.append(self._process)
+        self.start()
+        assert self._process is not None
+        if not self._has_begun:
+            self._has_begun = True
             told = self._process.begin()
             if isinstance(told, str):
                 self._crashed(told, "")
@@ -303,6 +318,7 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
         return
     report.send(backend=backend.id, version=backend.version)
     cases = {case.id: case for case in conformance.every_case}
+    gc.freeze()  # collections need not look at the samples again and again
     with open(requests, encoding="utf-8") as lines:
         for line in lines:
             settled: list[Ending] = []

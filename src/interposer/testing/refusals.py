@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from interposer.backend import KernelSupport
+from interposer.backend import KernelSupport, Support
 from interposer.backend.dynamic.support import DynamicSupport, Verdict
 from interposer.ir.subgraph import SubgraphView, is_placed_by_a_backend
 from interposer.schema import Op
@@ -31,7 +31,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._known: dict[type[Op], Reasons | None] = {}
-        self._begun: set[type[Op]] = set()
+        self._begun: dict[type[Op], Sample] = {}
         self._seen: set[tuple[type[Op], Reasons]] = set()
 
     def of(self, sample: Sample, bench: Any) -> Reasons | None:
@@ -58,8 +58,21 @@ class Refusals:
     def is_first(self, sample: Sample) -> bool:
         """Return True for the first sample of every operator."""
         first = type(sample.op) not in self._begun
-        self._begun.add(type(sample.op))
+        self._begun.setdefault(type(sample.op), sample)
         return first
+
+    def of_operator(self, sample: Sample) -> str:
+        """Why the operator of a sample is refused as a whole; empty if that is not so, or not known yet.
+
+        It is also empty for the first sample of the operator, which the backend is asked about nevertheless, and for a
+        refusal without a reason.
+        """
+        kind = type(sample.op)
+        if self._begun.get(kind, sample) is sample:
+            return ""
+        reasons = self._known.get(kind) or ()
+        explained = any(text.strip() and text not in Support.no().reasons for text in reasons)
+        return "; ".join(reasons) if explained else ""
 
 
 def _asked(kind: type[Op], bench: Any) -> Reasons | None:
