@@ -2,7 +2,10 @@
 
 import doctest
 import importlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from interposer.errors import MissingDependencyError
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
 EXAMPLES = [page for page in PAGES if ">>> " in page.read_text(encoding="utf-8")]
+COMMANDS = [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
 FAMILIES = [page.stem for page in (ROOT / "docs/reference/operators").glob("*.md")]  # whose examples their pages have
 ON_PAGES = {ROOT / "src/interposer/ops" / f"{family}.py" for family in FAMILIES}
 SOURCES = sorted(set((ROOT / "src").rglob("*.py")) - ON_PAGES)
@@ -43,6 +47,34 @@ def test_the_examples_on_a_page_run(page, monkeypatch):
 @pytest.mark.parametrize("path", MODULES, ids=from_root)
 def test_the_examples_in_docstrings_run(path):
     assert not doctest.testmod(module_of(path), optionflags=FLAGS).failed
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("page", COMMANDS, ids=from_root)
+def test_the_commands_on_a_page_run(page, tmp_path):
+    """Blocks of the language ``console`` hold commands after ``$`` and their output; the commands share a folder."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    folder = tmp_path
+    for command, expected in commands_of(page.read_text(encoding="utf-8")):
+        moved = re.match(r"cd (\S+) && (.*)", command)
+        folder, command = (folder / moved[1], moved[2]) if moved else (folder, command)
+        output = run_command(command, folder)
+        assert doctest.OutputChecker().check_output(expected, output, FLAGS), f"$ {command}\n{output}"
+
+
+def commands_of(text):
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+
+
+def run_command(command, folder):
+    script = f'interposer() {{ {sys.executable} -m interposer "$@"; }}; {command}'
+    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def anchors(page):
