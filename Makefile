@@ -15,7 +15,7 @@ DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all sanitize exports native bench lint docs clean
+.PHONY: help demo test test-all sanitize exports native bench lint docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -53,6 +53,9 @@ docs: $(STAMPS)-dev  ## write the generated reference pages anew
 	$(RUN) tools/generate.py
 	$(RUN) tools/onnx_cases.py
 
+site: $(STAMPS)-docs  ## build the documentation as a site in build/site, with every warning as an error
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+
 clean:  ## remove the environment and all that was built or cached
 	rm -rf $(VENV) build dist src/interposer/native native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -68,6 +71,10 @@ $(STAMPS)-dev: pyproject.toml $(NATIVE) | $(RUN)
 
 $(STAMPS)-exports: pyproject.toml | $(STAMPS)-dev
 	$(RUN) -m pip install --quiet --editable '.[exports]'
+	@touch $@
+
+$(STAMPS)-docs: pyproject.toml | $(STAMPS)-dev
+	$(RUN) -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 $(RUN):

@@ -1,0 +1,75 @@
+"""The documentation builds as a site without a warning, and describes everything that is public."""
+
+import os
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import interposer
+import interposer.backend
+import interposer.testing
+import interposer.types
+
+pytest.importorskip("mkdocs", reason="pip install 'interposer[docs]'")
+pytest.importorskip("mkdocstrings", reason="pip install 'interposer[docs]'")
+
+from tools import mkdocs_hooks
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def build(folder):
+    """Run MkDocs in its strict mode: dead links, dead anchors and pages outside the navigation are errors."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500, check=False)
+
+
+def documented(folder):
+    """The names that pages describe: in the inventory of mkdocstrings (without their modules), or by hand."""
+    content = (folder / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    entries = zlib.decompress(content).decode().splitlines()
+    pages = [*(ROOT / "docs/api").glob("*.md"), ROOT / "docs/reference/errors.md"]
+    by_hand = re.findall(r"(?:`|^## )(\w+)", "\n".join(map(Path.read_text, pages)), re.MULTILINE)
+    return {entry.split(" ")[0].rpartition(".")[2] for entry in entries} | set(by_hand)
+
+
+def public(module):
+    return {name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType)} - {"__version__"}
+
+
+def test_the_site_builds_and_describes_all_public_names(tmp_path):
+    built = build(tmp_path)
+    assert (built.returncode, built.stderr) == (0, "")
+    names = documented(tmp_path)
+    for module in (interposer, interposer.backend, interposer.testing, interposer.types):
+        assert sorted(public(module) - names) == [], module.__name__
+
+
+@pytest.mark.parametrize(("link", "origin", "rewritten"), [
+    ("models.md#sources", "docs/concepts.md", "models.md#sources"),
+    ("../CONTRIBUTING.md", "docs/README.md", "repository/CONTRIBUTING.md"),
+    ("../examples/compute_backend.py", "docs/backend-guide.md", "repository/examples/compute_backend.py.md"),
+    ("../examples/custom_backend", "docs/backend-guide.md", "repository/examples/custom_backend/README.md"),
+    ("../../src/interposer/types.py", "docs/reference/errors.md", "../repository/src/interposer/types.py.txt"),
+    ("docs/models.md", "CHANGELOG.md", "../models.md"),
+    ("https://semver.org", "CHANGELOG.md", "https://semver.org"),
+    ("#errors", "docs/models.md", "#errors"),
+    ("missing.md", "docs/models.md", "missing.md"),
+])  # fmt: skip
+def test_links_out_of_the_documentation_lead_to_pages_of_the_site(link, origin, rewritten):
+    assert mkdocs_hooks.rewritten(link, origin) == rewritten
+
+
+def test_links_in_code_are_left_alone():
+    assert list(mkdocs_hooks.outside_links("docs/a.md", "```\n[a](../LICENSE)\n```\n[b](../LICENSE)")) == ["LICENSE"]
+
+
+def test_a_file_of_code_becomes_a_page_that_the_search_leaves_out():
+    page = mkdocs_hooks.page_of("examples/compute_backend.py")
+    assert page.startswith("---\nsearch:\n  exclude: true\n---\n\n# examples/compute_backend.py\n\n````python\n")

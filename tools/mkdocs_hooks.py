@@ -1,0 +1,133 @@
+"""Hooks of MkDocs for the documentation site (mkdocs.yml).
+
+Pages link to files outside docs/ by relative paths, such as ``../examples/compute_backend.py``. These links work in a
+checkout and on a code host. For the site, `on_files` adds a page below ``repository/`` for every linked file, and
+`on_page_markdown` rewrites the links.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+ALWAYS: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
+"""Files outside docs/ that the navigation names."""
+LANGUAGES: Final = {".c": "c", ".cpp": "cpp", ".h": "c", ".hpp": "cpp", ".py": "python", ".rs": "rust"}
+UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
+
+_FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+_LINK: Final = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
+_SESSION: Final = re.compile(r"```python\n(>>> .*?)\n*```", re.DOTALL)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Replace each folder in the navigation by its pages."""
+    config.nav = _expanded(config.nav)
+    return config
+
+
+def _expanded(item: Any) -> Any:
+    if isinstance(item, list):
+        return [_expanded(each) for each in item]
+    if isinstance(item, dict):
+        return {title: _expanded(value) for title, value in item.items()}
+    return _pages(item) if item.endswith("/") else item
+
+
+def _pages(folder: str) -> list[str]:
+    """Return the pages of a folder of docs/, README.md first."""
+    names = sorted(path.name for path in (ROOT / "docs" / folder).glob("*.md"))
+    return [folder + name for name in sorted(names, key=lambda name: name != "README.md")]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for every file outside docs/ to which a page links, directly or through such a page."""
+    waiting = [*ALWAYS]
+    for file in files.documentation_pages():
+        waiting += outside_links(f"docs/{file.src_uri}", file.content_string)
+    seen = set()
+    while waiting:
+        path = waiting.pop()
+        if path not in seen:
+            seen.add(path)
+            content = page_of(path)
+            files.append(File.generated(config, site_path(path), content=content))
+            waiting += outside_links(path, content) if path.endswith(".md") else ()
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Rewrite links to files outside docs/, and mark interactive Python sessions as such."""
+    origin = repository_path(page.file.src_uri)
+    markdown = _SESSION.sub(r"```pycon\n\1\n```", markdown)
+    return _outside_fences(markdown, lambda text: _LINK.sub(lambda link: rewritten(link[1], origin), text))
+
+
+def _outside_fences(markdown: str, change: Any) -> str:
+    parts, end = [], 0
+    for fence in _FENCE.finditer(markdown):
+        parts += [change(markdown[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, change(markdown[end:])])
+
+
+def rewritten(link: str, origin: str) -> str:
+    """Return a link on the page of the file `origin` as MkDocs expects it: relative to the path of that page."""
+    target, _, anchor = link.partition("#")
+    path = linked_path(target, origin)
+    if path is None:
+        return link
+    folder = posixpath.dirname(site_path(origin))
+    return posixpath.relpath(site_path(path), folder or ".") + (f"#{anchor}" if anchor else "")
+
+
+def outside_links(origin: str, markdown: str) -> Iterator[str]:
+    """Yield the paths, relative to the repository, of the files outside docs/ to which a page links."""
+    for link in _LINK.findall(_FENCE.sub("", markdown)):
+        path = linked_path(link.partition("#")[0], origin)
+        if path is not None and not path.startswith("docs/"):
+            yield path
+
+
+def linked_path(target: str, origin: str) -> str | None:
+    """Return the path in the repository that a relative link leads to; None for URLs, anchors and missing files."""
+    if not target or re.match(r"[a-z]+:", target):
+        return None
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
+    if (ROOT / path).is_dir():
+        path = posixpath.join(path, "README.md")
+    return path if (ROOT / path).is_file() else None
+
+
+def site_path(path: str) -> str:
+    """Return the path in the site's sources of a file in the repository."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path.startswith("src/"):
+        return f"repository/{path}.txt"  # no page: a plain copy, which costs the build nothing
+    return f"repository/{path}" if path.endswith(".md") else f"repository/{path}.md"
+
+
+def repository_path(src_uri: str) -> str:
+    """Return the path in the repository of a file in the site's sources: the inverse of `site_path`."""
+    if not src_uri.startswith("repository/"):
+        return f"docs/{src_uri}"
+    path = src_uri.removeprefix("repository/")
+    return path if (ROOT / path).is_file() else path.removesuffix(".md")
+
+
+def page_of(path: str) -> str:
+    """Return the text of the page for a file outside docs/: Markdown as it is, everything else as a block of code."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    if path.endswith(".md") or path.startswith("src/"):
+        return text
+    language = LANGUAGES.get(posixpath.splitext(path)[1], "text")
+    return f"{UNSEARCHED}# {path}\n\n````{language}\n{text.rstrip()}\n````\n"
