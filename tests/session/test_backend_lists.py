@@ -134,3 +134,12 @@ def test_comparing_takes_two_ids() -> None:
         compare(network(), "CpuRef")
     with pytest.raises(InvalidArgumentError, match="^backends are named by their ids"):
         compare(network(), [1, 2])  # type: ignore[list-item]
+
+
+def test_an_empty_list_is_refused_on_load_although_a_dimension_is_open():
+    made = ip.Network("open")
+    x = made.add_input_layer(0, ip.TensorInfo((None,)), name="x")
+    made.add_output_layer(0, made.add_addition_layer(x, x, name="twice"), name="y")
+    with pytest.raises(InvalidArgumentError) as caught:
+        ip.load(made, [])
+    assert str(caught.value) == "no backends were given; name some, or give None for all that are available"

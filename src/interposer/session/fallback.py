@@ -36,11 +36,13 @@ def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
     """The ids that were given, "auto" in small letters; None where none were.
 
     Raises:
-        InvalidArgumentError: something other than ids, or "auto" beside others.
+        InvalidArgumentError: something other than ids, no ids at all, or "auto" beside others.
     """
     if backends is None:
         return None
     ids = tuple(AUTO if one.lower() == AUTO else one for one in listed_ids(backends))
+    if not ids:
+        raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
     if AUTO in ids and len(ids) > 1:
         raise InvalidArgumentError(
             f"backends: {AUTO!r} chooses among all backends, so it stands alone; to measure which of some backends is "
