@@ -371,6 +371,8 @@ def test_every_layer_that_cannot_be_written_is_named_with_the_reason():
         ),
         (ElementwiseBinary(BinaryOperation.SHIFT_LEFT), [TensorInfo((3,), "int32")] * 2,
          "TFLite has no operator for SHIFT_LEFT"),
+        (ip.ops.Dequantize(dtype=DataType.FLOAT64), [TensorInfo((3,), "int8", Q)],
+         "DEQUANTIZE gives float32, which has fewer digits than float64"),
     ],
 )  # fmt: skip
 def test_reasons_tell_it_of_one_layer(op, infos, reason):

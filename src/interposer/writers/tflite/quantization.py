@@ -56,7 +56,9 @@ def _several(*infos: TensorInfo) -> bool:
 
 @writer(Dequantize, quantized=True, typed=True)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
-    """To real numbers of 32 bits, and from there to others."""
+    """Dequantize to float32, and cast to another type. float64 is refused, as its additional digits would be lost."""
+    if op.dtype is DataType.FLOAT64:
+        refuse("DEQUANTIZE gives float32, which has fewer digits than float64")
     wide = draft.node("DEQUANTIZE", draft.operand(0), giving=draft.result.with_dtype(DataType.FLOAT32))
     return draft.cast(wide, op.dtype)
 
