@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from interposer.errors import MissingDependencyError, UnwritableError
+from interposer.errors import MissingDependencyError, UnboundInputError, UnwritableError
 from interposer.frontends import onnx as onnx_frontend
 from interposer.frontends import tflite as tflite_frontend
 from interposer.ir.network import Network
@@ -39,7 +39,10 @@ def through(route: Route, network: Network) -> Network | str:
         model = _written(route, network)
     except (UnwritableError, MissingDependencyError) as error:
         return str(error)
-    imported = tflite_frontend.load(model) if route is Route.TFLITE else onnx_frontend.load(model)
+    try:
+        imported = tflite_frontend.load(model) if route is Route.TFLITE else onnx_frontend.load(model)
+    except UnboundInputError as error:
+        return f"the model becomes a network only when values of inputs are known: {error}"
     if len(imported.graph.outputs) != len(network.graph.outputs):
         return "outputs are lost"
     return imported
