@@ -8,6 +8,12 @@ STAMPS := $(VENV)/installed
 DIGITS := examples/digits
 NATIVE := $(shell find native -type f -not -path '*/build/*')
 
+# CMake of the machine, else the one that pip put into the environment
+CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
+
+# Extra arguments for the native tests or benchmarks, such as make native-bench NATIVE_ARGS="--benchmark_filter=conv"
+NATIVE_ARGS ?=
+
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
 PYTEST  := $(RUN) -m pytest
@@ -15,7 +21,7 @@ DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all sanitize exports native bench lint docs site clean
+.PHONY: help demo test test-all sanitize exports native native-test native-bench bench lint docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,6 +46,16 @@ exports: $(STAMPS)-exports  ## install PyTorch, so that `make test` tries what i
 
 native: $(STAMPS)-dev  ## build the native backends anew, and show what is wrong where that fails
 	$(RUN) -m pip install --quiet --no-deps --no-build-isolation --config-settings=native=required --editable .
+
+native-test:  ## build the unit tests of the native kernels, and run them (apt install cmake libgtest-dev)
+	$(CMAKE) -S native -B build/native -DCMAKE_BUILD_TYPE=Release -DNATIVE_TESTS=ON
+	$(CMAKE) --build build/native --parallel --target native_tests
+	build/native/tests/native_tests --gtest_brief=1 $(NATIVE_ARGS)
+
+native-bench:  ## measure the native kernels beside the peak of the processor (apt install cmake libbenchmark-dev)
+	$(CMAKE) -S native -B build/native -DCMAKE_BUILD_TYPE=Release -DNATIVE_BENCHMARKS=ON
+	$(CMAKE) --build build/native --parallel --target native_benchmarks
+	build/native/benchmarks/native_benchmarks --benchmark_min_time=0.1 $(NATIVE_ARGS)
 
 lint: $(STAMPS)-dev  ## check style, format and types
 	$(RUN) -m ruff check

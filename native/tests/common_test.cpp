@@ -1,0 +1,86 @@
+// Memory and threads that the native backends share.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "common/arena.hpp"
+#include "common/cpu.hpp"
+#include "common/pool.hpp"
+
+namespace native {
+namespace {
+
+TEST(Arena, gives_zeroed_memory_aligned_to_64_bytes) {
+  Arena arena;
+  for (uint64_t bytes : {0, 1, 63, 64, 65, 100'000, 5'000'000}) {
+    char* memory = arena.take(bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+    for (uint64_t n = 0; n < bytes; ++n) ASSERT_EQ(memory[n], 0);
+    std::memset(memory, 1, bytes);
+  }
+}
+
+TEST(Arena, keeps_held_memory_after_its_own_end) {
+  std::shared_ptr<const void> held;
+  char* memory;
+  {
+    Arena arena;
+    memory = arena.take(100);
+    std::memset(memory, 7, 100);
+    held = arena.hold();
+  }
+  EXPECT_EQ(memory[99], 7);
+}
+
+TEST(Arena, reuses_memory_that_is_given_back) {
+  Arena arena;
+  arena.take(64);
+  const uint64_t total = arena.total();
+  char* memory = arena.take(1000);
+  std::memset(memory, 9, 1000);
+  arena.give_back(memory, 1000);
+  EXPECT_EQ(arena.total(), total);
+  char* again = arena.take(1000);
+  EXPECT_EQ(again, memory);
+  EXPECT_EQ(again[999], 0);
+}
+
+struct Count {
+  std::atomic<int> parts[8] = {};
+  static void part(void* self, int part, int) { ++static_cast<Count*>(self)->parts[part]; }
+};
+
+TEST(Pool, runs_every_part_once) {
+  for (int threads : {1, 2, 4}) {
+    Pool pool(threads);
+    Pool::Lease lease(&pool);
+    for (int parts = 1; parts <= 8; ++parts) {
+      Count count;
+      lease.run(&Count::part, &count, parts);
+      for (int part = 0; part < 8; ++part) EXPECT_EQ(count.parts[part], part < parts ? 1 : 0);
+    }
+  }
+}
+
+TEST(Pool, runs_every_part_while_another_thread_holds_it) {
+  Pool pool(2);
+  Pool::Lease lease(&pool);
+  std::thread([&] {
+    Pool::Lease second(&pool);
+    Count count;
+    second.run(&Count::part, &count, 2);
+    EXPECT_EQ(count.parts[0] + count.parts[1], 2);
+  }).join();
+}
+
+TEST(Cpu, names_every_instruction_set) {
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::avx512bf16})
+    EXPECT_NE(isa_name(isa), nullptr);
+  EXPECT_GT(l2_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace native

@@ -1,0 +1,482 @@
+// Convolutions of float32 on nChw16c images, over sizes around the tiles of the micro-kernels, against plain loops.
+
+#include "cpuacc/kernels/conv_f32.hpp"
+
+#include "support.hpp"
+
+namespace cpuacc {
+namespace {
+
+using namespace native::testing;
+
+KERNEL_SUITE(PointwiseKernel);
+KERNEL_SUITE(ConvolveKernel);
+KERNEL_SUITE(DepthwiseKernel);
+KERNEL_SUITE(WinogradKernel);
+KERNEL_SUITE(BottleneckKernel);
+
+/// The kernels of an instruction set; for avx512bf16, those that multiply pairs of bfloat16.
+const ConvKernels& kernels_of(native::Isa isa) { return conv_kernels_for(isa, true); }
+
+/// What the kernels multiply: the values, or the values rounded to bfloat16.
+std::vector<float> operands(const ConvKernels& kernels, const std::vector<float>& values) {
+  return kernels.pairs ? rounded_to_bfloat16(values) : values;
+}
+
+/// Where consecutive products round to bfloat16 between them, one rounding may differ from that of the plain loop.
+double tolerance_of(const ConvKernels& kernels, int64_t depth, bool rounds_between = false) {
+  return kernels.pairs && rounds_between ? 2e-2 : 2e-6 * double(depth + 8);
+}
+
+enum class Epilogue { none, clamp, residual, post_ops, kCount };
+
+Finish make_epilogue(Epilogue kind) {
+  if (kind == Epilogue::clamp) return {-0.25f, 0.5f, 0, {}};
+  if (kind == Epilogue::post_ops)
+    return {-kInfinity,
+            kInfinity,
+            3,
+            {{Function::leaky_relu, 0.1f, 0}, {Function::add, 0, 0}, {Function::linear, 2, 0.5f}}};
+  return {-kInfinity, kInfinity, 0, {}};
+}
+
+double apply_epilogue(Epilogue kind, double sum, double residual) {
+  if (kind == Epilogue::clamp) return std::clamp(sum, -0.25, 0.5);
+  if (kind == Epilogue::residual) return sum + residual;
+  if (kind == Epilogue::post_ops) return 2 * ((sum > 0 ? sum : 0.1f * sum) + residual) + 0.5;
+  return sum;
+}
+
+bool takes_residual(Epilogue kind) { return kind == Epilogue::residual || kind == Epilogue::post_ops; }
+
+struct Geometry {
+  int channels, outputs, height, width, kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x,
+      pad_top, pad_left, out_height, out_width;
+
+  int taps() const { return kernel_height * kernel_width; }
+  int places() const { return out_height * out_width; }
+};
+
+/// Padding of half the window, so that windows lie partly outside of the image on all sides.
+Geometry make_geometry(int channels, int outputs, int height, int width, int kernel, int stride, int dilation) {
+  const int span = (kernel - 1) * dilation + 1, pad = span / 2;
+  return {channels,
+          outputs,
+          height,
+          width,
+          kernel,
+          kernel,
+          stride,
+          stride,
+          dilation,
+          dilation,
+          pad,
+          pad,
+          (height + 2 * pad - span) / stride + 1,
+          (width + 2 * pad - span) / stride + 1};
+}
+
+/// The value of an image (channels, height, width) at a tap of the window of an output pixel; 0 in the padding.
+double seen(const Geometry& g, const std::vector<float>& image, int channel, int out, int tap) {
+  int y = out / g.out_width * g.stride_y - g.pad_top + tap / g.kernel_width * g.dilation_y;
+  int x = out % g.out_width * g.stride_x - g.pad_left + tap % g.kernel_width * g.dilation_x;
+  if (y < 0 || y >= g.height || x < 0 || x >= g.width) return 0;
+  return image[size_t((channel * g.height + y) * g.width + x)];
+}
+
+/// Sums (outputs, places) of a convolution whose weights are (outputs, channels, taps).
+std::vector<float> convolved(const Geometry& g, const std::vector<float>& image, const std::vector<float>& weights,
+                             const std::vector<float>& bias) {
+  std::vector<float> sums(static_cast<size_t>(g.outputs * g.places()));
+  for (int o = 0; o < g.outputs; ++o)
+    for (int p = 0; p < g.places(); ++p) {
+      double sum = bias[size_t(o)];
+      for (int c = 0; c < g.channels; ++c)
+        for (int tap = 0; tap < g.taps(); ++tap)
+          sum += seen(g, image, c, p, tap) * weights[size_t((o * g.channels + c) * g.taps() + tap)];
+      sums[size_t(o * g.places() + p)] = float(sum);
+    }
+  return sums;
+}
+
+std::vector<float> depthwise_convolved(const Geometry& g, const std::vector<float>& image,
+                                       const std::vector<float>& weights, const std::vector<float>& bias) {
+  std::vector<float> sums(static_cast<size_t>(g.channels * g.places()));
+  for (int c = 0; c < g.channels; ++c)
+    for (int p = 0; p < g.places(); ++p) {
+      double sum = bias[size_t(c)];
+      for (int tap = 0; tap < g.taps(); ++tap) sum += seen(g, image, c, p, tap) * weights[size_t(c * g.taps() + tap)];
+      sums[size_t(c * g.places() + p)] = float(sum);
+    }
+  return sums;
+}
+
+std::vector<float> with_epilogue(Epilogue kind, std::vector<float> sums, const std::vector<float>& residual) {
+  for (size_t n = 0; n < sums.size(); ++n) sums[n] = float(apply_epilogue(kind, sums[n], residual[n]));
+  return sums;
+}
+
+// ---- 1x1 ------------------------------------------------------------------------------------------------------------
+
+void check_pointwise(native::Isa isa, int pixels, int depth, int outputs, Epilogue kind) {
+  Random random(uint32_t(pixels * 1000 + depth));
+  const ConvKernels& kernels = kernels_of(isa);
+  const Geometry g = make_geometry(depth, outputs, 1, pixels, 1, 1, 1);
+  const std::vector<float> image = random.reals(depth * pixels), weights = random.reals(outputs * depth);
+  const std::vector<float> bias = random.reals(outputs), added = random.reals(outputs * pixels);
+  Floats in(to_blocked(image, depth, pixels, kNan)), residual(to_blocked(added, outputs, pixels, 0));
+  Floats packed(pack_panels(weights, outputs, depth, 1, kernels.panel, 16, kernels.pairs)),
+      biases(padded_to_block(bias));
+  Floats out(blocks_of(outputs) * pixels * 16), scratch(staged_words(depth, pixels) + 16);
+  const Product product{depth, int32_t(blocks_of(outputs)), packed.data(), biases.data(), make_epilogue(kind)};
+  const int64_t block = int64_t{pixels} * 16;
+  const int middle = pixels / 3;
+  for (const Part& part : {Part{0, middle, 0, product.blocks}, Part{middle, pixels, 0, product.blocks}})
+    if (part.row < part.row_end)
+      kernels.product(product, in.data(), block, out.data(), {block, block, 16},
+                      takes_residual(kind) ? residual.data() : nullptr, scratch.data(), part);
+  const auto sums = convolved(g, operands(kernels, image), operands(kernels, weights), bias);
+  expect_near(from_blocked(out, outputs, pixels), with_epilogue(kind, sums, added), outputs * pixels,
+              tolerance_of(kernels, depth),
+              describe("pixels", pixels, "depth", depth, "outputs", outputs, "epilogue", int(kind)));
+}
+
+TEST_P(PointwiseKernel, multiplies_every_number_of_pixels_around_a_tile) {
+  for (int pixels = 1; pixels <= 30; ++pixels) {
+    check_pointwise(isa(), pixels, 16, 16, Epilogue::none);
+    check_pointwise(isa(), pixels, 24, 48, Epilogue::residual);
+  }
+}
+
+TEST_P(PointwiseKernel, multiplies_every_depth_around_a_block) {
+  for (int depth = 1; depth <= 36; ++depth) check_pointwise(isa(), 17, depth, 40, Epilogue::clamp);
+  check_pointwise(isa(), 9, 700, 32, Epilogue::none);
+}
+
+TEST_P(PointwiseKernel, multiplies_every_number_of_panels) {
+  for (int outputs : {1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 80, 81, 96, 112})
+    for (int kind = 0; kind < int(Epilogue::kCount); ++kind) check_pointwise(isa(), 15, 20, outputs, Epilogue(kind));
+}
+
+TEST_P(PointwiseKernel, divides_many_pixels_among_passes_that_fit_the_cache) {
+  check_pointwise(isa(), 300, 600, 80, Epilogue::post_ops);
+}
+
+// ---- Windows --------------------------------------------------------------------------------------------------------
+
+/// Offsets of the taps into the scratch memory, where rows and columns are sorted by their remainder of the stride.
+std::vector<int32_t> make_taps(const Geometry& g, int strip, int channels, int step) {
+  const int row_phases = std::min((g.kernel_height - 1) * g.dilation_y + 1, g.stride_y);
+  const int column_phases = std::min((g.kernel_width - 1) * g.dilation_x + 1, g.stride_x);
+  const int rows = strip + (g.kernel_height - 1) * g.dilation_y / g.stride_y;
+  const int columns = g.out_width + (g.kernel_width - 1) * g.dilation_x / g.stride_x;
+  std::vector<int32_t> taps;
+  for (int channel = 0; channel < channels; ++channel)
+    for (int i = 0; i < g.kernel_height; ++i)
+      for (int j = 0; j < g.kernel_width; ++j) {
+        int y = i * g.dilation_y, x = j * g.dilation_x;
+        int phase = (channel * row_phases + y % g.stride_y) * column_phases + x % g.stride_x;
+        taps.push_back(((phase * rows + y / g.stride_y) * columns + x / g.stride_x) * step);
+      }
+  return taps;
+}
+
+enum class Input { blocked, nchw, nhwc };
+
+void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip, Epilogue kind) {
+  Random random(uint32_t(g.channels * 100 + g.outputs));
+  const ConvKernels& kernels = kernels_of(isa);
+  const bool planar = layout != Input::blocked, pairs = kernels.pairs && !planar;
+  const int size = g.height * g.width, places = g.places();
+  const std::vector<float> image = random.reals(g.channels * size),
+                           weights = random.reals(g.outputs * g.channels * g.taps());
+  const std::vector<float> bias = random.reals(g.outputs), added = random.reals(g.outputs * places);
+  std::vector<float> laid_out = layout == Input::blocked ? to_blocked(image, g.channels, size, kNan) : image;
+  for (int n = 0; n < g.channels * size && layout == Input::nhwc; ++n)
+    laid_out[size_t(n % size * g.channels + n / size)] = image[size_t(n)];
+  const Planes planes = layout == Input::blocked ? Planes{0, g.width * 16, 16, size * 16, 0}
+                        : layout == Input::nchw  ? Planes{size, g.width, 1, 0, 0}
+                                                 : Planes{1, g.width * g.channels, g.channels, 0, 0};
+  Floats in(laid_out), residual(to_blocked(added, g.outputs, places, 0)), biases(padded_to_block(bias));
+  Floats packed(pack_panels(weights, g.outputs, g.channels, g.taps(), kernels.panel, planar ? 1 : 16, pairs));
+  const std::vector<int32_t> taps = make_taps(g, strip, planar ? g.channels : 1, planar ? 1 : 16);
+  const int rows = strip + g.kernel_height * g.dilation_y, columns = g.out_width + g.kernel_width * g.dilation_x;
+  Floats out(blocks_of(g.outputs) * places * 16);
+  Floats scratch((planar ? g.channels : blocks_of(g.channels) * 16) * g.stride_y * g.stride_x * rows * columns);
+  Convolution c{};
+  c.product = {g.channels, int32_t(blocks_of(g.outputs)), packed.data(), biases.data(), make_epilogue(kind)};
+  c.height = g.height, c.width = g.width, c.out_height = g.out_height, c.out_width = g.out_width;
+  c.kernel_height = g.kernel_height, c.kernel_width = g.kernel_width, c.stride_y = g.stride_y, c.stride_x = g.stride_x;
+  c.dilation_y = g.dilation_y, c.dilation_x = g.dilation_x, c.pad_top = g.pad_top, c.pad_left = g.pad_left;
+  c.strip = strip, c.planar = planar, c.taps = taps.data();
+  const int middle = g.out_height / 2;
+  for (const Part& part : {Part{0, middle, 0, c.product.blocks}, Part{middle, g.out_height, 0, c.product.blocks}})
+    kernels.convolve(c, in.data(), planes, out.data(), {places * 16, g.out_width * 16, 16},
+                     takes_residual(kind) ? residual.data() : nullptr, scratch.data(), part);
+  const auto sums = pairs ? convolved(g, rounded_to_bfloat16(image), rounded_to_bfloat16(weights), bias)
+                          : convolved(g, image, weights, bias);
+  expect_near(from_blocked(out, g.outputs, places), with_epilogue(kind, sums, added), g.outputs * places,
+              tolerance_of(kernels, g.channels * g.taps()),
+              describe("channels", g.channels, "outputs", g.outputs, "width", g.width, "window", g.kernel_width,
+                       "stride", g.stride_x, "dilation", g.dilation_x, "layout", int(layout), "strip", strip));
+}
+
+TEST_P(ConvolveKernel, slides_windows_over_blocked_images) {
+  int n = 0;
+  for (int channels : {1, 15, 16, 17, 33})
+    for (int outputs : {1, 16, 33, 64})
+      for (int kernel : {1, 3})
+        for (int stride : {1, 2, 3}) {
+          const Geometry g = make_geometry(channels, outputs, 7, 9, kernel, stride, 1 + n % 2);
+          check_convolve(isa(), g, Input::blocked, 1 + n % 4, Epilogue(n % int(Epilogue::kCount)));
+          ++n;
+        }
+}
+
+TEST_P(ConvolveKernel, slides_windows_over_planes) {
+  int n = 0;
+  for (int channels : {1, 2, 3, 5})
+    for (int outputs : {8, 32, 48})
+      for (int kernel : {3, 5, 7})
+        for (int stride : {1, 2}) {
+          const Geometry g = make_geometry(channels, outputs, 9, 11, kernel, stride, 1 + n % 2);
+          check_convolve(isa(), g, n % 2 ? Input::nchw : Input::nhwc, 1 + n % 5, Epilogue(n % int(Epilogue::kCount)));
+          ++n;
+        }
+}
+
+TEST_P(ConvolveKernel, takes_every_width_around_a_tile) {
+  for (int width = 1; width <= 30; ++width)
+    check_convolve(isa(), make_geometry(8, 32, 3, width, 3, 1, 1), Input::blocked, 2, Epilogue::residual);
+}
+
+// ---- Depthwise ------------------------------------------------------------------------------------------------------
+
+void check_depthwise(native::Isa isa, const Geometry& g, Epilogue kind) {
+  Random random(uint32_t(g.width));
+  const ConvKernels& kernels = kernels_of(isa);
+  const int size = g.height * g.width, places = g.places();
+  const std::vector<float> image = random.reals(g.channels * size), weights = random.reals(g.channels * g.taps());
+  const std::vector<float> bias = random.reals(g.channels), added = random.reals(g.channels * places);
+  Floats in(to_blocked(image, g.channels, size, kNan)), residual(to_blocked(added, g.channels, places, 0));
+  Floats packed(pack_depthwise(weights, g.channels, g.taps())), biases(padded_to_block(bias));
+  Depthwise d{int32_t(blocks_of(g.channels)),
+              g.height,
+              g.width,
+              g.out_height,
+              g.out_width,
+              g.kernel_height,
+              g.kernel_width,
+              g.stride_y,
+              g.stride_x,
+              g.dilation_y,
+              g.dilation_x,
+              g.pad_top,
+              g.pad_left,
+              packed.data(),
+              biases.data(),
+              make_epilogue(kind)};
+  Floats out(int64_t{d.blocks} * places * 16), scratch(ring_rows(d) * ring_width(d) * 16);
+  const int64_t rows = int64_t{d.blocks} * d.out_height, middle = rows / 2 + 1 < rows ? rows / 2 + 1 : rows;
+  const float* with = takes_residual(kind) ? residual.data() : nullptr;
+  kernels.depthwise(d, in.data(), out.data(), with, scratch.data(), 0, middle);
+  kernels.depthwise(d, in.data(), out.data(), with, scratch.data(), middle, rows);
+  const auto sums = depthwise_convolved(g, image, weights, bias);
+  expect_near(from_blocked(out, g.channels, places), with_epilogue(kind, sums, added), g.channels * places, 2e-5,
+              describe("channels", g.channels, "height", g.height, "width", g.width, "window", g.kernel_width, "stride",
+                       g.stride_x, "dilation", g.dilation_x, "epilogue", int(kind)));
+}
+
+TEST_P(DepthwiseKernel, takes_every_width_around_a_tile) {
+  int n = 0;
+  for (int width = 1; width <= 30; ++width)
+    for (int kernel : {3, 5})
+      for (int stride : {1, 2})
+        check_depthwise(isa(), make_geometry(20, 20, 5, width, kernel, stride, 1),
+                        Epilogue(n++ % int(Epilogue::kCount)));
+}
+
+TEST_P(DepthwiseKernel, takes_any_window_stride_and_dilation) {
+  int n = 0;
+  for (int kernel : {1, 2, 3, 4, 5, 7})
+    for (int stride : {1, 2, 3})
+      for (int dilation : {1, 2, 3})
+        check_depthwise(isa(), make_geometry(33, 33, 11, 13, kernel, stride, dilation),
+                        Epilogue(n++ % int(Epilogue::kCount)));
+}
+
+TEST_P(DepthwiseKernel, computes_two_rows_of_narrow_images_at_once) {
+  for (int width = 1; width <= 8; ++width)
+    for (int height : {1, 2, 3, 4, 7})
+      check_depthwise(isa(), make_geometry(16, 16, height, width, 3, 1, 1), Epilogue::residual);
+}
+
+TEST_P(DepthwiseKernel, takes_padding_wider_than_half_a_window) {
+  Geometry g = make_geometry(16, 16, 6, 6, 3, 1, 1);
+  g.pad_left = g.pad_top = 2, g.out_height = g.out_width = 8;
+  check_depthwise(isa(), g, Epilogue::none);
+}
+
+// ---- Winograd -------------------------------------------------------------------------------------------------------
+
+std::vector<float> pack_winograd(const ConvKernels& kernels, int tile, const Geometry& g,
+                                 const std::vector<float>& weights) {
+  const int elements = (tile + 2) * (tile + 2);
+  std::vector<float> transformed(static_cast<size_t>(elements * g.outputs * g.channels));
+  for (int o = 0; o < g.outputs; ++o)
+    for (int c = 0; c < g.channels; ++c) {
+      std::vector<float> taps(9 * 16), to(static_cast<size_t>(elements * 16));
+      for (int tap = 0; tap < 9; ++tap)
+        taps[size_t(tap * 16 + o % 16)] = weights[size_t((o * g.channels + c) * 9 + tap)];
+      kernels.winograd_weights(tile, taps.data(), to.data(), 16);
+      for (int e = 0; e < elements; ++e)
+        transformed[size_t((e * g.outputs + o) * g.channels + c)] = to[size_t(e * 16 + o % 16)];
+    }
+  std::vector<float> packed;
+  for (int64_t block = 0, wide; block < blocks_of(g.outputs); block += wide) {
+    wide = blocks_of_panel(block, blocks_of(g.outputs), kernels.panel);
+    for (int e = 0; e < elements; ++e) {
+      std::vector<float> panel(static_cast<size_t>(wide * 16 * g.channels));
+      for (int64_t o = block * 16; o < std::min<int64_t>((block + wide) * 16, g.outputs); ++o)
+        for (int c = 0; c < g.channels; ++c)
+          panel[size_t((o - block * 16) * g.channels + c)] = transformed[size_t((e * g.outputs + o) * g.channels + c)];
+      auto words = pack_panels(panel, wide * 16, g.channels, 1, wide, 16, kernels.pairs);
+      packed.insert(packed.end(), words.begin(), words.end());
+    }
+  }
+  return packed;
+}
+
+/// All squares at once in three stages, as several threads would, or in chunks.
+void check_winograd(native::Isa isa, int tile, const Geometry& g, int chunk, bool in_stages, Epilogue kind,
+                    bool infinite = false) {
+  Random random(uint32_t(g.width + g.channels));
+  const ConvKernels& kernels = kernels_of(isa);
+  const int size = g.height * g.width, places = g.places();
+  std::vector<float> image = random.reals(g.channels * size);
+  if (infinite) image[size_t(size / 2)] = kInfinity, image[size_t(size / 2 + 1)] = kNan;
+  const std::vector<float> weights = random.reals(g.outputs * g.channels * 9);
+  const std::vector<float> bias = random.reals(g.outputs), added = random.reals(g.outputs * places);
+  Floats in(to_blocked(image, g.channels, size, kNan)), residual(to_blocked(added, g.outputs, places, 0));
+  Floats packed(pack_winograd(kernels, tile, g, weights)), biases(padded_to_block(bias));
+  Winograd w{{g.channels, int32_t(blocks_of(g.outputs)), packed.data(), biases.data(), make_epilogue(kind)},
+             tile,
+             g.height,
+             g.width,
+             g.out_height,
+             g.out_width,
+             g.pad_top,
+             g.pad_left,
+             chunk};
+  const int squares = squares_of(w), elements = (tile + 2) * (tile + 2), depth_blocks = int(blocks_of(g.channels));
+  if (in_stages) w.chunk = squares;
+  Floats out(int64_t{w.product.blocks} * places * 16), scratch(scratch_of(w));
+  const float* with = takes_residual(kind) ? residual.data() : nullptr;
+  if (in_stages) {
+    Floats inputs(int64_t{elements} * depth_blocks * squares * 16),
+        sums(int64_t{elements} * w.product.blocks * squares * 16);
+    const int counts[3] = {depth_blocks, elements, w.product.blocks};
+    for (int stage = 0; stage < 3; ++stage)
+      for (int first = 0; first < counts[stage]; ++first)
+        kernels.winograd_stage(w, stage, in.data(), out.data(), with, inputs.data(), sums.data(), first, first + 1);
+  } else {
+    kernels.winograd(w, in.data(), out.data(), with, scratch.data(), {0, squares / 2, 0, w.product.blocks});
+    kernels.winograd(w, in.data(), out.data(), with, scratch.data(), {squares / 2, squares, 0, w.product.blocks});
+  }
+  const auto sums = with_epilogue(kind, convolved(g, image, weights, bias), added);
+  expect_near(from_blocked(out, g.outputs, places), sums, g.outputs * places,
+              kernels.pairs ? 0.06 * std::sqrt(double(g.channels)) * tile : 2e-5 * std::sqrt(double(g.channels)),
+              describe("tile", tile, "channels", g.channels, "outputs", g.outputs, "height", g.height, "width", g.width,
+                       "chunk", chunk, "stages", in_stages, "infinite", infinite));
+}
+
+TEST_P(WinogradKernel, agrees_with_the_direct_sum) {
+  int n = 0;
+  for (int tile : {2, 4})
+    for (int channels : {1, 16, 17, 40})
+      for (int outputs : {16, 33, 48})
+        for (int width : {1, 3, 4, 5, 8, 9})
+          check_winograd(isa(), tile, make_geometry(channels, outputs, 6, width, 3, 1, 1), 1 + n % 7, n % 3 == 0,
+                         Epilogue(n % int(Epilogue::kCount))),
+              ++n;
+}
+
+TEST_P(WinogradKernel, confines_infinity_and_nan_to_the_windows_that_hold_them) {
+  if (kernels_of(isa()).pairs) GTEST_SKIP() << "bfloat16 kernels do not repeat squares as a direct sum";
+  for (int tile : {2, 4})
+    check_winograd(isa(), tile, make_geometry(16, 32, 9, 11, 3, 1, 1), 4, false, Epilogue::none, true);
+}
+
+// ---- Bottlenecks ----------------------------------------------------------------------------------------------------
+
+/// `outputs` of the geometry are those of the projection; 0: there is none. `inputs` 0: there is no expansion.
+void check_bottleneck(native::Isa isa, int inputs, const Geometry& g, int strip, Epilogue kind) {
+  Random random(uint32_t(g.channels));
+  const ConvKernels& kernels = kernels_of(isa);
+  const int size = g.height * g.width, places = g.places(), first_channels = inputs ? inputs : g.channels;
+  const int last_channels = g.outputs ? g.outputs : g.channels;
+  const std::vector<float> image = random.reals(first_channels * size), added = random.reals(last_channels * places);
+  const std::vector<float> expand = random.reals(g.channels * inputs), project = random.reals(g.outputs * g.channels);
+  const std::vector<float> filters = random.reals(g.channels * g.taps());
+  const std::vector<float> bias[3] = {random.reals(g.channels), random.reals(g.channels), random.reals(last_channels)};
+  Floats in(to_blocked(image, first_channels, size, kNan)), residual(to_blocked(added, last_channels, places, 0));
+  Floats packed_expand(pack_panels(expand, g.channels, inputs, 1, kernels.panel, 16, kernels.pairs));
+  Floats packed_project(pack_panels(project, g.outputs, g.channels, 1, kernels.panel, 16, kernels.pairs));
+  Floats packed_filters(pack_depthwise(filters, g.channels, g.taps()));
+  Floats biases[3] = {padded_to_block(bias[0]), padded_to_block(bias[1]), padded_to_block(bias[2])};
+  const int32_t blocks = int32_t(blocks_of(g.channels));
+  const Finish clamp{-0.5f, 1.5f, 0, {}};
+  Bottleneck b{};
+  if (inputs) b.expand = {inputs, blocks, packed_expand.data(), biases[0].data(), clamp};
+  b.depthwise = {
+      blocks,           g.height,   g.width,      g.out_height, g.out_width, g.kernel_height, g.kernel_width,
+      g.stride_y,       g.stride_x, g.dilation_y, g.dilation_x, g.pad_top,   g.pad_left,      packed_filters.data(),
+      biases[1].data(), clamp};
+  if (g.outputs)
+    b.project = {g.channels, int32_t(blocks_of(g.outputs)), packed_project.data(), biases[2].data(),
+                 make_epilogue(kind)};
+  b.strip = strip;
+  Floats out(blocks_of(last_channels) * places * 16), scratch(scratch_of(b) + staged_words(b));
+  const bool with_residual = g.outputs && takes_residual(kind);
+  const int middle = g.out_height / 2;
+  for (const Part& part : {Part{0, middle, 0, blocks}, Part{middle, g.out_height, 0, blocks}})
+    if (part.row < part.row_end)
+      kernels.bottleneck(b, in.data(), out.data(), with_residual ? residual.data() : nullptr, scratch.data(), part);
+
+  auto clamped = [](std::vector<float> sums) {
+    for (float& x : sums) x = std::clamp(x, -0.5f, 1.5f);
+    return sums;
+  };
+  std::vector<float> expected = image;
+  if (inputs) {
+    const Geometry first = make_geometry(inputs, g.channels, g.height, g.width, 1, 1, 1);
+    expected = clamped(convolved(first, operands(kernels, image), operands(kernels, expand), bias[0]));
+  }
+  expected = clamped(depthwise_convolved(g, expected, filters, bias[1]));
+  if (g.outputs) {
+    const Geometry last = make_geometry(g.channels, g.outputs, g.out_height, g.out_width, 1, 1, 1);
+    expected = convolved(last, operands(kernels, expected), operands(kernels, project), bias[2]);
+    expected = with_epilogue(kind, expected, added);
+  }
+  expect_near(from_blocked(out, last_channels, places), expected, last_channels * places,
+              tolerance_of(kernels, inputs + g.channels, true),
+              describe("inputs", inputs, "channels", g.channels, "outputs", g.outputs, "width", g.width, "window",
+                       g.kernel_width, "stride", g.stride_x, "strip", strip));
+}
+
+TEST_P(BottleneckKernel, expands_filters_and_projects) {
+  int n = 0;
+  for (int inputs : {0, 8, 16, 24})
+    for (int channels : {16, 33, 48})
+      for (int outputs : {0, 16, 24})
+        for (int stride : {1, 2})
+          for (int kernel : {3, 5}) {
+            if (!inputs && !outputs) continue;
+            check_bottleneck(isa(), inputs, make_geometry(channels, outputs, 7, 5 + n % 12, kernel, stride, 1),
+                             1 + n % 3, Epilogue(n % int(Epilogue::kCount)));
+            ++n;
+          }
+}
+
+}  // namespace
+}  // namespace cpuacc
