@@ -22,7 +22,7 @@ from interposer.schema import Op  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
-from tools.vocabulary import frozen_faults, vocabulary_module  # noqa: E402
+from tools.vocabulary import HEADERS, frozen_faults, headers, vocabulary_module  # noqa: E402
 
 TAKEN: Final = frozenset({"self", "name", "outputs", "op"})
 
@@ -71,6 +71,7 @@ def generated() -> dict[str, str]:
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
     }
+    files |= headers({path: (ROOT / path).read_text(encoding="utf-8") for path in HEADERS})
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]
     files |= {f"docs/reference/operators/{family}.md": family_page(family, group) for family, group in families}
     files["docs/reference/operators/README.md"] = operators_index(dict(families))

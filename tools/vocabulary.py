@@ -1,25 +1,29 @@
-"""The names that plug-ins are shown through the C interface, each with the minor version that it came with.
+"""The names that plug-ins are shown through the C interface, each with the revision that it came with.
 
-What is known already keeps its number; what is new gets `CURRENT`. Names of versions before `CURRENT` are frozen: they
-must not change their kind or go.
+Known names keep their number; new names get `NEXT`. Names of revisions before `NEXT` are frozen: they must not be
+removed, and attributes must not change their kind.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
 
+from interposer._version import API_VERSION, VOCABULARY_REVISION
 from interposer.backend.dynamic import abi
 from interposer.backend.dynamic.kinds import kind_of
 from interposer.schema import Op, annotation
 from tools.declarations import shipped
 
-CURRENT: Final = 1
-"""The minor version that new names get. What 1.0 shows is frozen: with the first new name, the version in the header
-and in ``abi.API_VERSION`` becomes 1.1; when that is frozen in turn, this becomes 2.
+NEXT: Final = VOCABULARY_REVISION + 1
+"""The revision that new names get. Names of `VOCABULARY_REVISION` and before are frozen; a release freezes new names by
+raising `VOCABULARY_REVISION`.
 """
+
+HEADERS: Final = ("src/interposer/include/interposer/backend.h", "src/interposer/include/interposer/backend.rs")
 
 Layer = tuple[int, dict[str, int], dict[str, tuple[str, int]]]
 Vocabulary = dict[str, dict[str, Any]]
@@ -39,7 +43,7 @@ def wanted(before: Vocabulary) -> Vocabulary:
     shown = [op for op in shipped() if is_shown(op)]
     choices = {kind.choices for op in shown for kind in kinds_of(op).values() if kind.choices}
     return {
-        "DTYPES": {str(one): before["DTYPES"].get(str(one), CURRENT) for one in abi.DTYPES},
+        "DTYPES": {str(one): before["DTYPES"].get(str(one), NEXT) for one in abi.DTYPES},
         "CHOICES": {
             one.__name__: _choices(one, before["CHOICES"].get(one.__name__, {}))
             for one in sorted(choices, key=lambda one: one.__name__)
@@ -64,15 +68,15 @@ def kinds_of(op: type[Op]) -> dict[str, Any]:
 
 
 def _choices(kind: type[Enum], before: dict[str, int]) -> dict[str, int]:
-    return {member.name: before.get(member.name, CURRENT) for member in kind}
+    return {member.name: before.get(member.name, NEXT) for member in kind}
 
 
 def _layer(op: type[Op], before: Layer | None) -> Layer:
-    since, operands, attributes = before or (CURRENT, {}, {})
+    since, operands, attributes = before or (NEXT, {}, {})
     return (
         since,
-        {one.name: operands.get(one.name, CURRENT) for one in op.operands},
-        {name: (str(kind), attributes.get(name, ("", CURRENT))[1]) for name, kind in kinds_of(op).items()},
+        {one.name: operands.get(one.name, NEXT) for one in op.operands},
+        {name: (str(kind), attributes.get(name, ("", NEXT))[1]) for name, kind in kinds_of(op).items()},
     )
 
 
@@ -96,14 +100,26 @@ def _written(value: Any) -> str:
     return json.dumps(value)
 
 
+def headers(texts: dict[str, str]) -> dict[str, str]:
+    """Return the headers, by path, with the version of the interface and the revision of the vocabulary."""
+    numbers = {"API_MAJOR": API_VERSION[0], "API_MINOR": API_VERSION[1], "VOCABULARY_REVISION": VOCABULARY_REVISION}
+    return {path: _with_numbers(text, numbers) for path, text in texts.items()}
+
+
+def _with_numbers(text: str, numbers: dict[str, int]) -> str:
+    for name, number in numbers.items():
+        text = re.sub(rf"(?m)^(#define IPR_{name}|    pub const {name}: u32 =) \d+", rf"\g<1> {number}", text)
+    return text
+
+
 def frozen_faults() -> Iterator[str]:
     """Names of released versions that have changed or gone."""
     before = known()
     after = wanted(before)
     for name, (since, operands, attributes) in before["LAYERS"].items():
         now = after["LAYERS"].get(name)
-        if since < CURRENT and now is None:
-            yield f"the layer {name} has gone from the C interface; it is frozen since 1.{since}"
+        if since < NEXT and now is None:
+            yield f"the layer {name} has gone from the C interface; it is frozen since revision {since}"
         elif now is not None:
             yield from _gone(f"{name}: the operand", operands, list(now[1]))
             frozen = {key: number for key, (kind, number) in attributes.items() if now[2].get(key, ("",))[0] != kind}
@@ -115,15 +131,15 @@ def frozen_faults() -> Iterator[str]:
 
 def _gone(what: str, frozen: dict[str, int], still: Any) -> Iterator[str]:
     for name, since in frozen.items():
-        if since < CURRENT and name not in still:
-            yield f"{what} {name} has changed in the C interface; it is frozen since 1.{since}"
+        if since < NEXT and name not in still:
+            yield f"{what} {name} has changed in the C interface; it is frozen since revision {since}"
 
 
 _LAYERS_TYPE: Final = "dict[str, tuple[int, dict[str, int], dict[str, tuple[str, int]]]]"
 _HEAD: Final = '''\
-"""What plug-ins are shown through the C interface, each name with the minor version that it came with.
+"""What plug-ins are shown through the C interface, each name with the revision that it came with.
 
-Written by tools/generate.py; do not edit. `LAYERS` gives for each type of layer its version, its operands in their
+Written by tools/generate.py; do not edit. `LAYERS` gives for each type of layer its revision, its operands in their
 order, and its attributes with their kinds; `CHOICES` the texts of attributes of the kind ``enum``.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from interposer._version import API_VERSION
 from interposer.backend.allocator import CustomAllocator
 from interposer.backend.capabilities import Capabilities, Options
 from interposer.backend.handles import TensorHandleFactoryRegistry
@@ -17,9 +18,6 @@ from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelTable
 
 __all__ = ["API_VERSION", "Backend", "BackendContext", "BackendId"]
-
-API_VERSION = (1, 0)
-"""Version of the plug-in interface: a backend works where the major is equal and its minor is not greater."""
 
 
 class BackendId(str):

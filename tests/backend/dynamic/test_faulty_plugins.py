@@ -218,7 +218,7 @@ def test_an_older_minor_is_loaded_and_never_shown_what_is_newer(install, runtime
     model = ip.load(sums_and_relu(), ["Old", "CpuRef"], runtime=runtime)
     assert model.run([[1, -2, 3]])[0].tolist() == [3, -2, 9]
     [refused] = [one for one in model.optimized.refusals if one.layer == "relu"]
-    assert refused.reasons == ("layer type newer than backend API 1.0",)
+    assert refused.reasons == ("layer type newer than revision 0 of the vocabulary",)
 
 
 # --- files that pass, and go wrong later ------------------------------------------------------------------------------

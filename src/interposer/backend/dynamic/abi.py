@@ -11,9 +11,10 @@ from ctypes import CFUNCTYPE, c_char_p, c_double, c_int32, c_int64, c_uint8, c_u
 from enum import IntFlag
 from typing import Any, Final
 
+from interposer import _version
 from interposer.types import DataType
 
-API_VERSION: Final = (1, 0)
+API_VERSION: Final = _version.API_VERSION
 MAGIC: Final = 0x31444E4B42525049
 MAX_STRUCT_SIZE: Final = 1 << 16
 """Bytes that a versioned struct or an array's stride may have at most."""

@@ -53,13 +53,13 @@ _kept_texts: list[_Text] = []
 
 
 class Shown:
-    """What plug-ins of one minor version see of one operator: made once by `shown`.
+    """What plug-ins of one revision of the vocabulary see of one operator: made once by `shown`.
 
     `refusal` says why no layer of it is shown, or is None.
     """
 
-    def __init__(self, op: type[Op], minor: int) -> None:
-        self.op, self.minor = op, minor
+    def __init__(self, op: type[Op], revision: int) -> None:
+        self.op, self.revision = op, revision
         self.type = text_of(op.op_name())
         since, operands, attributes = _versions(op)
         kinds = {name: kind_of(annotation(op, name)) for name in op.attributes}
@@ -75,19 +75,19 @@ class Shown:
     def _refusal(self, since: int, kinds: dict[str, Kind | None]) -> str | None:
         if not self.op.executable:
             return f"layers of type {self.op.op_name()} are not shown to plug-ins"
-        if since > self.minor:
-            return f"layer type newer than backend API 1.{self.minor}"
+        if since > self.revision:
+            return f"layer type {self._newer_than()}"
         strange = [name for name, kind in kinds.items() if kind is None]
         return f"the attribute {strange[0]!r} cannot be shown to plug-ins" if strange else None
 
     def _plan(self, kinds: dict[str, Kind], operands: dict[str, int], attributes: dict[str, tuple[str, int]]) -> None:
-        newer = [index for index, name in enumerate(operands) if operands[name] > self.minor]
+        newer = [index for index, name in enumerate(operands) if operands[name] > self.revision]
         self.most_operands = min(newer, default=NEVER)
-        self._hidden = [name for name in kinds if attributes.get(name, ("", NEVER))[1] > self.minor]
+        self._hidden = [name for name in kinds if attributes.get(name, ("", NEVER))[1] > self.revision]
         self._kinds = {name: kind for name, kind in kinds.items() if name not in self._hidden}
         for name, kind in self._kinds.items():
             texts = CHOICES.get(kind.choices.__name__, {}) if kind.choices and _is_ours(kind.choices) else {}
-            late = frozenset(text for text, since in texts.items() if since > self.minor)
+            late = frozenset(text for text, since in texts.items() if since > self.revision)
             if late:
                 self._newer.append((name, late))
         self._values = _getter(tuple(self._kinds))
@@ -109,15 +109,18 @@ class Shown:
         if self.refusal is not None:
             return self.refusal
         if operands > self.most_operands:
-            return f"operand {op.operand_name(self.most_operands)} newer than backend API 1.{self.minor}"
+            return f"operand {op.operand_name(self.most_operands)} {self._newer_than()}"
         for name in self._hidden:
             if name in op.changed_attributes():
-                return f"attribute {name} newer than backend API 1.{self.minor}"
+                return f"attribute {name} {self._newer_than()}"
         for name, late in self._newer:
             found = next((text for text in _choices(getattr(op, name)) if text in late), None)
             if found is not None:
-                return f"{name} {found} newer than backend API 1.{self.minor}"
+                return f"{name} {found} {self._newer_than()}"
         return None
+
+    def _newer_than(self) -> str:
+        return f"newer than revision {self.revision} of the vocabulary"
 
     @property
     def always(self) -> bool:
@@ -220,9 +223,9 @@ def _fill_list(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> 
 _shown: dict[tuple[type[Op], int], Shown] = {}
 
 
-def shown(op: type[Op], minor: int) -> Shown:
-    """What plug-ins of a minor version see of an operator."""
-    found = _shown.get((op, minor))
+def shown(op: type[Op], revision: int) -> Shown:
+    """What plug-ins of a revision see of an operator."""
+    found = _shown.get((op, revision))
     if found is None:
-        found = _shown.setdefault((op, minor), Shown(op, minor))
+        found = _shown.setdefault((op, revision), Shown(op, revision))
     return found

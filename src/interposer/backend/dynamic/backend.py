@@ -201,7 +201,7 @@ class DynamicWorkloadFactory(WorkloadFactory):
                 inputs[position] = one
         entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
         flat = FlatGraph(
-            [layer], entering, layer.outputs, minor=self.library.identity.minor,
+            [layer], entering, layer.outputs, revision=self.library.identity.vocabulary,
             alignment=self.library.info.alignment, infos=infos,
         )  # fmt: skip
         executable = compile_part(self.library, flat, self._options, self._owner)

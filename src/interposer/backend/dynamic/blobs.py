@@ -103,7 +103,7 @@ class Blobs:
         table, flat = self._options(options), None
         if view is None:
             return self.restore_tables(blob, None, table, self._owner)
-        flat = FlatGraph.of(view, minor=self._library.identity.minor, alignment=self._library.info.alignment)
+        flat = FlatGraph.of(view, revision=self._library.identity.vocabulary, alignment=self._library.info.alignment)
         if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
             flat.hash_constants()
         with located(flat):

@@ -33,10 +33,10 @@ _scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), a
 
 
 class Withholding:
-    """Which layers plug-ins of a minor version are not shown, and why."""
+    """Which layers plug-ins of a revision of the vocabulary are not shown, and why."""
 
-    def __init__(self, minor: int) -> None:
-        self.minor = minor
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
         self._dtypes = frozenset(map(id, abi.DTYPES))  # all are of version 0
         self._always: set[type[Op]] = set()
 
@@ -61,9 +61,9 @@ class Withholding:
         return found
 
     def _op_fault(self, layer: Layer) -> str | None:
-        what = shown(type(layer.op), self.minor)
+        what = shown(type(layer.op), self.revision)
         if layer.regions:
-            return f"layers with regions are not shown to plug-ins by backend API 1.{self.minor}"
+            return "layers with regions are not shown to plug-ins"
         if what.always:
             self._always.add(type(layer.op))
             return None
@@ -74,8 +74,8 @@ class Withholding:
         if info is None:
             return f"nothing is known of the tensor {value.name!r}"
         if id(info.dtype) not in self._dtypes:
-            return f"tensors of type {info.dtype}, as {value.name!r}, are not shown by backend API 1.{self.minor}"
-        return f"the rank of {value.name!r} is not known; backend API 1.{self.minor} does not show such tensors"
+            return f"tensors of type {info.dtype}, as {value.name!r}, are not shown to plug-ins"
+        return f"the rank of {value.name!r} is not known; such tensors are not shown to plug-ins"
 
 
 class FlatGraph:
@@ -92,7 +92,7 @@ class FlatGraph:
         outputs: Iterable[Value],
         *,
         name: str = "",
-        minor: int = 0,
+        revision: int = 0,
         alignment: int = 1,
         infos: Mapping[Value, TensorInfo] | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class FlatGraph:
             inputs: the values that come in and are not constant.
             outputs: the values that go out.
             name: of the network.
-            minor: the version of the interface that the plug-in was written to.
+            revision: the revision of the vocabulary that the plug-in was written to.
             alignment: bytes to which the data of constants is aligned, by a copy where need be.
             infos: what is known of values, instead of what the graph says.
         """
@@ -115,7 +115,7 @@ class FlatGraph:
         self._write_texts(name)
         self._write_constants(alignment)
         self._write_tensors()
-        self._write_layers(minor)
+        self._write_layers(revision)
         self._write_graph(inputs, outputs)
 
     @classmethod
@@ -227,11 +227,11 @@ class FlatGraph:
         table["zero_points"][where] = self._address(points) + begins
         table["axis"][where] = [-1 if one.axis is None else one.axis for one in found]
 
-    def _write_layers(self, minor: int) -> None:
+    def _write_layers(self, revision: int) -> None:
         count = len(self.layers)
         table = np.zeros(count, _LAYER)
         ops = list(map(_op, self.layers))
-        kinds = {kind: shown(kind, minor) for kind in set(map(type, ops))}
+        kinds = {kind: shown(kind, revision) for kind in set(map(type, ops))}
         attributes = [kinds[type(op)].table(op) for op in ops]
         types = [kinds[type(op)].type for op in ops]
         table["type"]["data"] = [text.data for text in types]

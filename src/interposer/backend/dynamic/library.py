@@ -43,6 +43,7 @@ __all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "versio
 SYMBOLS: Final = ("GetBackendId", "GetVersion", "BackendFactory")
 """The functions that a plug-in exports."""
 HOST_VERSION: Final = "SetHostVersion"
+VOCABULARY_REVISION: Final = "GetVocabularyRevision"
 """The optional function through which a plug-in learns the host's version of the interface before it gives its own."""
 PATIENCE: Final = 10.0
 """Seconds that `Library.close` waits for calls that are under way."""
@@ -52,11 +53,12 @@ _open: set[Library] = set()
 
 
 class Identity(NamedTuple):
-    """Who a plug-in is, and the version of the interface that it was written to."""
+    """The id of a plug-in, and the versions of the interface and of the vocabulary that it was written to."""
 
     id: str
     major: int
     minor: int
+    vocabulary: int = 0
 
     @property
     def version(self) -> str:
@@ -85,7 +87,7 @@ def identify(library: ctypes.CDLL, path: str) -> Identity:
     fault = version_fault((major, minor))
     if fault is not None:
         raise PluginError(path, "version", fault)
-    return Identity(_id(library, path), major, minor)
+    return Identity(_id(library, path), major, minor, _vocabulary(library))
 
 
 def _version(library: ctypes.CDLL, path: str) -> tuple[int, int]:
@@ -98,6 +100,13 @@ def _version(library: ctypes.CDLL, path: str) -> tuple[int, int]:
         if number.value == _UNWRITTEN:
             raise PluginError(path, "version", f"GetVersion did not write the {name} version")
     return major.value, minor.value
+
+
+def _vocabulary(library: ctypes.CDLL) -> int:
+    """Return the revision of the vocabulary that a plug-in knows; one that exports no such function knows the first."""
+    if not hasattr(library, VOCABULARY_REVISION):
+        return 0
+    return int(_exported(library, VOCABULARY_REVISION, ctypes.c_uint32)())
 
 
 def _id(library: ctypes.CDLL, path: str) -> str:
@@ -229,7 +238,7 @@ class Library:
         self._ring = LogRing()
         self._compiling = threading.Lock()
         self._closing = threading.RLock()  # a finalizer may come here again
-        self.withholding = Withholding(identity.minor)
+        self.withholding = Withholding(identity.vocabulary)
         self._releases: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._to_release: deque[int] = deque()

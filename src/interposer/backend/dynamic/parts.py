@@ -24,7 +24,7 @@ __all__ = ["Optimizer", "flat_view"]
 
 def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
     """The tables of a view for a plug-in."""
-    return FlatGraph.of(view, minor=library.identity.minor, alignment=library.info.alignment)
+    return FlatGraph.of(view, revision=library.identity.vocabulary, alignment=library.info.alignment)
 
 
 class Optimizer:

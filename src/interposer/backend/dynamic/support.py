@@ -62,7 +62,7 @@ class DynamicSupport(LayerSupport):
         """
         withheld = self.library.withholding.faults(view)
         visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
-        flat = FlatGraph.of(visible, minor=self.library.identity.minor, alignment=self.library.info.alignment)
+        flat = FlatGraph.of(visible, revision=self.library.identity.vocabulary, alignment=self.library.info.alignment)
         answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
         return [answers[layer] if layer in answers else Support.no(withheld[layer]) for layer in view]
 

@@ -1,6 +1,6 @@
-"""What plug-ins are shown through the C interface, each name with the minor version that it came with.
+"""What plug-ins are shown through the C interface, each name with the revision that it came with.
 
-Written by tools/generate.py; do not edit. `LAYERS` gives for each type of layer its version, its operands in their
+Written by tools/generate.py; do not edit. `LAYERS` gives for each type of layer its revision, its operands in their
 order, and its attributes with their kinds; `CHOICES` the texts of attributes of the kind ``enum``.
 """
 

@@ -66,6 +66,10 @@ extern "C" {
 #define IPR_API_MAJOR 1u
 #define IPR_API_MINOR 0u
 
+/* The revision of the vocabulary that this file was released with: the names of operators, operands, attributes, choices
+ * and types. It is raised by releases that add names; the version of the interface is not. */
+#define IPR_VOCABULARY_REVISION 0u
+
 /* First member of ipr_backend, by which the host knows it ("IPRBKND1" in the memory of little-endian machines). */
 #define IPR_MAGIC UINT64_C(0x31444E4B42525049)
 
@@ -738,6 +742,11 @@ IPR_EXPORT void GetVersion(uint32_t* out_major, uint32_t* out_minor);
  * on a host of 1.0: its GetVersion answers the smaller of the two minor numbers. Hosts of the first release of 1.0 do
  * not call it; a backend that was never told a version assumes 1.0. */
 IPR_EXPORT void SetHostVersion(uint32_t major, uint32_t minor);
+
+/* Optional. The revision of the vocabulary that the backend knows, IPR_VOCABULARY_REVISION of the header that it was
+ * written to. The host never shows names that are newer: it withholds layers that need such a name, and leaves out
+ * attributes that have their default. A backend that does not export this function knows revision 0. */
+IPR_EXPORT uint32_t GetVocabularyRevision(void);
 
 /* A `const ipr_backend*`, valid as long as the library is open; NULL where there can be none. Called once, or again
  * after `shutdown` or an `init` that failed; the table of the call before is not used any more then. */

@@ -1074,15 +1074,16 @@ void* factory() noexcept {
 }  // namespace detail
 }  // namespace ipr
 
-/// The three functions that a backend exports, for a class that derives from ipr::Backend. Once, outside of namespaces.
-#define IPR_BACKEND(id, Class)                                         \
-  extern "C" {                                                         \
-  const char* GetBackendId(void) { return id; }                        \
-  void GetVersion(uint32_t* out_major, uint32_t* out_minor) {          \
-    *out_major = IPR_API_MAJOR;                                        \
-    *out_minor = IPR_API_MINOR;                                        \
-  }                                                                    \
-  void* BackendFactory(void) { return ipr::detail::factory<Class>(); } \
+/// The functions that a backend exports, for a class that derives from ipr::Backend. Once, outside of namespaces.
+#define IPR_BACKEND(id, Class)                                               \
+  extern "C" {                                                               \
+  const char* GetBackendId(void) { return id; }                              \
+  void GetVersion(uint32_t* out_major, uint32_t* out_minor) {                \
+    *out_major = IPR_API_MAJOR;                                              \
+    *out_minor = IPR_API_MINOR;                                              \
+  }                                                                          \
+  uint32_t GetVocabularyRevision(void) { return IPR_VOCABULARY_REVISION; }   \
+  void* BackendFactory(void) { return ipr::detail::factory<Class>(); }       \
   }
 
 #endif  // INTERPOSER_BACKEND_HPP

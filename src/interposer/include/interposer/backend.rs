@@ -40,6 +40,7 @@ pub mod raw {
 
     pub const API_MAJOR: u32 = 1;
     pub const API_MINOR: u32 = 0;
+    pub const VOCABULARY_REVISION: u32 = 0;
     pub const MAGIC: u64 = 0x31444E4B42525049;
 
     pub const OK: i32 = 0;
@@ -2324,7 +2325,7 @@ fn raw_property(one: &Property) -> ipr_property {
     }
 }
 
-/// The three functions that a backend exports: `export_backend!("Id", Type)`, once in a crate.
+/// The functions that a backend exports: `export_backend!("Id", Type)`, once in a crate.
 ///
 /// Edition 2024 has another form of `no_mangle`: `export_backend!("Id", Type, edition = 2024)`.
 #[macro_export]
@@ -2349,6 +2350,10 @@ macro_rules! export_backend {
                 *out_major = $crate::interposer::raw::API_MAJOR;
                 *out_minor = $crate::interposer::raw::API_MINOR;
             }
+        }
+        #[$($attribute)*]
+        pub extern "C" fn GetVocabularyRevision() -> u32 {
+            $crate::interposer::raw::VOCABULARY_REVISION
         }
         #[$($attribute)*]
         pub extern "C" fn BackendFactory() -> *mut std::os::raw::c_void {

@@ -219,6 +219,14 @@ def test_a_plug_in_that_ignores_the_version_of_the_host_is_still_refused_when_it
         opened(newest_that_the_host_knows(3).replace("return host_minor <", "return 1; return host_minor <"))
 
 
+def test_a_plug_in_says_which_revision_of_the_vocabulary_it_knows(opened):
+    text = (SOURCES / "adder.c").read_text(encoding="utf-8")
+    exported = "IPR_EXPORT uint32_t GetVocabularyRevision(void) { return 3; }\n"
+    before = "IPR_EXPORT void GetVersion"
+    assert opened(text).identity.vocabulary == 0
+    assert opened(text.replace(before, exported + before)).identity.vocabulary == 3
+
+
 def longer(kind):
     return type(kind.__name__, (ctypes.Structure,), {"_fields_": [*kind._fields_, ("later", ctypes.c_uint64 * 3)]})
 

@@ -1,4 +1,4 @@
-"""What plug-ins are shown in version 1.0 stays as it is; what is new comes with a newer version."""
+"""What plug-ins are shown in revision 0 of the vocabulary stays as it is; new names come with a newer revision."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from interposer._version import VOCABULARY_REVISION
 from interposer.backend.dynamic import abi, vocabulary
 from interposer.backend.dynamic.abi import API_VERSION
 
 FROZEN = json.loads((Path(__file__).parents[3] / "plugins/native/frozen/vocabulary.json").read_text(encoding="utf-8"))
 
 
-def minors() -> Iterator[tuple[str, int]]:
-    """Every name with the minor version that it came with."""
+def revisions() -> Iterator[tuple[str, int]]:
+    """Yield every name with the revision that it came with."""
     yield from vocabulary.DTYPES.items()
     for kind, choices in vocabulary.CHOICES.items():
         yield from ((f"{kind}.{name}", since) for name, since in choices.items())
@@ -24,26 +25,25 @@ def minors() -> Iterator[tuple[str, int]]:
         yield from ((f"{layer}.{name}", since) for name, (_, since) in attributes.items())
 
 
-def test_the_types_and_choices_of_1_0_are_still_there():
+def test_the_types_and_choices_of_revision_0_are_still_there():
     assert vocabulary.DTYPES.items() >= FROZEN["DTYPES"].items()
     for kind, choices in FROZEN["CHOICES"].items():
         assert vocabulary.CHOICES[kind].items() >= choices.items(), kind
 
 
-def test_the_layers_of_1_0_have_the_operands_and_attributes_that_they_had():
+def test_the_layers_of_revision_0_have_the_operands_and_attributes_that_they_had():
     for layer, (since, operands, attributes) in FROZEN["LAYERS"].items():
         now = vocabulary.LAYERS[layer]
         assert (now[0], list(now[1].items())[: len(operands)]) == (since, list(operands.items())), layer
         assert now[2].items() >= {name: tuple(one) for name, one in attributes.items()}.items(), layer
 
 
-def test_nothing_is_newer_than_the_version_of_the_interface():
-    newer = [name for name, since in minors() if since > API_VERSION[1]]
-    assert newer == [], "raise the version in backend.h and in abi.API_VERSION: plug-ins are never shown these"
+def test_no_name_is_newer_than_the_next_revision():
+    assert [name for name, since in revisions() if since > VOCABULARY_REVISION + 1] == []
 
 
-def test_what_1_0_did_not_have_says_that_it_is_newer():
-    known = {name for name, since in minors() if since == 0}
+def test_a_name_that_revision_0_did_not_have_says_so():
+    known = {name for name, since in revisions() if since == 0}
     frozen = {*FROZEN["DTYPES"], *FROZEN["LAYERS"]}
     frozen |= {f"{kind}.{name}" for kind, choices in FROZEN["CHOICES"].items() for name in choices}
     for layer, (_, operands, attributes) in FROZEN["LAYERS"].items():

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from interposer import include
+from interposer._version import VOCABULARY_REVISION
 from interposer.backend import API_VERSION
 from interposer.backend.dynamic import abi
 from tests.native import SOURCES, compiler_for
@@ -79,6 +80,7 @@ def test_the_mirror_has_the_constants_of_the_header(tmp_path):
     mirrored |= {f"EXECUTABLE_{one.name}": int(one) for one in abi.ExecutableFlag}
     mirrored |= {f"DTYPE_{dtype.name}": number for dtype, number in abi.DTYPES.items()}
     mirrored |= {"API_MAJOR": abi.API_VERSION[0], "API_MINOR": abi.API_VERSION[1]}
+    mirrored |= {"VOCABULARY_REVISION": VOCABULARY_REVISION}
     unused = {name for name in constants if name.startswith(("REASON_", "MEMORY_", "DTYPE_NONE"))}
     assert {name: constants[name] for name in constants.keys() - unused} == {
         name: mirrored[name] for name in constants.keys() - unused

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from interposer import Network, TensorInfo
+from interposer._version import VOCABULARY_REVISION
 from interposer.backend.dynamic import attributes, flatten, kinds, vocabulary
 from interposer.backend.dynamic.attributes import Shown, shown
 from interposer.backend.dynamic.flatten import FlatGraph, Withholding
@@ -166,13 +167,16 @@ def versions(monkeypatch):
 def test_a_type_of_layer_that_is_newer_is_withheld(versions):
     versions("LAYERS", "Addition", (1, {"a": 1, "b": 1}, {}))
     layer = layer_of(Addition(), TensorInfo((2,)), TensorInfo((2,)))
-    assert withheld(layer, 0) == "layer type newer than backend API 1.0"
+    assert withheld(layer, 0) == "layer type newer than revision 0 of the vocabulary"
     assert withheld(layer, 1) is None
 
 
 def test_a_type_of_layer_that_is_in_no_version_yet_is_withheld(versions):
     versions("LAYERS", "Addition", (attributes.NEVER, {}, {}))
-    assert withheld(layer_of(Addition(), TensorInfo((2,)), TensorInfo((2,)))) == "layer type newer than backend API 1.0"
+    assert (
+        withheld(layer_of(Addition(), TensorInfo((2,)), TensorInfo((2,))))
+        == "layer type newer than revision 0 of the vocabulary"
+    )
 
 
 def test_an_attribute_that_is_newer_is_left_out_at_its_default_and_withholds_the_layer_otherwise(versions):
@@ -180,7 +184,7 @@ def test_an_attribute_that_is_newer_is_left_out_at_its_default_and_withholds_the
     versions("LAYERS", "Activation", (since, operands, known | {"b": ("float", 1)}))
     plain, changed = (Activation(ActivationFunction.RELU, b=b) for b in (0.0, 2.0))
     assert withheld(layer_of(plain, TensorInfo((2,)))) is None
-    assert withheld(layer_of(changed, TensorInfo((2,)))) == "attribute b newer than backend API 1.0"
+    assert withheld(layer_of(changed, TensorInfo((2,)))) == "attribute b newer than revision 0 of the vocabulary"
     assert withheld(layer_of(changed, TensorInfo((2,))), 1) is None
     assert shown(Activation, 0).table(plain).length == len(known) - 1
 
@@ -189,7 +193,7 @@ def test_a_choice_that_is_newer_withholds_the_layer(versions):
     versions("CHOICES", "ActivationFunction", vocabulary.CHOICES["ActivationFunction"] | {"MISH": 1})
     both = ActivationFunction.MISH, ActivationFunction.RELU
     mish, relu = (layer_of(Activation(one), TensorInfo((2,))) for one in both)
-    assert withheld(mish) == "function MISH newer than backend API 1.0"
+    assert withheld(mish) == "function MISH newer than revision 0 of the vocabulary"
     assert withheld(relu) is None
 
 
@@ -197,14 +201,14 @@ def test_an_operand_that_is_newer_withholds_the_layers_that_use_it(versions):
     since, operands, known = vocabulary.LAYERS["Addition"]
     versions("LAYERS", "Addition", (since, operands | {"b": 1}, known))
     layer = layer_of(Addition(), TensorInfo((2,)), TensorInfo((2,)))
-    assert withheld(layer) == "operand b newer than backend API 1.0"
+    assert withheld(layer) == "operand b newer than revision 0 of the vocabulary"
 
 
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
-        (layer_of(Foreign(), TEXT), "tensors of type string, as 'x0', are not shown by backend API 1.0"),
-        (layer_of(Foreign(), UNRANKED), "the rank of 'x0' is not known; backend API 1.0 does not show such tensors"),
+        (layer_of(Foreign(), TEXT), "tensors of type string, as 'x0', are not shown to plug-ins"),
+        (layer_of(Foreign(), UNRANKED), "the rank of 'x0' is not known; such tensors are not shown to plug-ins"),
         (layer_of(Strange(), TensorInfo((2,))), "the attribute 'anything' cannot be shown to plug-ins"),
         (layer_of(Input(), declared=[TensorInfo((2,))]), "layers of type Input are not shown to plug-ins"),
         (layer_of(If(), TensorInfo((), "bool")), "layers of type If are not shown to plug-ins"),
@@ -223,7 +227,7 @@ def test_the_plug_in_never_sees_what_is_withheld_and_the_layer_is_refused_in_its
     found = said(echo, graph, Addition, Activation)
     assert found == [
         "Addition sum( x:11[2] x:11[2] -> sum:11[2] ) operation~ADD",
-        "layer type newer than backend API 1.0",
+        "layer type newer than revision 0 of the vocabulary",
     ]
 
 
@@ -265,17 +269,15 @@ def test_a_graph_of_no_layers_has_empty_tables():
 # --- the vocabulary ---------------------------------------------------------------------------------------------------
 
 
-def test_the_vocabulary_has_no_name_of_a_version_that_is_not_there_yet():
-    from interposer.backend.dynamic import abi
-
+def test_the_vocabulary_has_no_name_after_the_next_revision():
     numbers = {since for since, _, _ in vocabulary.LAYERS.values()} | set(vocabulary.DTYPES.values())
-    assert max(numbers) <= abi.API_VERSION[1]
+    assert max(numbers) <= VOCABULARY_REVISION + 1
 
 
-def test_a_new_name_gets_the_current_version_and_known_names_keep_theirs(monkeypatch):
+def test_a_new_name_gets_the_next_revision_and_known_names_keep_theirs(monkeypatch):
     before = generator.known()
     layers = {name: one for name, one in before["LAYERS"].items() if name != "Addition"}
-    monkeypatch.setattr(generator, "CURRENT", 3)
+    monkeypatch.setattr(generator, "NEXT", 3)
     after = generator.wanted(before | {"LAYERS": layers})
     assert after["LAYERS"]["Addition"][0] == 3
     assert after["LAYERS"]["Pad"] == before["LAYERS"]["Pad"]
@@ -285,11 +287,11 @@ def test_a_frozen_name_that_goes_or_changes_is_complained_about(monkeypatch):
     before = generator.known()
     since, operands, known = before["LAYERS"]["Pad"]
     changed = {"Pad": (since, operands, known | {"pad_value": ("int", 0)}), "Gone": (0, {}, {})}
-    monkeypatch.setattr(generator, "CURRENT", 1)
+    monkeypatch.setattr(generator, "NEXT", 1)
     monkeypatch.setattr(generator, "known", lambda: before | {"LAYERS": before["LAYERS"] | changed})
     assert list(generator.frozen_faults()) == [
-        "Pad: the attribute pad_value has changed in the C interface; it is frozen since 1.0",
-        "the layer Gone has gone from the C interface; it is frozen since 1.0",
+        "Pad: the attribute pad_value has changed in the C interface; it is frozen since revision 0",
+        "the layer Gone has gone from the C interface; it is frozen since revision 0",
     ]
 
 
