@@ -276,6 +276,10 @@ class _SubTensorHandle(ArrayHandle):
         view: Array = self._parent.map()[place]
         return view
 
+    def unmap(self) -> None:
+        """Unmap the parent, which `map` mapped."""
+        self._parent.unmap()
+
 
 class ArenaMemoryManager(MemoryManager):
     """Lets tensors of ordinary memory share one arena: tensors that live at the same time do not overlap.
