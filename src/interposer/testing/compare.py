@@ -15,38 +15,52 @@ from interposer.types import Array, TensorInfo
 __all__ = ["layer_alone", "one_by_one"]
 
 
-def layer_alone(layer: Layer, known: Mapping[Value, Array]) -> tuple[Network, dict[int, Array]]:
-    """A network of one layer of another network, with the arrays that go into it there."""
+def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = True) -> tuple[Network, dict[int, Array]]:
+    """A network of one layer of another network, with the arrays that go into it there.
+
+    A value that the layer takes twice becomes one input, or several inputs with equal arrays if `merged` is False.
+    """
     network, feeds = Network(layer.name), dict[int, Array]()
     inside: dict[Value, Layer] = {}
-    for value in dict.fromkeys(layer.values):
-        info, number = value.known.with_constant(None), len(feeds)
-        if value.is_constant:
-            inside[value] = network.add_constant_layer(known[value], info.quantization)
-        else:
-            inside[value] = network.add_input_layer(number, info)
-            feeds[number] = known[value]
-    values = [None if value is None else inside[value] for value in layer.inputs]
+    values: list[Layer | None] = []
+    for value in layer.inputs:
+        if value is None:
+            values.append(None)
+            continue
+        if not merged or value not in inside:
+            array = known[value] if merged else known[value].copy()  # equal arrays in memory of their own
+            inside[value] = _stand_in(network, value, array, feeds)
+        values.append(inside[value])
     made = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer), regions=layer.regions)
     for value in made.outputs:
         network.add_output_layer(value.index, value)
     return network, feeds
 
 
+def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Array]) -> Layer:
+    """Add a constant or an input in place of a value."""
+    info, number = value.known.with_constant(None), len(feeds)
+    if value.is_constant:
+        return network.add_constant_layer(array, info.quantization)
+    feeds[number] = array
+    return network.add_input_layer(number, info)
+
+
 def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
     """What the backend gives for one layer of another network.
 
-    The same layer on the same arrays runs once. On other arrays it is loaded anew, but not optimized again.
+    The same layer on the same arrays runs once. On other arrays it is loaded anew, but not optimized again. A value that
+    the layer takes twice comes as two tensors, so that a layer that confuses the two is found.
     """
     arrays = [known[value] for value in layer.values]
     if any(array.dtype.kind == "O" for array in arrays):
-        return bench.run(*layer_alone(layer, known))
+        return bench.run(*layer_alone(layer, known, merged=False))
     contents = tuple(array.tobytes() for array in arrays)
     constants = tuple(text if value.is_constant else None for value, text in zip(layer.values, contents, strict=True))
     kind = (layer.op, tuple(_given(layer)), constants, tuple(_declared(layer)), tuple(layer.regions))
     key = (kind, contents)
     if key not in bench.alone:
-        network, feeds = layer_alone(layer, known)
+        network, feeds = layer_alone(layer, known, merged=False)
         if kind not in bench.optimized_alone:
             bench.optimized_alone[kind] = bench.optimize(network)
         with bench.loaded(bench.optimized_alone[kind]) as made:
