@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from interposer import ops
 from interposer.ops import (
     Activation,
     ActivationFunction,
+    BinaryOperation,
+    Comparison,
+    ComparisonOperation,
+    ElementwiseBinary,
     ElementwiseUnary,
     PoolingAlgorithm,
     ReduceOperation,
     UnaryOperation,
 )
+from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.types import DataLayout, DataType
 
@@ -25,6 +32,9 @@ __all__: list[str] = []
 LAYOUTS: Final = {"nhwc": DataLayout.NHWC, "nchw": DataLayout.NCHW}
 CHANNELS: Final = (1, 3, 7, 19)
 ROWS: Final = (3, 5, 37)
+ARITHMETIC: Final = (
+    ops.Addition, ops.Division, ops.Maximum, ops.Minimum, ops.Multiplication, ops.Subtraction,
+)  # fmt: skip
 WINDOW: Final[dict[str, Any]] = {
     "stride_x": 1, "stride_y": 2, "dilation_x": 2, "dilation_y": 1, "pad_left": 1, "pad_right": 0, "pad_top": 2,
     "pad_bottom": 3,
@@ -74,24 +84,71 @@ def products() -> Iterator[Sample]:
         yield Sample(ops.BatchMatMul(), [given((2, rows, inner)), given((2, inner, columns))], name=title)
 
 
-@samples(
-    Activation, ElementwiseUnary, ops.Addition, ops.Division, ops.Maximum, ops.Multiplication, ops.Softmax, ops.Reduce,
-    ops.Transpose, ops.Concat,
-)  # fmt: skip
+@samples(Activation, ElementwiseUnary, *ARITHMETIC, ops.Softmax, ops.Reduce, ops.Transpose, ops.Concat)
 def rows() -> Iterator[Sample]:
     """Rows of 37 elements; operands that broadcast along each axis in turn."""
     yield Sample(Activation(ActivationFunction.RELU), [given(ROWS)], name="tail-relu")
     yield Sample(Activation(ActivationFunction.SIGMOID), [given(ROWS)], name="tail-sigmoid")
     yield Sample(ElementwiseUnary(UnaryOperation.EXP), [given(ROWS)], name="tail")
-    for kind in (ops.Addition, ops.Division, ops.Maximum, ops.Multiplication):
+    for kind in ARITHMETIC:
         for label, shape in {"row": (37,), "column": (5, 1), "first": (3, 1, 1), "full": ROWS}.items():
             yield Sample(kind(), [given(ROWS), given(shape, low=0.5)], name=f"tail-{label}")
+        yield Sample(kind(), [given((19, 19)), given((19,), low=0.5)], name="tail-square-row")
+        yield Sample(kind(), [given((19, 19)), given((19, 1), low=0.5)], name="tail-square-column")
     for axis in range(3):
         yield Sample(ops.Softmax(axis=axis), [given(ROWS)], name=f"tail-{axis}")
         yield Sample(ops.Reduce((axis,), operation=ReduceOperation.SUM), [given(ROWS)], name=f"tail-{axis}")
         yield Sample(ops.Concat(axis=axis), [given(ROWS), given(ROWS)], name=f"tail-{axis}")
     for axes in ((0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)):
         yield Sample(ops.Transpose(axes), [given(ROWS)], name=f"tail-{''.join(map(str, axes))}")
+    yield Sample(ops.Transpose((1, 0)), [given((37, 41))], name="tail-matrix")
+
+
+@samples(
+    ops.Cast, ops.CumProd, ElementwiseBinary, ops.FakeQuantization, ops.Floor, ops.Hardmax, ops.LogSoftmax, ops.Mean,
+    ops.Prelu, Comparison, ops.Where,
+)  # fmt: skip
+def rows_of_results() -> Iterator[Sample]:
+    """Operators that compute each element of a row of 37, or one result of such a row."""
+    x, positive, bools = given(ROWS), given(ROWS, low=0.5), given(ROWS, DataType.BOOL)
+    for operation in (BinaryOperation.POWER, BinaryOperation.SQ_DIFF, BinaryOperation.ATAN2):
+        yield Sample(ElementwiseBinary(operation), [positive, given((5, 1))], name=f"tail-{operation.name.lower()}")
+    for dtype in (DataType.INT32, DataType.FLOAT16, DataType.BOOL):
+        yield Sample(ops.Cast(dtype), [x], name=f"tail-{dtype}")
+    yield Sample(Comparison(ComparisonOperation.LESS), [x, given((37,))], name="tail")
+    yield Sample(ops.Where(), [bools, x, given((37,))], name="tail")
+    yield Sample(ops.Prelu(), [x, weights((37,))], name="tail")
+    for op in (ops.CumProd(-1), ops.FakeQuantization(), ops.Floor(), ops.Hardmax(), ops.LogSoftmax(), ops.Mean((2,))):
+        yield Sample(op, [given(ROWS, low=-1.5, high=1.5)], name="tail")
+
+
+@samples(
+    ops.ArgMinMax, ops.BroadcastTo, ops.Gather, ops.GatherElements, ops.Pad, ops.Permute, ops.ReverseV2, ops.Slice,
+    ops.Splitter, ops.Stack, ops.StridedSlice, ops.Tile, ops.TopK, ops.Trilu,
+)  # fmt: skip
+def rows_that_move() -> Iterator[Sample]:
+    """Operators that move or choose elements, along each axis of three that have different sizes."""
+    x = given(ROWS)
+    for axis, size in enumerate(ROWS):
+        last = tuple((0, size - 1 if at == axis else 0) for at in range(3))
+        begin = tuple(int(at == axis) for at in range(3))
+        rest = tuple(extent - skipped for extent, skipped in zip(ROWS, begin, strict=True))
+        steps = tuple(2 if at == axis else 1 for at in range(3))
+        alone = tuple(extent if at == axis else 1 for at, extent in enumerate(ROWS))
+        moving: tuple[Op, ...] = (
+            ops.ArgMinMax(axis=axis), ops.Pad(last), ops.ReverseV2((axis,)), ops.Slice(begin, rest),
+            ops.Splitter(axis, (1, size - 1)), ops.StridedSlice(begin, ROWS, steps), ops.Tile(steps),
+            ops.TopK(2, axis=axis),
+        )  # fmt: skip
+        for op in moving:
+            yield Sample(op, [x], name=f"tail-{axis}")
+        yield Sample(ops.BroadcastTo(ROWS), [given(alone)], name=f"tail-{axis}")
+        yield Sample(ops.Stack(axis), [x, x], name=f"tail-{axis}")
+        yield Sample(ops.Gather(axis), [x, of([size - 1, 0, -1], DataType.INT32)], name=f"tail-{axis}")
+        places = np.arange(np.prod(ROWS)).reshape(ROWS) * 7 % size
+        yield Sample(ops.GatherElements(axis), [x, of(places, DataType.INT32)], name=f"tail-{axis}")
+    yield Sample(ops.Permute((1, 2, 0)), [x], name="tail")
+    yield Sample(ops.Trilu(3), [x], name="tail")
 
 
 @samples(ops.BatchNormalization, ops.InstanceNormalization, ops.LayerNormalization, ops.RmsNormalization)
