@@ -49,8 +49,8 @@ def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Arr
 def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
     """What the backend gives for one layer of another network.
 
-    The same layer on the same arrays runs once. On other arrays it is loaded anew, but not optimized again. A value that
-    the layer takes twice comes as two tensors, so that a layer that confuses the two is found.
+    The same layer on the same arrays runs once. On other arrays it is loaded anew, but not optimized again.
+    A value that the layer takes twice comes as two tensors, so that a layer that confuses the two is found.
     """
     arrays = [known[value] for value in layer.values]
     if any(array.dtype.kind == "O" for array in arrays):
