@@ -10,6 +10,8 @@ namespace cpuacc::ISA_NS {
 namespace {
 
 constexpr float kA = 0.75f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB;
+/// The weights that `original_weights` finds are exact to this part of the largest one in their window.
+constexpr float kRoundingError = 1e-6f;
 
 /// One dimension of the transforms, for kTile outputs.
 template <int kTile>
@@ -164,7 +166,8 @@ CPUACC_INLINE bool transform_output(const Winograd& w, const float* from, int64_
 }
 
 /// The 3 x 3 weights of one vector of output channels and one input channel, from the transformed ones, which lie `step`
-/// floats apart.
+/// floats apart. A weight of 0 comes back as a rounding error of the others, of either sign: weights that small become 0,
+/// because an infinity times 0 is NaN.
 template <int kTile>
 CPUACC_INLINE void original_weights(const float* from, int64_t step, Vec (&to)[9]) {
   constexpr int kSide = kTile + 2;
@@ -174,8 +177,16 @@ CPUACC_INLINE void original_weights(const float* from, int64_t step, Vec (&to)[9
     for (int x = 0; x < kSide; ++x) seen[x] = load(from + (y * kSide + x) * step);
     for (int tap = 0; tap < 3; ++tap) rows[tap][y] = Points<kTile>::original(seen, tap);
   }
+  Vec largest = {};
   for (int i = 0; i < 3; ++i)
-    for (int j = 0; j < 3; ++j) to[i * 3 + j] = Points<kTile>::original(rows[j], i);
+    for (int j = 0; j < 3; ++j) {
+      Vec weight = to[i * 3 + j] = Points<kTile>::original(rows[j], i);
+      largest = at_least(at_least(weight, -weight), largest);
+    }
+  for (int n = 0; n < 9; ++n) {
+    IntVec counts = at_least(to[n], -to[n]) > largest * kRoundingError;
+    to[n] = reinterpret_cast<Vec>(reinterpret_cast<IntVec>(to[n]) & counts);
+  }
 }
 
 /// One square of one vector of output channels as a direct sum. The transforms spread an infinity or NaN over all pixels of

@@ -310,6 +310,23 @@ def test_the_squares_of_winograd_do_not_spread_what_is_not_finite(case: Case, sp
             np.testing.assert_allclose(found[some], wanted[some], rtol=0, atol=1e-5 * scale)
 
 
+@pytest.mark.parametrize(("size", "channels"), [(20, 32), (7, 288)], ids=["four by four", "two by two"])
+def test_an_infinity_times_a_weight_of_zero_is_nan_in_winograd(size: int, channels: int) -> None:
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((channels, 3, 3, channels)).astype(np.float32)
+    weights[rng.random(weights.shape) < 0.5] = 0
+    x = rng.standard_normal((1, size, size, channels)).astype(np.float32)
+    x[0, 2, 3, 5], x[0, 5, 2, 8] = np.inf, -np.inf
+    network = ip.Network("sparse")
+    op = Convolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=DataLayout.NHWC)
+    layer = network.add_layer(op, network.add_input_layer(0, TensorInfo(x.shape)), network.add_constant_layer(weights))
+    network.add_output_layer(0, layer)
+    found, wanted = (np.asarray(ip.load(network, [backend]).run([x])[0]) for backend in ("CpuAcc", "CpuRef"))
+    assert np.isnan(wanted).any() and np.isinf(wanted).any()
+    scale = float(np.abs(wanted[np.isfinite(wanted)]).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * scale)
+
+
 GELUS = (ActivationFunction.GELU, ActivationFunction.GELU_TANH)
 
 
