@@ -64,7 +64,7 @@ def test_the_commands_on_a_page_run(page, tmp_path):
 
 def commands_of(text):
     for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield from re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+        yield from re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 
 
 def run_command(command, folder):

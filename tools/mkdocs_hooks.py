@@ -42,10 +42,10 @@ def _expanded(item: Any) -> Any:
     return _pages(item) if item.endswith("/") else item
 
 
-def _pages(folder: str) -> list[str]:
-    """Return the pages of a folder of docs/, README.md first."""
-    names = sorted(path.name for path in (ROOT / "docs" / folder).glob("*.md"))
-    return [folder + name for name in sorted(names, key=lambda name: name != "README.md")]
+def _pages(folder: str) -> list[str | dict[str, str]]:
+    """Return the pages of a folder of docs/ for the navigation: README.md first, the others by their names."""
+    names = sorted(path.stem for path in (ROOT / "docs" / folder).glob("*.md") if path.name != "README.md")
+    return [f"{folder}README.md", *({name.replace("_", " "): f"{folder}{name}.md"} for name in names)]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
