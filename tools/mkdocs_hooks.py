@@ -71,6 +71,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _outside_fences(markdown, lambda text: _LINK.sub(lambda link: rewritten(link[1], origin), text))
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """End paragraphs of docstrings that introduce a literal block in one colon, not in the two of reStructuredText."""
+    return html.replace("::</p>", ":</p>")
+
+
 def _outside_fences(markdown: str, change: Any) -> str:
     parts, end = [], 0
     for fence in _FENCE.finditer(markdown):
