@@ -32,15 +32,34 @@ Isa of_this_processor() {
 #endif
 }
 
+const char kVariable[] = "INTERPOSER_CPUACC_ISA";
+
+/// What the environment variable says; empty if it is not set.
+std::string_view requested() {
+  const char* text = std::getenv(kVariable);
+  return text ? text : "";
+}
+
+/// The names up to a level, separated by commas.
+std::string names_up_to(Isa last) {
+  std::string names = kNames[0];
+  for (int n = 1; n <= int(last); ++n) names += std::string(", ") + kNames[n];
+  return names;
+}
+
 }  // namespace
 
 Isa best_isa() {
-  Isa found = of_this_processor();
-  const char* wanted = std::getenv("INTERPOSER_CPUACC_ISA");
-  if (wanted == nullptr) return found;
-  for (size_t n = 0; n < std::size(kNames); ++n)
-    if (std::string_view(wanted) == kNames[n]) return std::min(found, Isa(n));
-  return found;
+  const Isa best = of_this_processor();
+  const auto name = std::find(std::begin(kNames), std::end(kNames), requested());
+  return name == std::end(kNames) ? best : std::min(best, Isa(name - kNames));
+}
+
+std::string unknown_isa() {
+  const std::string_view name = requested();
+  if (name.empty() || std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return "";
+  return std::string(kVariable) + " is '" + std::string(name) + "'; expected one of " +
+         names_up_to(Isa(std::size(kNames) - 1)) + " (this processor has " + names_up_to(of_this_processor()) + ")";
 }
 
 const char* isa_name(Isa isa) { return kNames[int(isa)]; }

@@ -14,6 +14,9 @@ enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16 };
 /// INTERPOSER_CPUACC_ISA names ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16").
 Isa best_isa();
 
+/// An error message if INTERPOSER_CPUACC_ISA names no instruction set that is known; else empty.
+std::string unknown_isa();
+
 const char* isa_name(Isa isa);
 
 /// What the system calls the processor; empty where it does not say.

@@ -71,6 +71,7 @@ class CpuAcc : public ipr::Backend {
   }
 
   void init(const ipr::Host& host, const ipr::Options& options) override {
+    if (std::string why = native::unknown_isa(); !why.empty()) throw ipr::Error(why, IPR_INVALID_ARGUMENT);
     defaults_ = Settings();
     defaults_.isa = native::best_isa();
     defaults_.threads = host_threads_ = std::clamp(int(host.threads()), 1, 256);

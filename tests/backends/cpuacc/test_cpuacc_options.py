@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,3 +128,25 @@ def test_large_parts_are_kept_after_the_first_answer_and_before_their_runtime_en
     assert len(cached_files("compiled")) == len(restored) == 2
     assert np.any(found[0] != found[1])
     np.testing.assert_array_equal(found[2:], found[:2])
+
+
+def backends_with(level: str) -> str:
+    """What `interposer backends` prints with a value of INTERPOSER_CPUACC_ISA."""
+    command = [sys.executable, "-m", "interposer", "backends"]
+    environment = {**os.environ, "INTERPOSER_CPUACC_ISA": level}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout
+
+
+def test_an_unknown_instruction_set_is_refused_with_those_that_there_are():
+    said = (
+        "INTERPOSER_CPUACC_ISA is 'avx3'; expected one of baseline, avx2, avx512, avx512vnni, avx512bf16 "
+        "(this processor has baseline"
+    )
+    assert said in backends_with("avx3")
+
+
+@pytest.mark.parametrize("level", ["", "baseline"])
+def test_an_instruction_set_that_is_known_or_empty_is_taken(level):
+    [line] = [line for line in backends_with(level).splitlines() if line.startswith("CpuAcc")]
+    assert f"InstructionSet={level}" in line
