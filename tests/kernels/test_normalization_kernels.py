@@ -161,3 +161,26 @@ def test_a_group_takes_channels_that_follow_one_another():
 def test_what_has_mean_and_variance_along_axes_loses_them():
     found = compute(MeanVarianceNormalization((0, 2)), IMAGE[0])
     np.testing.assert_allclose([found.mean(axis=(0, 2)), found.std(axis=(0, 2))], [[0] * 3, [1] * 3], atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.1, 10.121602, 12.040234, -3e5])
+@pytest.mark.parametrize(
+    "op",
+    [
+        LayerNormalization(eps=1e-12),
+        InstanceNormalization(eps=1e-12),
+        GroupNormalization(num_groups=1, eps=1e-12),
+        MeanVarianceNormalization(axis=(2, 3)),
+    ],
+    ids=lambda op: type(op).__name__,
+)
+@pytest.mark.parametrize("length", [5, 15, 100])
+def test_equal_elements_are_normalized_to_zeros_whatever_their_rounded_mean_is(op, value, length):
+    assert not compute(op, np.full((1, 1, 1, length), value, F32)).any()
+
+
+def test_nearly_equal_elements_are_normalized_without_the_rounding_error_of_their_mean():
+    x = np.full(15, 11.666428, F32)
+    x[[5, 6, 7, 13]] = np.nextafter(x[0], F32(0))
+    exact = x.astype(np.float64) - x.astype(np.float64).mean()
+    np.testing.assert_allclose(compute(LayerNormalization(eps=1e-5), x), exact / np.sqrt(exact.var() + 1e-5), rtol=1e-5)

@@ -22,20 +22,24 @@ struct Product { static float of(float x) { return x; } static float both(float 
 struct Greatest { static float of(float x) { return x; } static float both(float a, float b) { return larger(a, b); } };
 struct Least { static float of(float x) { return x; } static float both(float a, float b) { return smaller(a, b); } };
 
-/// Several totals side by side, so that the order of additions is that of a tree.
+/// Folds a row into several totals and those like a tree. Long rows are halved, so that the rounding error of a sum grows
+/// with the logarithm of its length.
 template <class F>
-float fold_row(const float* in, int64_t count, float start) {
+float fold_row(const float* in, int64_t count, float start, F element = {}) {
   constexpr int width = 4 * kLanes;
+  if (count > 16 * width) {
+    const int64_t half = count / 2 / width * width;
+    return F::both(fold_row(in, half, start, element), fold_row(in + half, count - half, start, element));
+  }
   float totals[width];
   for (int n = 0; n < width; ++n) totals[n] = start;
   int64_t n = 0;
   for (; n + width <= count; n += width)
-    for (int k = 0; k < width; ++k) totals[k] = F::both(totals[k], F::of(in[n + k]));
+    for (int k = 0; k < width; ++k) totals[k] = F::both(totals[k], element.of(in[n + k]));
+  for (int k = 0; n < count; ++n, ++k) totals[k] = F::both(totals[k], element.of(in[n]));
   for (int half = width / 2; half > 0; half /= 2)
     for (int k = 0; k < half; ++k) totals[k] = F::both(totals[k], totals[k + half]);
-  float total = totals[0];
-  for (; n < count; ++n) total = F::both(total, F::of(in[n]));
-  return total;
+  return totals[0];
 }
 
 template <class F>
@@ -56,12 +60,19 @@ void fold(const float* in, float* out, int64_t extent, int64_t inner, int64_t fi
   }
 }
 
+struct Powers {
+  float top;
+  float of(float x) const { return expf(x - top); }
+  static float both(float a, float b) { return a + b; }
+};
+
 void log_sum_exp(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last) {
   for (int64_t c = first; c < last; ++c) {
     float top = -INFINITY, total = 0;
     for (int64_t e = 0; e < extent; ++e) top = larger(top, in[e * inner + c]);
     if (!(fabsf(top) < INFINITY)) top = 0;
-    for (int64_t e = 0; e < extent; ++e) total += expf(in[e * inner + c] - top);
+    if (inner == 1) total = fold_row(in, extent, 0, Powers{top});
+    else for (int64_t e = 0; e < extent; ++e) total += expf(in[e * inner + c] - top);
     out[c] = logf(total) + top;
   }
 }
@@ -108,6 +119,12 @@ CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
   return v;
 }
 
+/// The first `count` lanes of a vector, the others 0.
+CPUACC_INLINE Vec some(Vec v, int64_t count) {
+  for (int64_t n = count; n < kLanes; ++n) v[n] = 0;
+  return v;
+}
+
 CPUACC_INLINE void store_some(float* out, int64_t count, Vec v) {
   if (count >= kLanes) return store(out, v);
   for (int64_t n = 0; n < count; ++n) out[n] = v[n];
@@ -130,9 +147,7 @@ float exponentials(const float* in, float* out, int64_t count, float top, float 
   Vec total = {};
   for (int64_t n = 0; n < count; n += kLanes) {
     Vec x = load_some(in + n, count - n, -INFINITY);
-    Vec e = exponential_of<kBelow>((x - top) * beta);
-    if (count - n < kLanes)
-      for (int64_t k = count - n; k < kLanes; ++k) e[k] = 0;
+    Vec e = some(exponential_of<kBelow>((x - top) * beta), count - n);
     if (out) store_some(out + n, count - n, e);
     total += e;
   }
@@ -285,33 +300,51 @@ void affine_block(const float* in, float* out, int64_t pixels, const float* scal
       store(out + v * kLanes, at_most(at_least(load(in + v * kLanes) * factors[v] + terms[v], least), most));
 }
 
-/// The sum of (x - mean)**kPower over a row.
+/// The mean of a row as `first` + `rest`, where `first` is rounded. Less `first`, nearly equal elements are exact; less
+/// `rest`, they have no error in the last place of their mean, which would be divided by a small deviation.
+struct Middle {
+  float first, rest;
+
+  template <class T>
+  inline __attribute__((always_inline)) T below(T x) const { return (x - first) - rest; }
+};
+
+/// The sum of (x - mean)**kPower over a row, in halves as in `fold_row`.
 template <int kPower>
-float sum_of_powers(const float* in, int64_t length, float mean) {
+float sum_of_powers(const float* in, int64_t length, Middle mean) {
+  if (length > 64 * kLanes) {
+    const int64_t half = length / 2 / kLanes * kLanes;
+    return sum_of_powers<kPower>(in, half, mean) + sum_of_powers<kPower>(in + half, length - half, mean);
+  }
   Vec totals[4] = {};
   int64_t n = 0;
-  auto power = [&](Vec x) { return kPower == 1 ? x : (x - mean) * (x - mean); };
+  auto power = [&](Vec x) { return kPower == 1 ? mean.below(x) : mean.below(x) * mean.below(x); };
   for (; n + 4 * kLanes <= length; n += 4 * kLanes)
     for (int k = 0; k < 4; ++k) totals[k] += power(load(in + n + k * kLanes));
-  for (; n < length; n += kLanes) totals[0] += power(load_some(in + n, length - n, mean));
+  for (; n < length; n += kLanes) totals[0] += some(power(load_some(in + n, length - n, 0)), length - n);
   return sum_of_lanes((totals[0] + totals[1]) + (totals[2] + totals[3]));
 }
 
+Middle middle_of(const float* in, int64_t length) {
+  const float first = sum_of_powers<1>(in, length, {0, 0}) / float(length);
+  return {first, sum_of_powers<1>(in, length, {first, 0}) / float(length)};
+}
+
 void standardize(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& with) {
-  float mean = spread == Spread::mean_square ? 0.0f : sum_of_powers<1>(in, length, 0) / float(length);
-  float variance = sum_of_powers<2>(in, length, mean) / float(length);
+  const Middle mean = spread == Spread::mean_square ? Middle{0, 0} : middle_of(in, length);
+  const float variance = sum_of_powers<2>(in, length, mean) / float(length);
   const float divisor = spread == Spread::deviation ? sqrtf(variance) + eps : sqrtf(variance + eps);
   const float factor = 1.0f / divisor;
   if (divisor > 0 && !(factor < __builtin_inff())) {  // the reciprocal of a denormal number overflows
-    for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) / divisor;
+    for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) / divisor;
     if (with.scale || with.shift) affine(out, out, length, 0, with);
     return;
   }
   if (with.inner == 1 && with.period == length && with.scale && with.shift) {
-    for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) * factor * with.scale[n] + with.shift[n];
+    for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) * factor * with.scale[n] + with.shift[n];
     return;
   }
-  for (int64_t n = 0; n < length; ++n) out[n] = (in[n] - mean) * factor;
+  for (int64_t n = 0; n < length; ++n) out[n] = mean.below(in[n]) * factor;
   if (with.scale || with.shift) affine(out, out, length, 0, with);
 }
 

@@ -49,11 +49,22 @@ def _per_channel(values: Array, axis: int, rank: int) -> Array:
     return np.reshape(values, shape)
 
 
+def _centered(x: Array, axes: tuple[int, ...]) -> Array:
+    """Less the mean over some axes, whose rounding error is the mean of the differences.
+
+    Nearly equal elements would otherwise keep that error, which is then divided by a small deviation.
+    """
+    below = x - x.mean(axis=axes, keepdims=True)
+    centered: Array = below - below.mean(axis=axes, keepdims=True)
+    return centered
+
+
 def _standardized(x: Array, axes: tuple[int, ...], eps: float) -> Array:
     """Less the mean, and divided by the deviation, over some axes."""
     if x.size == 0:
         return x
-    standardized: Array = (x - x.mean(axis=axes, keepdims=True)) / np.sqrt(x.var(axis=axes, keepdims=True) + eps)
+    centered = _centered(x, axes)
+    standardized: Array = centered / np.sqrt(np.square(centered).mean(axis=axes, keepdims=True) + eps)
     return standardized
 
 
@@ -122,9 +133,9 @@ def mean_variance_normalization(op: MeanVarianceNormalization, x: Array, *, info
     """Each from real numbers."""
     if x.size == 0:
         return
-    values = real(x, info.input)
-    deviation = np.sqrt(values.var(axis=op.axis, keepdims=True))
-    store((values - values.mean(axis=op.axis, keepdims=True)) / (deviation + op.eps), info.output, out)
+    centered = _centered(real(x, info.input), op.axis)
+    deviation = np.sqrt(np.square(centered).mean(axis=op.axis, keepdims=True))
+    store(centered / (deviation + op.eps), info.output, out)
 
 
 _PRESCRIBED: Final = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quantization(2.0**-7, 128)}

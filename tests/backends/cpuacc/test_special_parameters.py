@@ -1,4 +1,4 @@
-"""Weights and parameters that are infinite, NaN or denormal give CpuRef's results on CpuAcc."""
+"""Parameters that are infinite, NaN or denormal, and numbers that are nearly equal, give CpuRef's results on CpuAcc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from interposer.ops import (
     Convolution2d,
     DepthwiseConvolution2d,
     ElementwiseBinary,
+    GroupNormalization,
+    InstanceNormalization,
+    LayerNormalization,
     MeanVarianceNormalization,
+    Reduce,
+    ReduceOperation,
     Softmax,
     TransposeConvolution2d,
 )
@@ -159,3 +164,30 @@ def scores(operation: str, factor: float) -> ip.Network:
 @pytest.mark.parametrize("operation", ["MUL", "DIV"])
 def test_scores_of_attention_are_scaled_by_any_number(operation: str, factor: float) -> None:
     assert_alike(scores(operation, factor), *(np.abs(drawn(1, 2, 5, 8)) * 1e-3 for _ in range(3)))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        LayerNormalization(axis=1, eps=1e-12),
+        InstanceNormalization(eps=1e-12),
+        GroupNormalization(num_groups=2, eps=1e-12),
+        MeanVarianceNormalization(),
+    ],
+    ids=lambda op: type(op).__name__,
+)
+@pytest.mark.parametrize("size", [1, 3, 5, 12])
+def test_normalizations_take_the_exact_mean_of_nearly_equal_numbers(op: Op, size: int) -> None:
+    x = np.full((2, 4, size, size), 12.040234, np.float32)
+    x[1] = np.where(drawn(4, size, size) > 0, x[1], np.nextafter(x[1], np.float32(0)))
+    assert_alike(network_of(op, x), x)
+
+
+@pytest.mark.parametrize("length", [9, 32, 100, 5000])
+def test_the_logarithm_of_a_sum_near_1_keeps_its_digits(length: int) -> None:
+    x = np.abs(drawn(40, length))
+    x /= x.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+    [result] = ip.load(
+        network_of(Reduce((1,), operation=ReduceOperation.LOG_SUM), x), backends=["CpuAcc", "CpuRef"]
+    ).run([x])
+    np.testing.assert_allclose(np.ravel(result), np.log(x.sum(axis=1, dtype=np.float64)), atol=1.3e-7)
