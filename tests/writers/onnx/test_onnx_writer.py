@@ -25,6 +25,7 @@ from interposer.ops import (
     Softmax,
     Splitter,
     StandIn,
+    Svdf,
     Transpose,
 )
 from interposer.testing.oracle import reference_outputs
@@ -325,3 +326,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     network.add_output_layer(0, x, name="y")
     with pytest.raises(InvalidArgumentError, match=r"net\.onnx: the file cannot be written: No such file"):
         save(network, tmp_path / "no" / "net.onnx")
+
+
+def test_the_free_place_of_a_filters_memory_is_zero_where_the_projection_is_not_finite():
+    network, x = Network("svdf"), np.float32([[np.inf, 1], [np.nan, 2], [3, 4]])
+    weights = [network.add_constant_layer(np.float32(array)) for array in ([[0, 0], [1, 1]], [[0.5, 2], [1, 3]])]
+    layer = network.add_layer(Svdf(), network.add_input_layer(0, TensorInfo(x.shape, "float32")), *weights)
+    for number, value in enumerate(layer.outputs):
+        network.add_output_layer(number, value)
+    same_after_a_round_trip(network, write(network), x)

@@ -429,3 +429,13 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(UnwritableError):
         save(lstm, target)
     assert target.read_bytes() == write(network)
+
+
+def test_a_negative_index_that_is_one_number_takes_its_axis_away():
+    network = Network("gather")
+    x = network.add_input_layer(0, TensorInfo((2, 3, 4), "int8", Q))
+    layer = network.add_layer(Gather(axis=1), x, network.add_constant_layer(np.int32(-2)))
+    network.add_output_layer(0, layer)
+    array = np.arange(24, dtype=np.int8).reshape(2, 3, 4)
+    results = reference_outputs(load(write(network)).graph, {0: array})
+    assert results[0].tolist() == array[:, 1].tolist()

@@ -168,8 +168,8 @@ def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
     sums = draft.reduce("ReduceSum", products, [2], keep=False)
     units = draft.reduce("ReduceSum", draft.reshape(sums, [-1, filters // op.rank, op.rank]), [2], keep=False)
     total = units if values["bias"] is None else draft.node("Add", units, values["bias"])
-    free = draft.node("Sub", draft.unsqueeze(projected, [2]), draft.unsqueeze(projected, [2]))
-    moved = draft.concat([draft.slice(whole, [1], [places], [2]), free], 2)
+    newer = draft.slice(whole, [1], [places], [2])
+    moved = draft.node("Pad", newer, draft.ints([0, 0, 0, 0, 0, 1], "pads"), draft.like(0, newer))
     return [draft.reshape(moved, [-1, filters * places]), _FUNCTIONS[op.activation_func](draft, total)]
 
 

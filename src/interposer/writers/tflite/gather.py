@@ -27,9 +27,10 @@ def _counted(draft: Draft, indices: Tensor, extents: tuple[int, ...]) -> Tensor:
     """Indices counted from the front, as TFLite counts none from the end."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices
-    limits = np.array([draft.known(extent, "extent of the axis") for extent in extents])
+    known = [draft.known(extent, "extent of the axis") for extent in extents]
+    limits = np.array(known if len(known) > 1 else known[0])
     if indices.array is None and limits.all():
-        divisors = draft.constant(limits if len(limits) > 1 else limits[0], indices.dtype, "extents")
+        divisors = draft.constant(limits, indices.dtype, "extents")
         return draft.node("FLOOR_MOD", indices, divisors, giving=indices.info)
     if indices.array is None:
         return indices
