@@ -214,6 +214,16 @@ def largest_float(data_type: DataType) -> float:
         return float(ml_dtypes.finfo(data_type.numpy).max)  # type: ignore[no-untyped-call] # it has no annotations
 
 
+def smallest_float(data_type: DataType) -> float:
+    """The least positive value of a float type, which is a subnormal number."""
+    try:
+        return float(np.finfo(data_type.numpy).smallest_subnormal)
+    except ValueError:  # a type that NumPy lacks
+        import ml_dtypes  # noqa: PLC0415 - 5 ms that most programs never need
+
+        return float(ml_dtypes.finfo(data_type.numpy).smallest_subnormal)  # type: ignore[no-untyped-call] # as above
+
+
 def from_bits(codes: Array, data_type: DataType) -> Array:
     """Elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
     bits = (codes & (2**data_type.bits - 1)).astype(np.int8)

@@ -2,7 +2,8 @@
 
 An operator that moves elements gives each of them bit by bit: it does not compute with them. An operator that chooses
 among its elements gives one of them, except that the sign of a zero may be either, as -0.0 and 0.0 are equal. Both hold
-for quantized tensors as long as all tensors have the same quantization, because then nothing is rescaled.
+for quantized tensors as long as all tensors have the same quantization, because then nothing is rescaled. Hardmax marks
+the element that it chooses by a 1 among zeros.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MOVING: Final[tuple[type[Op], ...]] = (
     ops.StridedSlice, ops.Tile, ops.Transpose, ops.Trilu, ops.Where,
 )  # fmt: skip
 _CHOOSING: Final[tuple[type[Op], ...]] = (
-    ops.ArgMinMax, ops.DynamicTopK, ops.Maximum, ops.MaxPoolingWithIndices, ops.Minimum, ops.TopK,
+    ops.ArgMinMax, ops.DynamicTopK, ops.Hardmax, ops.Maximum, ops.MaxPoolingWithIndices, ops.Minimum, ops.TopK,
 )  # fmt: skip
 
 

@@ -55,13 +55,13 @@ def built(make: Callable[[Built], Value]) -> Built:
     return made.output(make(made))
 
 
-def comparison(made: Built, tolerances: Tolerances = EXACT) -> Comparison:
+def comparison(made: Built, tolerances: Tolerances = EXACT, **options: bool) -> Comparison:
     """What results of a network are compared with."""
     known = all_values(made.network.graph, made.feeds)
-    return Comparison(made.network.graph, made.feeds, known, tolerances)
+    return Comparison(made.network.graph, made.feeds, known, tolerances, **options)
 
 
-def faults(made: Built, found: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT) -> str:
+def faults(made: Built, found: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT, **options: bool) -> str:
     """What is wrong with results, of which one that is no mapping is that of output 0."""
     given = found if isinstance(found, Mapping) else {0: np.asarray(found)}
-    return comparison(made, tolerances).faults(given)
+    return comparison(made, tolerances, **options).faults(given)

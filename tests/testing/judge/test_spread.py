@@ -18,6 +18,7 @@ from interposer.ops import (
     ElementwiseUnary,
     Floor,
     FullyConnected,
+    Hardmax,
     Multiplication,
     Quantize,
     Reshape,
@@ -27,7 +28,7 @@ from interposer.ops import (
 )
 from interposer.testing.judge.spread import Stream
 from interposer.testing.tolerances import Tolerances
-from interposer.types import DataType, Quantization, TensorInfo
+from interposer.types import DataType, Quantization, TensorInfo, smallest_float
 from tests.testing.judge.graphs import Built, built, comparison, faults
 
 F32, F16 = np.float32, np.float16
@@ -198,6 +199,23 @@ def test_an_infinity_that_is_really_there_must_be_there():
     made = built(lambda it: it.add(Division(), it.input(np.ones(1, F32)), it.input(np.zeros(1, F32))))
     assert faults(made, np.array([np.inf], F32)) == ""
     assert faults(made, np.array([3e38], F32)) != ""
+
+
+@pytest.mark.parametrize("dtype", [DataType.BFLOAT16, DataType.FLOAT16], ids=str)
+def test_a_zero_that_was_rounded_when_it_was_stored_may_be_what_underflows(dtype):
+    """A backend that fuses the layers before takes the square root of a product that is not stored."""
+    made = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), it.input(np.zeros(2, dtype.numpy))))
+    root = np.full(2, (smallest_float(dtype) / 2) ** 0.5 * 0.99).astype(dtype.numpy)
+    assert faults(made, root, rounded_feeds=True) == ""
+    assert faults(made, 4 * root, rounded_feeds=True) != ""
+    assert faults(made, root) != ""
+
+
+def test_the_element_that_hardmax_marks_is_1_whichever_of_two_near_ones_it_is():
+    made = built(lambda it: it.add(Hardmax(axis=0), product(it, 2.0, 2.0)))
+    assert faults(made, np.array([1.0, 0.0], F32)) == ""
+    assert faults(made, np.array([0.0, 1.0], F32)) == ""
+    assert faults(made, np.array([0.0, 1.0001], F32)) != ""
 
 
 # --- the stream of signs ----------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from interposer.testing.judge.reference import (
     widened,
 )
 from interposer.testing.tolerances import Tolerances
-from interposer.types import Array, DataType, TensorInfo
+from interposer.types import Array, DataType, TensorInfo, smallest_float
 
 __all__ = ["Spread", "inexact_values", "spreads"]
 
@@ -49,6 +49,11 @@ _ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, Data
 def rounding_error(dtype: DataType) -> float:
     """The relative error of storing a number once."""
     return _ROUNDING.get(dtype, 2.0**-24)
+
+
+def _underflow(dtype: DataType) -> float:
+    """The largest absolute error of storing a number that is smaller than every normal number of its type."""
+    return smallest_float(dtype) / 2
 
 
 class Stream:
@@ -81,11 +86,11 @@ def _down(values: Array, allowed: Array, stream: Stream) -> Array:
 
 
 def _outward(values: Array, allowed: Array, stream: Stream) -> Array:
-    return np.asarray(values + np.where(values < 0, -allowed, allowed))
+    return np.asarray(values + np.where(np.signbit(values), -allowed, allowed))
 
 
 def _inward(values: Array, allowed: Array, stream: Stream) -> Array:
-    return values - np.where(values < 0, -allowed, allowed)
+    return values - np.where(np.signbit(values), -allowed, allowed)
 
 
 def _signs(values: Array, allowed: Array, stream: Stream) -> Array:
@@ -137,6 +142,7 @@ _MODES: Final = (
     *(_Mode(_signs) for _ in range(6)),
     *(_Mode(_fractions) for _ in range(2)),
     _Mode(_unchanged, wide="always"),
+    _Mode(_outward, wide="always"),
     _Mode(_signs, wide="sometimes"),
 )
 
@@ -252,12 +258,18 @@ class _Run:
     known: Known = None  # type: ignore[assignment]
 
     def round_inputs(self, graph: Graph) -> None:
-        """Perturb the inputs by the error of storing a number."""
+        """Perturb the inputs by the error of storing a number; evaluations in float64 keep them unrounded.
+
+        A zero may be a number that underflowed when it was stored: a backend that fuses layers takes its square root.
+        """
         for layer in graph.inputs:
             info, array = layer.output.known, self.known[layer.output]
             if info.element is None and info.dtype.is_float:
-                allowed = np.abs(array.astype(np.float64)) * rounding_error(info.dtype)
-                self.known[layer.output] = self._noisy(array, info, np.nan_to_num(allowed, posinf=0.0))
+                numbers = array.astype(np.float64)
+                allowed = np.nan_to_num(np.abs(numbers) * rounding_error(info.dtype), posinf=0.0) + _underflow(
+                    info.dtype
+                )
+                self.known[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed)
 
     def compute(self, layer: Layer, unsure: Array | None) -> None:
         """Compute a layer on the perturbed values, and perturb its results."""
