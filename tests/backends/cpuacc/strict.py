@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from interposer.ops import FullyConnected
 from interposer.schema import registered_ops
 from interposer.testing import Settings, Tolerance, Tolerances, check_backend, samples_of
 from interposer.types import DataType
@@ -18,6 +19,9 @@ FAST = Tolerances({DataType.FLOAT32: Tolerance(0.0, 3e-2)}, steps=0)
 
 def main(only: str, every: str, mode: str = "exact") -> int:
     samples = [one for op in registered_ops().values() for one in samples_of(op)][:: int(every)]
+    samples += [
+        one for one in samples_of(FullyConnected) if one.id == "FullyConnected-long-float32"
+    ]  # takes weights as inputs
     settings = Settings(tolerances=EXACT, examples=10)
     if mode == "fast":
         settings = Settings({"FastMathEnabled": True}, FAST, examples=10)
