@@ -158,10 +158,9 @@ void Plan::share_in_place() {
     Value &source = values_[size_t(from.root)], &target = values_[size_t(to.root)];
     if (from.root == to.root || is_border(from.root) || from.offset != 0 || to.offset != 0) continue;
     if (source.last != int(n) || target.first != int(n) || target.bytes > source.bytes) continue;
-    auto beside = [&](const Buffer& other) {  // another operand in the same memory
-      return other && find(other.id).root == from.root && find(other.id).offset != from.offset;
-    };
-    if (std::any_of(step.in.begin(), step.in.end(), beside)) continue;
+    // Another operand in the same memory may be broadcast, or read again after elements were written.
+    auto in_memory = [&](const Buffer& operand) { return operand && find(operand.id).root == from.root; };
+    if (std::count_if(step.in.begin(), step.in.end(), in_memory) > 1) continue;
     if (is_border(to.root)) {
       int first = source.first;
       if (take_border(from.root, to.root)) target.first = first;

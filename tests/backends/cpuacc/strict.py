@@ -16,12 +16,13 @@ from interposer.types import DataType
 EXACT = Tolerances({DataType.FLOAT32: Tolerance(0.0, 1e-5)}, steps=0)
 FAST = Tolerances({DataType.FLOAT32: Tolerance(0.0, 3e-2)}, steps=0)
 
+WEIGHTS_AS_INPUTS = "FullyConnected-long-float32"
+"""A sample whose weights CpuAcc also takes as inputs, as it says of itself."""
+
 
 def main(only: str, every: str, mode: str = "exact") -> int:
     samples = [one for op in registered_ops().values() for one in samples_of(op)][:: int(every)]
-    samples += [
-        one for one in samples_of(FullyConnected) if one.id == "FullyConnected-long-float32"
-    ]  # takes weights as inputs
+    samples += [sample for sample in samples_of(FullyConnected) if sample.id == WEIGHTS_AS_INPUTS]
     settings = Settings(tolerances=EXACT, examples=10)
     if mode == "fast":
         settings = Settings({"FastMathEnabled": True}, FAST, examples=10)

@@ -16,10 +16,14 @@ from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
+    Concat,
     Convolution2d,
     DepthwiseConvolution2d,
     FullyConnected,
+    LayerNormalization,
+    Multiplication,
     Pooling2d,
+    RmsNormalization,
     Softmax,
 )
 from interposer.testing.oracle import reference_outputs
@@ -240,3 +244,33 @@ def test_the_file_of_the_package_is_one_of_its_records(runtime):
     [record] = [one for one in runtime.dynamic_backends() if one.id == "CpuAcc"]
     assert (record.file_name, record.state.value) == ("Interposer_CpuAcc_backend.so", "loaded")
     assert os.path.dirname(record.path) == str(Path(ip.__file__).parent / "native")
+
+
+# --- operands that share memory ---------------------------------------------------------------------------------------
+
+
+def assert_equal_to_the_reference(network, x):
+    [result] = ip.load(network, backends=["CpuAcc", "CpuRef"]).run([x])
+    np.testing.assert_allclose(result, reference_outputs(network.graph, {0: x})[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("quantization", [None, Quantization(0.5, 3)], ids=["float32", "int8"])
+def test_an_operand_that_lies_in_the_memory_of_the_other_is_not_overwritten_while_it_is_broadcast(quantization):
+    network = ip.Network("shared")
+    info = TensorInfo((1, 40), "int8" if quantization else "float32", quantization)
+    row = network.add_layer(Activation(ActivationFunction.RELU), network.add_input_layer(0, info))
+    rows = network.add_layer(Concat(axis=0), row, row, row)
+    product = network.add_layer(Multiplication(), rows, row, outputs=TensorInfo((3, 40), info.dtype, quantization))
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.ABS), product))
+    assert_equal_to_the_reference(network, np.arange(40).reshape(1, 40).astype(info.dtype.numpy))
+
+
+@pytest.mark.parametrize("op", [RmsNormalization(), LayerNormalization()], ids=lambda op: type(op).__name__)
+def test_a_row_may_be_normalized_with_itself_as_gamma(op):
+    network = ip.Network("shared")
+    row = network.add_layer(
+        Activation(ActivationFunction.RELU), network.add_input_layer(0, TensorInfo((1, 40), "float32"))
+    )
+    normalized = network.add_layer(op, row, row)
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.ABS), normalized))
+    assert_equal_to_the_reference(network, np.linspace(-1, 3, 40, dtype=np.float32)[None])
