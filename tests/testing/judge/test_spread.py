@@ -19,6 +19,8 @@ from interposer.ops import (
     Floor,
     FullyConnected,
     Hardmax,
+    LshProjection,
+    LshProjectionType,
     Multiplication,
     Quantize,
     Reshape,
@@ -216,6 +218,19 @@ def test_the_element_that_hardmax_marks_is_1_whichever_of_two_near_ones_it_is():
     assert faults(made, np.array([1.0, 0.0], F32)) == ""
     assert faults(made, np.array([0.0, 1.0], F32)) == ""
     assert faults(made, np.array([0.0, 1.0001], F32)) != ""
+
+
+@pytest.mark.parametrize("kind", LshProjectionType, ids=lambda kind: kind.name)
+def test_the_hash_of_a_computed_number_may_be_any(kind):
+    seeds = np.float32([[0.1, 0.2], [0.3, 0.4]])
+    largest = {LshProjectionType.DENSE: [1, 1, 1, 1], LshProjectionType.SPARSE: [3, 7]}.get(kind, [3, 3])
+    least = {LshProjectionType.DENSE: [0, 0, 0, 0], LshProjectionType.SPARSE: [0, 4]}.get(kind, [0, 0])
+    computed = built(lambda it: it.add(LshProjection(kind), it.constant(seeds), product(it, 1.1, 2.1)))
+    given = built(lambda it: it.add(LshProjection(kind), it.constant(seeds), it.input(F32([1.1, 2.1]))))
+    for found in (largest, least):
+        assert faults(computed, np.int32(found)) == ""
+    assert faults(computed, np.int32(largest) + 1) != ""
+    assert sum(faults(given, np.int32(found)) == "" for found in (largest, least)) < 2
 
 
 # --- the stream of signs ----------------------------------------------------------------------------------------------

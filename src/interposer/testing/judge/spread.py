@@ -24,7 +24,7 @@ import numpy as np
 
 from interposer.errors import InterposerError
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ops import BinaryOperation, Comparison, ElementwiseBinary
+from interposer.ops import BinaryOperation, Comparison, ElementwiseBinary, LshProjection, LshProjectionType
 from interposer.testing.exact import suited
 from interposer.testing.judge.reference import (
     Known,
@@ -282,7 +282,10 @@ class _Run:
             return
         for value, result in zip(layer.outputs, self._results(layer), strict=False):
             array = result if unsure is None else self._decided(layer, result, unsure)
-            self.known[value] = self._kept(value, array if is_exact else self._perturbed(value.known, array))
+            noisy = array if is_exact else self._perturbed(value.known, array)
+            if unsure is not None and unsure.shape == array.shape:
+                noisy = np.where(unsure, array, noisy)
+            self.known[value] = self._kept(value, noisy)
 
     def _results(self, layer: Layer) -> list[Array]:
         """The results on the perturbed values; none where the reference cannot compute them."""
@@ -308,10 +311,12 @@ class _Run:
         return reference if same and array.shape == reference.shape else array
 
     def _decided(self, layer: Layer, array: Array, unsure: Array) -> Array:
-        """The results of a comparison or a division, with some answer where that is unsure."""
+        """The results of a comparison, a division or a hash, with some answer where that is unsure."""
         if unsure.shape != array.shape:
             return array
         equal = self.stream.bits(array.shape) if self.mode.equal is None else np.full(array.shape, self.mode.equal)
+        if isinstance(layer.op, LshProjection):
+            return _hashed(layer.op, int(self.reference[layer.values[0]].shape[1]), array, equal)
         if isinstance(layer.op, Comparison):
             return np.where(unsure, equal, array)
         a, b = (widened(self.known[value], value.known) for value in layer.values)
@@ -358,12 +363,22 @@ def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
     return np.where(exact, 0.0, b)
 
 
+def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
+    """Hashes whose bits are all 1 or all 0, which are the greatest and the least that there can be."""
+    if op.type is LshProjectionType.DENSE:
+        return ones.astype(array.dtype)
+    return np.asarray((array >> bits << bits) + np.where(ones, (1 << bits) - 1, 0), array.dtype)
+
+
 def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
     """Where the floats that a layer compares may be equal, or the quotients that it rounds down may be whole.
 
-    That is so where the ranges of two operands overlap, or that of their quotients contains a whole number, and one of
-    the operands is not exact.
+    A result is unsure where the ranges of two operands overlap, or that of their quotients contains a whole number, and
+    one of the operands is not exact. The hash of an operand that is not exact may be any.
     """
+    if isinstance(layer.op, LshProjection):
+        exact = all(run.known.get(value) is known[value] for value in layer.values for run in runs)
+        return None if exact else np.ones(known[layer.output].shape, bool)
     if not (isinstance(layer.op, Comparison) or _divides(layer)):
         return None
     if not all(value.known.dtype.is_float for value in layer.values):
