@@ -1,8 +1,11 @@
 // Kernels of float32 that are limited by multiply-adds; weights are of a constant, as speed does not depend on values.
 
 #include "bench.hpp"
+#include "cpuacc/kernels/attention_f32.hpp"
 #include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/kernels/lstm.hpp"
+#include "cpuacc/kernels/matmul_f32.hpp"
+#include "cpuacc/kernels/winograd_f32.hpp"
 
 namespace native::bench {
 namespace {
@@ -10,14 +13,15 @@ namespace {
 using namespace cpuacc;
 
 constexpr float kInfinity = __builtin_inff();
-constexpr Finish kNoEpilogue{-kInfinity, kInfinity, 0, {}};
+constexpr Epilogue kNoEpilogue{-kInfinity, kInfinity, 0, {}};
 
 int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
 
 const ConvKernels& kernels_of(Isa isa) { return conv_kernels_for(isa, true); }
 
-Limit limit_of(const ConvKernels& kernels) {
-  return kernels.pairs ? Limit::multiply_add_bfloat16 : Limit::multiply_add;
+template <class Kernels>
+Limit limit_of(const Kernels& kernels) {
+  return kernels.bfloat16 ? Limit::multiply_add_bfloat16 : Limit::multiply_add;
 }
 
 /// Operands of one layer: an input, an output, weights, a bias of zeros, scratch memory.
@@ -41,9 +45,9 @@ Case pointwise(int32_t size, int32_t depth, int32_t outputs) {
             Operands of(blocks_of(depth) * 16 * pixels, int64_t{blocks} * 16 * pixels, int64_t{blocks} * 16 * depth,
                         staged_words(depth, pixels));
             return {limit_of(kernels), 2.0 * pixels * depth * outputs, [=, &kernels] {
-                      const Product product{depth, blocks, of.weights.get(), of.bias.get(), kNoEpilogue};
+                      const Gemm gemm{depth, blocks, of.weights.get(), of.bias.get(), kNoEpilogue};
                       const int64_t block = int64_t{pixels} * 16;
-                      kernels.product(product, of.in.get(), block, of.out.get(), {block, block, 16}, nullptr,
+                      kernels.pointwise(gemm, of.in.get(), block, of.out.get(), {block, block, 16}, nullptr,
                                       of.scratch.get(), {0, pixels, 0, blocks});
                     }};
           }};
@@ -75,17 +79,17 @@ Case window(int32_t size, int32_t channels, int32_t outputs, int32_t kernel, int
             Operands of(input, int64_t{blocks} * 16 * out_size * out_size, int64_t{blocks} * 16 * channels * taps,
                         int64_t{phases} * phases * rows * columns * (planar ? channels : blocks_of(channels) * 16));
             Convolution c{};
-            c.product = {channels, blocks, of.weights.get(), of.bias.get(), kNoEpilogue};
+            c.gemm = {channels, blocks, of.weights.get(), of.bias.get(), kNoEpilogue};
             c.height = c.width = size, c.out_height = c.out_width = out_size, c.kernel_height = c.kernel_width = kernel;
             c.stride_y = c.stride_x = stride, c.dilation_y = c.dilation_x = 1, c.pad_top = c.pad_left = kernel / 2;
             c.strip = strip, c.planar = planar;
-            const Planes planes = planar ? Planes{int64_t{size} * size, size, 1, 0, 0}
-                                         : Planes{0, size * 16, 16, int64_t{size} * size * 16, 0};
+            const InputStrides strides = planar ? InputStrides{int64_t{size} * size, size, 1, 0, 0}
+                                         : InputStrides{0, size * 16, 16, int64_t{size} * size * 16, 0};
             return {planar ? Limit::multiply_add : limit_of(kernels),
                     2.0 * out_size * out_size * channels * outputs * taps, [=, &kernels] {
                       Convolution convolution = c;
                       convolution.taps = offsets->data();
-                      kernels.convolve(convolution, of.in.get(), planes, of.out.get(),
+                      kernels.direct(convolution, of.in.get(), strides, of.out.get(),
                                        {int64_t{out_size} * out_size * 16, out_size * 16, 16}, nullptr,
                                        of.scratch.get(), {0, out_size, 0, blocks});
                     }};
@@ -114,15 +118,15 @@ Case winograd(int32_t tile, int32_t size, int32_t channels, int32_t outputs) {
       "conv_f32/winograd_" + std::to_string(tile) + "x" + std::to_string(tile) + "/" +
           shape(size, size, channels, outputs),
       [=](Isa isa) -> Call {
-        const ConvKernels& kernels = kernels_of(isa);
+        const WinogradKernels& kernels = winograd_kernels_for(isa, true);
         const int32_t blocks = int32_t(blocks_of(outputs));
         Winograd w{{channels, blocks, nullptr, nullptr, kNoEpilogue}, tile, size, size, size, size, 1, 1, 28};
         Operands of(blocks_of(channels) * 16 * size * size, int64_t{blocks} * 16 * size * size,
                     int64_t{blocks} * 16 * channels * (tile + 2) * (tile + 2), scratch_of(w));
-        w.product.weights = of.weights.get(), w.product.bias = of.bias.get();
+        w.gemm.weights = of.weights.get(), w.gemm.bias = of.bias.get();
         return {
             limit_of(kernels), 2.0 * size * size * channels * outputs * 9, [=, &kernels] {
-              kernels.winograd(w, of.in.get(), of.out.get(), nullptr, of.scratch.get(), {0, squares_of(w), 0, blocks});
+              kernels.convolve(w, of.in.get(), of.out.get(), nullptr, of.scratch.get(), {0, squares_of(w), 0, blocks});
             }};
       }};
 }
@@ -146,8 +150,8 @@ Case bottleneck(int32_t size, int32_t inputs, int32_t channels, int32_t outputs)
           }};
 }
 
-MatrixProduct make_product(int32_t rows, int32_t columns, int32_t depth, const Operands& of, bool packed) {
-  MatrixProduct m{rows,          columns,    depth, depth, 1, columns, 1, columns, packed ? of.weights.get() : nullptr,
+MatMul make_product(int32_t rows, int32_t columns, int32_t depth, const Operands& of, bool packed) {
+  MatMul m{rows,          columns,    depth, depth, 1, columns, 1, columns, packed ? of.weights.get() : nullptr,
                   of.bias.get(), kNoEpilogue};
   return m;
 }
@@ -156,12 +160,12 @@ Case matmul(int32_t rows, int32_t columns, int32_t depth, bool packed) {
   const std::string size = std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns);
   return {std::string("matmul_f32/") + (packed ? "packed/" : "unpacked/") + size, [=](Isa isa) -> Call {
             if (!packed && isa == Isa::avx512bf16) return {};
-            const ConvKernels& kernels = packed ? kernels_of(isa) : conv_kernels_for(isa);
+            const MatMulKernels& kernels = matmul_kernels_for(isa, packed);
             Operands of(int64_t{rows} * depth, int64_t{rows} * columns, int64_t{columns + 16} * depth,
                         int64_t{rows + 16} * (depth + 128) + int64_t{columns + 16} * depth);
-            const MatrixProduct m = make_product(rows, columns, depth, of, packed);
+            const MatMul m = make_product(rows, columns, depth, of, packed);
             return {limit_of(kernels), 2.0 * rows * columns * depth, [=, &kernels] {
-                      kernels.matrix(m, of.in.get(), of.weights.get(), of.out.get(), nullptr, of.scratch.get(),
+                      kernels.matmul(m, of.in.get(), of.weights.get(), of.out.get(), nullptr, of.scratch.get(),
                                      {0, rows, 0, (columns + 15) / 16});
                     }};
           }};
@@ -173,11 +177,11 @@ Case gemv(int32_t columns, int32_t depth, bool pairs) {
           [=](Isa isa) -> Call {
             if (isa == Isa::avx512bf16) return {};
             Operands of(depth, columns, int64_t{columns + 16} * depth, 16);
-            MatrixProduct m = make_product(1, columns, depth, of, true);
-            m.panel = 8, m.pairs = pairs;
+            MatMul m = make_product(1, columns, depth, of, true);
+            m.panel = 8, m.bfloat16 = pairs;
             return {
                 Limit::copy, double(columns) * depth * (pairs ? 2 : 4), [=] {
-                  conv_kernels_for(isa).vector(m, of.in.get(), of.out.get(), nullptr, {0, 1, 0, (columns + 15) / 16});
+                  matmul_kernels_for(isa).gemv(m, of.in.get(), of.out.get(), nullptr, {0, 1, 0, (columns + 15) / 16});
                 }};
           }};
 }
@@ -194,9 +198,9 @@ Case attention(int32_t queries, int32_t keys, int32_t size) {
             Operands of(int64_t{queries + 2 * keys} * size, int64_t{queries} * size, 16, scratch_of(h));
             return {Limit::multiply_add, 4.0 * queries * keys * size, [=] {
                       const float* in = of.in.get();
-                      const AttentionRun run{
+                      const AttentionOperands run{
                           in, in + queries * size, in + (queries + keys) * size, nullptr, of.bias.get(), 0, keys};
-                      conv_kernels_for(isa).attention(h, run, of.out.get(), of.scratch.get(), 0, queries, false);
+                      attention_kernels_for(isa).attend(h, run, of.out.get(), of.scratch.get(), 0, queries, false);
                     }};
           }};
 }

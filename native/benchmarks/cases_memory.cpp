@@ -58,7 +58,7 @@ Case softmax(int64_t extent, int64_t inner) {
   return floats("softmax/" + std::to_string(extent) + "x" + std::to_string(inner), 8,
                 [=](Isa isa, const Floats& a, const Floats&, const Floats& out) {
                   for (int64_t n = 0; n + extent * inner <= kCount; n += extent * inner)
-                    row_kernels_for(isa).softmax(a.get() + n, out.get() + n, extent, inner, 0, inner, 1, false);
+                    softmax_kernels_for(isa).softmax(a.get() + n, out.get() + n, extent, inner, 0, inner, 1, false);
                 });
 }
 
@@ -66,7 +66,7 @@ Case reduce(const char* name, Reduction operation, int64_t extent, int64_t inner
   return floats(std::string("reduce/") + name + "/" + std::to_string(extent) + "x" + std::to_string(inner), 4,
                 [=](Isa isa, const Floats& a, const Floats&, const Floats& out) {
                   for (int64_t n = 0; n + extent * inner <= kCount; n += extent * inner)
-                    row_kernels_for(isa).reduce(operation, a.get() + n, out.get(), extent, inner, 0, inner);
+                    reduce_kernels_for(isa).reduce(operation, a.get() + n, out.get(), extent, inner, 0, inner);
                 });
 }
 
@@ -74,7 +74,7 @@ Case layer_normalization(int64_t length) {
   return floats("normalize/layer/" + std::to_string(length), 8,
                 [=](Isa isa, const Floats& a, const Floats& b, const Floats& out) {
                   for (int64_t n = 0; n + length <= kCount; n += length)
-                    row_kernels_for(isa).standardize(a.get() + n, out.get() + n, length, Spread::variance, 1e-5f,
+                    normalize_kernels_for(isa).standardize(a.get() + n, out.get() + n, length, Spread::variance, 1e-5f,
                                                      {b.get(), b.get(), 1, length});
                 });
 }
@@ -83,13 +83,13 @@ Case unit_length(int64_t length) {
   return floats("normalize/unit_length/" + std::to_string(length), 8,
                 [=](Isa isa, const Floats& a, const Floats&, const Floats& out) {
                   for (int64_t n = 0; n + length <= kCount; n += length)
-                    row_kernels_for(isa).unit_length(a.get() + n, out.get() + n, length, 1, 0, 1, 1e-6f);
+                    normalize_kernels_for(isa).unit_length(a.get() + n, out.get() + n, length, 1, 0, 1, 1e-6f);
                 });
 }
 
 Case affine_block() {
   return floats("normalize/affine_block", 8, [](Isa isa, const Floats& a, const Floats& b, const Floats& out) {
-    row_kernels_for(isa).affine_block(a.get(), out.get(), kCount / 16, b.get(), b.get(), 0, 6);
+    normalize_kernels_for(isa).affine_block(a.get(), out.get(), kCount / 16, b.get(), b.get(), 0, 6);
   });
 }
 

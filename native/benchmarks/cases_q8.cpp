@@ -11,11 +11,11 @@ namespace {
 using namespace cpuacc;
 
 /// Factors of the requantization for so many lanes.
-struct Requantization {
-  Requantization(Q8Finish::Mode mode, int64_t lanes)
+struct Factors {
+  Factors(Q8Requantization::Mode mode, int64_t lanes)
       : scale(buffer<float>(lanes, 0.001f)), rest(buffer<float>(lanes)), half(buffer<float>(lanes, 0.5f)),
         wide_scale(buffer<double>(lanes, 0.001)), wide_half(buffer<double>(lanes, 0.5)),
-        multiplier(buffer<int32_t>(lanes, 1 << 30)), shift(buffer<int32_t>(lanes, -9)), finish{mode,
+        multiplier(buffer<int32_t>(lanes, 1 << 30)), shift(buffer<int32_t>(lanes, -9)), requantization{mode,
                                                                                                0,
                                                                                                0,
                                                                                                255,
@@ -32,7 +32,7 @@ struct Requantization {
   std::shared_ptr<float[]> scale, rest, half;
   std::shared_ptr<double[]> wide_scale, wide_half;
   std::shared_ptr<int32_t[]> multiplier, shift;
-  Q8Finish finish;
+  Q8Requantization requantization;
 };
 
 /// One panel of a product of matrices: tiles of as many rows as the registers hold.
@@ -41,8 +41,8 @@ Case gemm(int64_t pixels, int64_t depth, int vectors) {
       "gemm_q8/tile_" + std::to_string(vectors) + "_vectors/" + std::to_string(pixels) + "x" + std::to_string(depth),
       [=](Isa isa) -> Call {
         if (isa == Isa::avx512bf16) return {};
-        const Q8Kernels& kernels = q8_kernels_for(isa);
-        const int64_t channels = vectors * kernels.lanes, rows = kernels.most_rows[vectors],
+        const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa);
+        const int64_t channels = vectors * kernels.lanes, rows = kernels.max_rows[vectors],
                       whole = pixels / rows * rows;
         auto in = buffer<uint8_t>(pixels * depth, 3);
         auto weights = buffer<int8_t>(channels * depth, 2);
@@ -58,16 +58,16 @@ Case gemm(int64_t pixels, int64_t depth, int vectors) {
 }
 
 /// Sums that lie in the cache, to one byte each; bytes read and written are counted.
-Case requantize(const char* name, Q8Finish::Mode mode) {
+Case requantize(const char* name, Q8Requantization::Mode mode) {
   return {std::string("gemm_q8/requantize_") + name, [=](Isa isa) -> Call {
             if (isa == Isa::avx512bf16) return {};
-            const Q8Kernels& kernels = q8_kernels_for(isa);
+            const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa);
             const int64_t channels = 4 * kernels.lanes, rows = 32;
             auto sums = buffer<int32_t>(rows * channels, 12345);
             auto out = buffer<uint8_t>(rows * channels);
-            auto factors = std::make_shared<Requantization>(mode, channels);
+            auto factors = std::make_shared<Factors>(mode, channels);
             return {Limit::copy, 5.0 * double(rows * channels), [=, &kernels] {
-                      kernels.finish(int(rows), 4, sums.get(), factors->finish, 0, nullptr, out.get(), channels,
+                      kernels.requantize(int(rows), 4, sums.get(), factors->requantization, 0, nullptr, out.get(), channels,
                                      int(channels), {nullptr, nullptr, 0});
                     }};
           }};
@@ -78,17 +78,17 @@ Case depthwise(int64_t bytes, int64_t channels) {
   return {"depthwise_q8/3x3/" + std::to_string(bytes / channels) + "x" + std::to_string(channels),
           [=](Isa isa) -> Call {
             if (isa == Isa::avx512bf16) return {};
-            const Q8Kernels& kernels = q8_kernels_for(isa);
-            const int64_t size = 4 * kernels.lanes, period = std::max<int64_t>(1, channels / size);
+            const DepthwiseQ8Kernels& depthwise = depthwise_q8_kernels_for(isa);
+            const int64_t size = 4 * depthwise.lanes, period = std::max<int64_t>(1, channels / size);
             auto in = buffer<uint8_t>(12 * bytes, 3), out = buffer<uint8_t>(bytes);
             auto weights = buffer<int8_t>(period * 3 * 4 * size, 2);
             auto bias = buffer<int32_t>(period * size);
-            auto factors = std::make_shared<Requantization>(Q8Finish::single, period * size);
-            return {Limit::dot, 2.0 * 9 * double(bytes), [=, &kernels] {
+            auto factors = std::make_shared<Factors>(Q8Requantization::single, period * size);
+            return {Limit::dot, 2.0 * 9 * double(bytes), [=, &depthwise] {
                       const uint8_t* taps[12];
                       for (int n = 0; n < 12; ++n) taps[n] = in.get() + n * bytes;
                       uint8_t* to[1] = {out.get()};
-                      kernels.depthwise({3, 1, period, 1, weights.get(), bias.get()}, taps, factors->finish, to, bytes);
+                      depthwise.convolve({3, 1, period, 1, weights.get(), bias.get()}, taps, factors->requantization, to, bytes);
                     }};
           }};
 }
@@ -104,18 +104,18 @@ Case bytes(const char* name, Bytes what, int64_t count) {
             add.a = add.b = {0, 1 << 30, 0}, add.out = {0, 1 << 30, -19};
             add.high = 255, add.scale_a = add.scale_b = 0.5f, add.limit = 0.49f;
             return {Limit::copy, double(count) * (what == Bytes::add ? 3 : 2), [=] {
-                      const Q8Kernels& kernels = q8_kernels_for(isa);
+                      const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa);
                       switch (what) {
                         case Bytes::copy:
-                          return kernels.copy(out.get(), a.get(), count, 0x80808080u);
+                          return elementwise.copy(out.get(), a.get(), count, 0x80808080u);
                         case Bytes::add:
-                          return kernels.add(a.get(), b.get(), out.get(), count, 0, add);
+                          return elementwise.add(a.get(), b.get(), out.get(), count, 0, add);
                         case Bytes::clamp:
-                          return kernels.clamp(a.get(), out.get(), count, 0, 10, 200);
+                          return elementwise.clamp(a.get(), out.get(), count, 0, 10, 200);
                         case Bytes::look_up:
-                          return kernels.look_up(a.get(), out.get(), count, table.get());
+                          return elementwise.look_up(a.get(), out.get(), count, table.get());
                         case Bytes::gather:
-                          return kernels.gather(out.get(), a.get(), count / 32, 32, 64, 1, 0);
+                          return elementwise.gather(out.get(), a.get(), count / 32, 32, 64, 1, 0);
                       }
                     }};
           }};
@@ -127,9 +127,9 @@ std::vector<Case> cases_q8() {
   return {gemm(196, 384, 1),
           gemm(196, 384, 2),
           gemm(196, 384, 4),
-          requantize("float32", Q8Finish::single),
-          requantize("float64", Q8Finish::twofold),
-          requantize("fixed_point", Q8Finish::fixed_point),
+          requantize("float32", Q8Requantization::single),
+          requantize("float64", Q8Requantization::twofold),
+          requantize("fixed_point", Q8Requantization::fixed_point),
           depthwise(28 * 192, 192),
           bytes("copy", Bytes::copy, 32768),
           bytes("add", Bytes::add, 32768),

@@ -33,7 +33,7 @@ struct Tensor {
   std::vector<int64_t> zero_points;
   int32_t axis = -1;  // that the scales belong to; -1: one scale for the tensor
   const void* data = nullptr;
-  std::shared_ptr<void> keep;  // owns `data` where a pass made it
+  std::shared_ptr<void> owner;  // owns `data` where a pass made it
   Layout layout = Layout::plain;
   int producer = -1;  // index of the node that gives it; kept by Graph::index
 

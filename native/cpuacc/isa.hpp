@@ -68,4 +68,21 @@
 
 #endif
 
+// CPUACC_BFLOAT16_TABLE(Type, name), after CPUACC_TABLE, declares a second table that is compiled for avx512bf16. It is the
+// table of `name_for(isa, true)` if the processor has these instructions.
+#if defined(ISA_NS)
+#define CPUACC_BFLOAT16_TABLE(Type, name)
+#elif defined(NATIVE_BF16)
+#define CPUACC_BFLOAT16_TABLE(Type, name)                                                   \
+  namespace avx512bf16 {                                                                    \
+  extern const Type name;                                                                   \
+  }                                                                                         \
+  inline const Type& name##_for(native::Isa isa, bool bfloat16) {                           \
+    return bfloat16 && isa == native::Isa::avx512bf16 ? avx512bf16::name : name##_for(isa); \
+  }
+#else
+#define CPUACC_BFLOAT16_TABLE(Type, name) \
+  inline const Type& name##_for(native::Isa isa, bool) { return name##_for(isa); }
+#endif
+
 #endif  // CPUACC_ISA_HPP

@@ -67,7 +67,7 @@ class Chooser {
     int made = graph_.add_tensor(graph_[first]);
     graph_[made].layout = layout;
     graph_[made].data = nullptr;
-    graph_[made].keep = nullptr;
+    graph_[made].owner = nullptr;
     convert(tensor, made);
     remember(first, layout, made);
     return made;

@@ -48,7 +48,7 @@ Buffer Plan::buffer(int tensor) {
   if (tensor < 0 || values_[size_t(tensor)].base != 0) return made;
   Value& value = values_[size_t(tensor)];
   const Tensor& constant = graph[tensor];
-  if (value.first == 0 || constant.keep) return made;  // copied before, or our own
+  if (value.first == 0 || constant.owner) return made;  // copied before, or our own
   if (value.bytes > kCopied) {
     reads_constants_ = true;
     return made;

@@ -8,7 +8,7 @@
 
 #include "cpuacc/blob.hpp"
 #include "cpuacc/checksum.hpp"
-#include "cpuacc/halves.hpp"
+#include "cpuacc/half_precision.hpp"
 #include "cpuacc/tuning.hpp"
 
 namespace cpuacc {

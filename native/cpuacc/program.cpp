@@ -60,7 +60,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
     parallel_ = parallel_ || step.max_parts > 1;
   }
   for (const Tensor& tensor : graph.tensors)
-    if (tensor.keep) kept_.push_back(tensor.keep);
+    if (tensor.owner) pass_constants_.push_back(tensor.owner);
   for (const std::vector<int>* side : {&graph.inputs, &graph.outputs})
     for (int tensor : *side) border_.push_back({graph[tensor].bytes(), graph[tensor].dtype});
   arena_bytes_ = plan.arena_bytes();

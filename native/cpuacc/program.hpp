@@ -48,7 +48,7 @@ class Program : public ipr::Executable {
   std::vector<Step> steps_;
   Profile profile_{steps_};
   Packed packed_;
-  std::vector<std::shared_ptr<void>> kept_;  // constants that passes made
+  std::vector<std::shared_ptr<void>> pass_constants_;  // constants that passes made
   native::Pool* pool_;
   int threads_;
   Choices choices_;

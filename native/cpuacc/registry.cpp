@@ -8,7 +8,7 @@ namespace cpuacc {
 
 Family attention_family();
 Family bottleneck_f32_family();
-Family codes_q8_family();
+Family elementwise_q8_family();
 Family conv_f32_family();
 Family conv_q8_family();
 Family depthwise_f32_family();
@@ -20,12 +20,12 @@ Family functions_q8_family();
 Family fusion_family();
 Family gather_family();
 Family layouts_family();
-Family halves_family();
+Family half_precision_family();
 Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
 Family normalize_family();
-Family pairs_q8_family();
+Family binary_q8_family();
 Family patterns_family();
 Family pool_family();
 Family quantize_family();
@@ -42,18 +42,18 @@ namespace {
 using Make = Family (*)();
 
 const Make kFamilies[] = {
-    halves_family,  // its pass is the first one
+    half_precision_family,  // its pass is the first one
     lstm_family,
     attention_family,
     patterns_family,
     fusion_family,
     bottleneck_f32_family,
-    codes_q8_family,
+    elementwise_q8_family,
     conv_q8_family,
     depthwise_q8_family,
     fully_connected_q8_family,
     matmul_q8_family,
-    pairs_q8_family,
+    binary_q8_family,
     softmax_q8_family,
     depthwise_f32_family,
     winograd_f32_family,

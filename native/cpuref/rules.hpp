@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "fixedpoint.hpp"
+#include "common/fixed_point.hpp"
 #include "interposer/backend.hpp"
 
 namespace cpuref {
+
+using namespace native;  // the arithmetic of common/fixed_point.hpp
 
 inline bool is_real(const ipr::TensorInfo& info) { return info.dtype() == IPR_DTYPE_FLOAT32; }
 inline bool is_code(const ipr::TensorInfo& info) { return info.dtype() == IPR_DTYPE_INT8 && info.is_quantized(); }

@@ -2,6 +2,7 @@
 
 #include "cpuacc/kernels/conv_f32.hpp"
 
+#include "cpuacc/kernels/winograd_f32.hpp"
 #include "support.hpp"
 
 namespace cpuacc {
@@ -20,19 +21,19 @@ const ConvKernels& kernels_of(native::Isa isa) { return conv_kernels_for(isa, tr
 
 /// What the kernels multiply: the values, or the values rounded to bfloat16.
 std::vector<float> operands(const ConvKernels& kernels, const std::vector<float>& values) {
-  return kernels.pairs ? rounded_to_bfloat16(values) : values;
+  return kernels.bfloat16 ? rounded_to_bfloat16(values) : values;
 }
 
 /// Where consecutive products round to bfloat16 between them, one rounding may differ from that of the plain loop.
 double tolerance_of(const ConvKernels& kernels, int64_t depth, bool rounds_between = false) {
-  return kernels.pairs && rounds_between ? 2e-2 : 2e-6 * double(depth + 8);
+  return kernels.bfloat16 && rounds_between ? 2e-2 : 2e-6 * double(depth + 8);
 }
 
-enum class Epilogue { none, clamp, residual, post_ops, kCount };
+enum class PostOps { none, clamp, residual, post_ops, kCount };
 
-Finish make_epilogue(Epilogue kind) {
-  if (kind == Epilogue::clamp) return {-0.25f, 0.5f, 0, {}};
-  if (kind == Epilogue::post_ops)
+Epilogue make_epilogue(PostOps kind) {
+  if (kind == PostOps::clamp) return {-0.25f, 0.5f, 0, {}};
+  if (kind == PostOps::post_ops)
     return {-kInfinity,
             kInfinity,
             3,
@@ -40,14 +41,14 @@ Finish make_epilogue(Epilogue kind) {
   return {-kInfinity, kInfinity, 0, {}};
 }
 
-double apply_epilogue(Epilogue kind, double sum, double residual) {
-  if (kind == Epilogue::clamp) return std::clamp(sum, -0.25, 0.5);
-  if (kind == Epilogue::residual) return sum + residual;
-  if (kind == Epilogue::post_ops) return 2 * ((sum > 0 ? sum : 0.1f * sum) + residual) + 0.5;
+double apply_epilogue(PostOps kind, double sum, double residual) {
+  if (kind == PostOps::clamp) return std::clamp(sum, -0.25, 0.5);
+  if (kind == PostOps::residual) return sum + residual;
+  if (kind == PostOps::post_ops) return 2 * ((sum > 0 ? sum : 0.1f * sum) + residual) + 0.5;
   return sum;
 }
 
-bool takes_residual(Epilogue kind) { return kind == Epilogue::residual || kind == Epilogue::post_ops; }
+bool takes_residual(PostOps kind) { return kind == PostOps::residual || kind == PostOps::post_ops; }
 
 struct Geometry {
   int channels, outputs, height, width, kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x,
@@ -111,30 +112,30 @@ std::vector<float> depthwise_convolved(const Geometry& g, const std::vector<floa
   return sums;
 }
 
-std::vector<float> with_epilogue(Epilogue kind, std::vector<float> sums, const std::vector<float>& residual) {
+std::vector<float> with_epilogue(PostOps kind, std::vector<float> sums, const std::vector<float>& residual) {
   for (size_t n = 0; n < sums.size(); ++n) sums[n] = float(apply_epilogue(kind, sums[n], residual[n]));
   return sums;
 }
 
 // ---- 1x1 ------------------------------------------------------------------------------------------------------------
 
-void check_pointwise(native::Isa isa, int pixels, int depth, int outputs, Epilogue kind) {
+void check_pointwise(native::Isa isa, int pixels, int depth, int outputs, PostOps kind) {
   Random random(uint32_t(pixels * 1000 + depth));
   const ConvKernels& kernels = kernels_of(isa);
   const Geometry g = make_geometry(depth, outputs, 1, pixels, 1, 1, 1);
   const std::vector<float> image = random.reals(depth * pixels), weights = random.reals(outputs * depth);
   const std::vector<float> bias = random.reals(outputs), added = random.reals(outputs * pixels);
   Floats in(to_blocked(image, depth, pixels, kNan)), residual(to_blocked(added, outputs, pixels, 0));
-  Floats packed(pack_panels(weights, outputs, depth, 1, kernels.panel, 16, kernels.pairs)),
+  Floats packed(pack_panels(weights, outputs, depth, 1, kernels.panel, 16, kernels.bfloat16)),
       biases(padded_to_block(bias));
   Floats out(blocks_of(outputs) * pixels * 16), scratch(staged_words(depth, pixels) + 16);
-  const Product product{depth, int32_t(blocks_of(outputs)), packed.data(), biases.data(), make_epilogue(kind)};
+  const Gemm gemm{depth, int32_t(blocks_of(outputs)), packed.data(), biases.data(), make_epilogue(kind)};
   const int64_t block = int64_t{pixels} * 16;
   const int middle = pixels / 3;
-  for (const Part& part : {Part{0, middle, 0, product.blocks}, Part{middle, pixels, 0, product.blocks}})
-    if (part.row < part.row_end)
-      kernels.product(product, in.data(), block, out.data(), {block, block, 16},
-                      takes_residual(kind) ? residual.data() : nullptr, scratch.data(), part);
+  for (const OutputRange& range : {OutputRange{0, middle, 0, gemm.blocks}, OutputRange{middle, pixels, 0, gemm.blocks}})
+    if (range.row < range.row_end)
+      kernels.pointwise(gemm, in.data(), block, out.data(), {block, block, 16},
+                      takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
   const auto sums = convolved(g, operands(kernels, image), operands(kernels, weights), bias);
   expect_near(from_blocked(out, outputs, pixels), with_epilogue(kind, sums, added), outputs * pixels,
               tolerance_of(kernels, depth),
@@ -143,23 +144,23 @@ void check_pointwise(native::Isa isa, int pixels, int depth, int outputs, Epilog
 
 TEST_P(PointwiseKernel, multiplies_every_number_of_pixels_around_a_tile) {
   for (int pixels = 1; pixels <= 30; ++pixels) {
-    check_pointwise(isa(), pixels, 16, 16, Epilogue::none);
-    check_pointwise(isa(), pixels, 24, 48, Epilogue::residual);
+    check_pointwise(isa(), pixels, 16, 16, PostOps::none);
+    check_pointwise(isa(), pixels, 24, 48, PostOps::residual);
   }
 }
 
 TEST_P(PointwiseKernel, multiplies_every_depth_around_a_block) {
-  for (int depth = 1; depth <= 36; ++depth) check_pointwise(isa(), 17, depth, 40, Epilogue::clamp);
-  check_pointwise(isa(), 9, 700, 32, Epilogue::none);
+  for (int depth = 1; depth <= 36; ++depth) check_pointwise(isa(), 17, depth, 40, PostOps::clamp);
+  check_pointwise(isa(), 9, 700, 32, PostOps::none);
 }
 
 TEST_P(PointwiseKernel, multiplies_every_number_of_panels) {
   for (int outputs : {1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 80, 81, 96, 112})
-    for (int kind = 0; kind < int(Epilogue::kCount); ++kind) check_pointwise(isa(), 15, 20, outputs, Epilogue(kind));
+    for (int kind = 0; kind < int(PostOps::kCount); ++kind) check_pointwise(isa(), 15, 20, outputs, PostOps(kind));
 }
 
 TEST_P(PointwiseKernel, divides_many_pixels_among_passes_that_fit_the_cache) {
-  check_pointwise(isa(), 300, 600, 80, Epilogue::post_ops);
+  check_pointwise(isa(), 300, 600, 80, PostOps::post_ops);
 }
 
 // ---- Windows --------------------------------------------------------------------------------------------------------
@@ -183,10 +184,10 @@ std::vector<int32_t> make_taps(const Geometry& g, int strip, int channels, int s
 
 enum class Input { blocked, nchw, nhwc };
 
-void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip, Epilogue kind) {
+void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip, PostOps kind) {
   Random random(uint32_t(g.channels * 100 + g.outputs));
   const ConvKernels& kernels = kernels_of(isa);
-  const bool planar = layout != Input::blocked, pairs = kernels.pairs && !planar;
+  const bool planar = layout != Input::blocked, pairs = kernels.bfloat16 && !planar;
   const int size = g.height * g.width, places = g.places();
   const std::vector<float> image = random.reals(g.channels * size),
                            weights = random.reals(g.outputs * g.channels * g.taps());
@@ -194,9 +195,9 @@ void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip,
   std::vector<float> laid_out = layout == Input::blocked ? to_blocked(image, g.channels, size, kNan) : image;
   for (int n = 0; n < g.channels * size && layout == Input::nhwc; ++n)
     laid_out[size_t(n % size * g.channels + n / size)] = image[size_t(n)];
-  const Planes planes = layout == Input::blocked ? Planes{0, g.width * 16, 16, size * 16, 0}
-                        : layout == Input::nchw  ? Planes{size, g.width, 1, 0, 0}
-                                                 : Planes{1, g.width * g.channels, g.channels, 0, 0};
+  const InputStrides strides = layout == Input::blocked ? InputStrides{0, g.width * 16, 16, size * 16, 0}
+                        : layout == Input::nchw  ? InputStrides{size, g.width, 1, 0, 0}
+                                                 : InputStrides{1, g.width * g.channels, g.channels, 0, 0};
   Floats in(laid_out), residual(to_blocked(added, g.outputs, places, 0)), biases(padded_to_block(bias));
   Floats packed(pack_panels(weights, g.outputs, g.channels, g.taps(), kernels.panel, planar ? 1 : 16, pairs));
   const std::vector<int32_t> taps = make_taps(g, strip, planar ? g.channels : 1, planar ? 1 : 16);
@@ -204,15 +205,15 @@ void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip,
   Floats out(blocks_of(g.outputs) * places * 16);
   Floats scratch((planar ? g.channels : blocks_of(g.channels) * 16) * g.stride_y * g.stride_x * rows * columns);
   Convolution c{};
-  c.product = {g.channels, int32_t(blocks_of(g.outputs)), packed.data(), biases.data(), make_epilogue(kind)};
+  c.gemm = {g.channels, int32_t(blocks_of(g.outputs)), packed.data(), biases.data(), make_epilogue(kind)};
   c.height = g.height, c.width = g.width, c.out_height = g.out_height, c.out_width = g.out_width;
   c.kernel_height = g.kernel_height, c.kernel_width = g.kernel_width, c.stride_y = g.stride_y, c.stride_x = g.stride_x;
   c.dilation_y = g.dilation_y, c.dilation_x = g.dilation_x, c.pad_top = g.pad_top, c.pad_left = g.pad_left;
   c.strip = strip, c.planar = planar, c.taps = taps.data();
   const int middle = g.out_height / 2;
-  for (const Part& part : {Part{0, middle, 0, c.product.blocks}, Part{middle, g.out_height, 0, c.product.blocks}})
-    kernels.convolve(c, in.data(), planes, out.data(), {places * 16, g.out_width * 16, 16},
-                     takes_residual(kind) ? residual.data() : nullptr, scratch.data(), part);
+  for (const OutputRange& range : {OutputRange{0, middle, 0, c.gemm.blocks}, OutputRange{middle, g.out_height, 0, c.gemm.blocks}})
+    kernels.direct(c, in.data(), strides, out.data(), {places * 16, g.out_width * 16, 16},
+                     takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
   const auto sums = pairs ? convolved(g, rounded_to_bfloat16(image), rounded_to_bfloat16(weights), bias)
                           : convolved(g, image, weights, bias);
   expect_near(from_blocked(out, g.outputs, places), with_epilogue(kind, sums, added), g.outputs * places,
@@ -228,7 +229,7 @@ TEST_P(ConvolveKernel, slides_windows_over_blocked_images) {
       for (int kernel : {1, 3})
         for (int stride : {1, 2, 3}) {
           const Geometry g = make_geometry(channels, outputs, 7, 9, kernel, stride, 1 + n % 2);
-          check_convolve(isa(), g, Input::blocked, 1 + n % 4, Epilogue(n % int(Epilogue::kCount)));
+          check_convolve(isa(), g, Input::blocked, 1 + n % 4, PostOps(n % int(PostOps::kCount)));
           ++n;
         }
 }
@@ -240,19 +241,19 @@ TEST_P(ConvolveKernel, slides_windows_over_planes) {
       for (int kernel : {3, 5, 7})
         for (int stride : {1, 2}) {
           const Geometry g = make_geometry(channels, outputs, 9, 11, kernel, stride, 1 + n % 2);
-          check_convolve(isa(), g, n % 2 ? Input::nchw : Input::nhwc, 1 + n % 5, Epilogue(n % int(Epilogue::kCount)));
+          check_convolve(isa(), g, n % 2 ? Input::nchw : Input::nhwc, 1 + n % 5, PostOps(n % int(PostOps::kCount)));
           ++n;
         }
 }
 
 TEST_P(ConvolveKernel, takes_every_width_around_a_tile) {
   for (int width = 1; width <= 30; ++width)
-    check_convolve(isa(), make_geometry(8, 32, 3, width, 3, 1, 1), Input::blocked, 2, Epilogue::residual);
+    check_convolve(isa(), make_geometry(8, 32, 3, width, 3, 1, 1), Input::blocked, 2, PostOps::residual);
 }
 
 // ---- Depthwise ------------------------------------------------------------------------------------------------------
 
-void check_depthwise(native::Isa isa, const Geometry& g, Epilogue kind) {
+void check_depthwise(native::Isa isa, const Geometry& g, PostOps kind) {
   Random random(uint32_t(g.width));
   const ConvKernels& kernels = kernels_of(isa);
   const int size = g.height * g.width, places = g.places();
@@ -293,7 +294,7 @@ TEST_P(DepthwiseKernel, takes_every_width_around_a_tile) {
     for (int kernel : {3, 5})
       for (int stride : {1, 2})
         check_depthwise(isa(), make_geometry(20, 20, 5, width, kernel, stride, 1),
-                        Epilogue(n++ % int(Epilogue::kCount)));
+                        PostOps(n++ % int(PostOps::kCount)));
 }
 
 TEST_P(DepthwiseKernel, takes_any_window_stride_and_dilation) {
@@ -302,24 +303,24 @@ TEST_P(DepthwiseKernel, takes_any_window_stride_and_dilation) {
     for (int stride : {1, 2, 3})
       for (int dilation : {1, 2, 3})
         check_depthwise(isa(), make_geometry(33, 33, 11, 13, kernel, stride, dilation),
-                        Epilogue(n++ % int(Epilogue::kCount)));
+                        PostOps(n++ % int(PostOps::kCount)));
 }
 
 TEST_P(DepthwiseKernel, computes_two_rows_of_narrow_images_at_once) {
   for (int width = 1; width <= 8; ++width)
     for (int height : {1, 2, 3, 4, 7})
-      check_depthwise(isa(), make_geometry(16, 16, height, width, 3, 1, 1), Epilogue::residual);
+      check_depthwise(isa(), make_geometry(16, 16, height, width, 3, 1, 1), PostOps::residual);
 }
 
 TEST_P(DepthwiseKernel, takes_padding_wider_than_half_a_window) {
   Geometry g = make_geometry(16, 16, 6, 6, 3, 1, 1);
   g.pad_left = g.pad_top = 2, g.out_height = g.out_width = 8;
-  check_depthwise(isa(), g, Epilogue::none);
+  check_depthwise(isa(), g, PostOps::none);
 }
 
 // ---- Winograd -------------------------------------------------------------------------------------------------------
 
-std::vector<float> pack_winograd(const ConvKernels& kernels, int tile, const Geometry& g,
+std::vector<float> pack_winograd(const WinogradKernels& kernels, int tile, const Geometry& g,
                                  const std::vector<float>& weights) {
   const int elements = (tile + 2) * (tile + 2);
   std::vector<float> transformed(static_cast<size_t>(elements * g.outputs * g.channels));
@@ -328,7 +329,7 @@ std::vector<float> pack_winograd(const ConvKernels& kernels, int tile, const Geo
       std::vector<float> taps(9 * 16), to(static_cast<size_t>(elements * 16));
       for (int tap = 0; tap < 9; ++tap)
         taps[size_t(tap * 16 + o % 16)] = weights[size_t((o * g.channels + c) * 9 + tap)];
-      kernels.winograd_weights(tile, taps.data(), to.data(), 16);
+      kernels.transform_weights(tile, taps.data(), to.data(), 16);
       for (int e = 0; e < elements; ++e)
         transformed[size_t((e * g.outputs + o) * g.channels + c)] = to[size_t(e * 16 + o % 16)];
     }
@@ -340,7 +341,7 @@ std::vector<float> pack_winograd(const ConvKernels& kernels, int tile, const Geo
       for (int64_t o = block * 16; o < std::min<int64_t>((block + wide) * 16, g.outputs); ++o)
         for (int c = 0; c < g.channels; ++c)
           panel[size_t((o - block * 16) * g.channels + c)] = transformed[size_t((e * g.outputs + o) * g.channels + c)];
-      auto words = pack_panels(panel, wide * 16, g.channels, 1, wide, 16, kernels.pairs);
+      auto words = pack_panels(panel, wide * 16, g.channels, 1, wide, 16, kernels.bfloat16);
       packed.insert(packed.end(), words.begin(), words.end());
     }
   }
@@ -348,10 +349,10 @@ std::vector<float> pack_winograd(const ConvKernels& kernels, int tile, const Geo
 }
 
 /// All squares at once in three stages, as several threads would, or in chunks.
-void check_winograd(native::Isa isa, int tile, const Geometry& g, int chunk, bool in_stages, Epilogue kind,
+void check_winograd(native::Isa isa, int tile, const Geometry& g, int chunk, bool in_stages, PostOps kind,
                     bool infinite = false) {
   Random random(uint32_t(g.width + g.channels));
-  const ConvKernels& kernels = kernels_of(isa);
+  const WinogradKernels& kernels = winograd_kernels_for(isa, true);
   const int size = g.height * g.width, places = g.places();
   std::vector<float> image = random.reals(g.channels * size);
   if (infinite) image[size_t(size / 2)] = kInfinity, image[size_t(size / 2 + 1)] = kNan;
@@ -370,22 +371,22 @@ void check_winograd(native::Isa isa, int tile, const Geometry& g, int chunk, boo
              chunk};
   const int squares = squares_of(w), elements = (tile + 2) * (tile + 2), depth_blocks = int(blocks_of(g.channels));
   if (in_stages) w.chunk = squares;
-  Floats out(int64_t{w.product.blocks} * places * 16), scratch(scratch_of(w));
+  Floats out(int64_t{w.gemm.blocks} * places * 16), scratch(scratch_of(w));
   const float* with = takes_residual(kind) ? residual.data() : nullptr;
   if (in_stages) {
     Floats inputs(int64_t{elements} * depth_blocks * squares * 16),
-        sums(int64_t{elements} * w.product.blocks * squares * 16);
-    const int counts[3] = {depth_blocks, elements, w.product.blocks};
+        sums(int64_t{elements} * w.gemm.blocks * squares * 16);
+    const int counts[3] = {depth_blocks, elements, w.gemm.blocks};
     for (int stage = 0; stage < 3; ++stage)
       for (int first = 0; first < counts[stage]; ++first)
-        kernels.winograd_stage(w, stage, in.data(), out.data(), with, inputs.data(), sums.data(), first, first + 1);
+        kernels.stage(w, stage, in.data(), out.data(), with, inputs.data(), sums.data(), first, first + 1);
   } else {
-    kernels.winograd(w, in.data(), out.data(), with, scratch.data(), {0, squares / 2, 0, w.product.blocks});
-    kernels.winograd(w, in.data(), out.data(), with, scratch.data(), {squares / 2, squares, 0, w.product.blocks});
+    kernels.convolve(w, in.data(), out.data(), with, scratch.data(), {0, squares / 2, 0, w.gemm.blocks});
+    kernels.convolve(w, in.data(), out.data(), with, scratch.data(), {squares / 2, squares, 0, w.gemm.blocks});
   }
   const auto sums = with_epilogue(kind, convolved(g, image, weights, bias), added);
   expect_near(from_blocked(out, g.outputs, places), sums, g.outputs * places,
-              kernels.pairs ? 0.06 * std::sqrt(double(g.channels)) * tile : 2e-5 * std::sqrt(double(g.channels)),
+              kernels.bfloat16 ? 0.06 * std::sqrt(double(g.channels)) * tile : 2e-5 * std::sqrt(double(g.channels)),
               describe("tile", tile, "channels", g.channels, "outputs", g.outputs, "height", g.height, "width", g.width,
                        "chunk", chunk, "stages", in_stages, "infinite", infinite));
 }
@@ -397,20 +398,20 @@ TEST_P(WinogradKernel, agrees_with_the_direct_sum) {
       for (int outputs : {16, 33, 48})
         for (int width : {1, 3, 4, 5, 8, 9})
           check_winograd(isa(), tile, make_geometry(channels, outputs, 6, width, 3, 1, 1), 1 + n % 7, n % 3 == 0,
-                         Epilogue(n % int(Epilogue::kCount))),
+                         PostOps(n % int(PostOps::kCount))),
               ++n;
 }
 
 TEST_P(WinogradKernel, confines_infinity_and_nan_to_the_windows_that_hold_them) {
-  if (kernels_of(isa()).pairs) GTEST_SKIP() << "bfloat16 kernels do not repeat squares as a direct sum";
+  if (winograd_kernels_for(isa(), true).bfloat16) GTEST_SKIP() << "bfloat16 kernels do not repeat squares as a direct sum";
   for (int tile : {2, 4})
-    check_winograd(isa(), tile, make_geometry(16, 32, 9, 11, 3, 1, 1), 4, false, Epilogue::none, true);
+    check_winograd(isa(), tile, make_geometry(16, 32, 9, 11, 3, 1, 1), 4, false, PostOps::none, true);
 }
 
 // ---- Bottlenecks ----------------------------------------------------------------------------------------------------
 
 /// `outputs` of the geometry are those of the projection; 0: there is none. `inputs` 0: there is no expansion.
-void check_bottleneck(native::Isa isa, int inputs, const Geometry& g, int strip, Epilogue kind) {
+void check_bottleneck(native::Isa isa, int inputs, const Geometry& g, int strip, PostOps kind) {
   Random random(uint32_t(g.channels));
   const ConvKernels& kernels = kernels_of(isa);
   const int size = g.height * g.width, places = g.places(), first_channels = inputs ? inputs : g.channels;
@@ -420,12 +421,12 @@ void check_bottleneck(native::Isa isa, int inputs, const Geometry& g, int strip,
   const std::vector<float> filters = random.reals(g.channels * g.taps());
   const std::vector<float> bias[3] = {random.reals(g.channels), random.reals(g.channels), random.reals(last_channels)};
   Floats in(to_blocked(image, first_channels, size, kNan)), residual(to_blocked(added, last_channels, places, 0));
-  Floats packed_expand(pack_panels(expand, g.channels, inputs, 1, kernels.panel, 16, kernels.pairs));
-  Floats packed_project(pack_panels(project, g.outputs, g.channels, 1, kernels.panel, 16, kernels.pairs));
+  Floats packed_expand(pack_panels(expand, g.channels, inputs, 1, kernels.panel, 16, kernels.bfloat16));
+  Floats packed_project(pack_panels(project, g.outputs, g.channels, 1, kernels.panel, 16, kernels.bfloat16));
   Floats packed_filters(pack_depthwise(filters, g.channels, g.taps()));
   Floats biases[3] = {padded_to_block(bias[0]), padded_to_block(bias[1]), padded_to_block(bias[2])};
   const int32_t blocks = int32_t(blocks_of(g.channels));
-  const Finish clamp{-0.5f, 1.5f, 0, {}};
+  const Epilogue clamp{-0.5f, 1.5f, 0, {}};
   Bottleneck b{};
   if (inputs) b.expand = {inputs, blocks, packed_expand.data(), biases[0].data(), clamp};
   b.depthwise = {
@@ -439,9 +440,9 @@ void check_bottleneck(native::Isa isa, int inputs, const Geometry& g, int strip,
   Floats out(blocks_of(last_channels) * places * 16), scratch(scratch_of(b) + staged_words(b));
   const bool with_residual = g.outputs && takes_residual(kind);
   const int middle = g.out_height / 2;
-  for (const Part& part : {Part{0, middle, 0, blocks}, Part{middle, g.out_height, 0, blocks}})
-    if (part.row < part.row_end)
-      kernels.bottleneck(b, in.data(), out.data(), with_residual ? residual.data() : nullptr, scratch.data(), part);
+  for (const OutputRange& range : {OutputRange{0, middle, 0, blocks}, OutputRange{middle, g.out_height, 0, blocks}})
+    if (range.row < range.row_end)
+      kernels.bottleneck(b, in.data(), out.data(), with_residual ? residual.data() : nullptr, scratch.data(), range);
 
   auto clamped = [](std::vector<float> sums) {
     for (float& x : sums) x = std::clamp(x, -0.5f, 1.5f);
@@ -473,7 +474,7 @@ TEST_P(BottleneckKernel, expands_filters_and_projects) {
           for (int kernel : {3, 5}) {
             if (!inputs && !outputs) continue;
             check_bottleneck(isa(), inputs, make_geometry(channels, outputs, 7, 5 + n % 12, kernel, stride, 1),
-                             1 + n % 3, Epilogue(n % int(Epilogue::kCount)));
+                             1 + n % 3, PostOps(n % int(PostOps::kCount)));
             ++n;
           }
 }

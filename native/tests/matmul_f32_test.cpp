@@ -2,7 +2,8 @@
 
 #include <array>
 
-#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/attention_f32.hpp"
+#include "cpuacc/kernels/matmul_f32.hpp"
 #include "support.hpp"
 
 namespace cpuacc {
@@ -44,36 +45,36 @@ void check_matmul(native::Isa isa, int rows, int columns, int depth, const Case&
   Random random(uint32_t(rows * 100 + columns * 10 + depth));
   // Two neighbours in depth become one word of bfloat16: the rows have to be contiguous.
   const bool pairs = options.packed && !options.a_transposed && isa == native::Isa::avx512bf16;
-  const ConvKernels& kernels = conv_kernels_for(isa, pairs);
+  const MatMulKernels& kernels = matmul_kernels_for(isa, pairs);
   std::vector<float> a = random.reals(rows * depth), b = random.reals(depth * columns), bias = random.reals(columns);
   const std::vector<float> added = random.reals(rows * columns);
   Floats left(options.a_transposed ? transposed(a, rows, depth) : a),
       right(options.b_transposed ? transposed(b, depth, columns) : b);
   Floats packed(pack_panels(transposed(b, depth, columns), columns, depth, 1, kernels.panel, 16, pairs));
   Floats biases(padded_to_block(bias)), residual(added), out(rows * columns);
-  MatrixProduct m{};
+  MatMul m{};
   m.rows = rows, m.columns = columns, m.depth = depth;
   m.a_row = options.a_transposed ? 1 : depth, m.a_depth = options.a_transposed ? rows : 1;
   m.b_depth = options.b_transposed ? 1 : columns, m.b_column = options.b_transposed ? depth : 1;
   m.out_row = columns;
   m.packed = options.packed ? packed.data() : nullptr;
   m.bias = biases.data();
-  m.finish = {-kNoLimit, kNoLimit, 0, {}};
+  m.epilogue = {-kNoLimit, kNoLimit, 0, {}};
   if (options.post_ops)
-    m.finish = {-kNoLimit, kNoLimit, 2, {{Function::add, 0, 0}, {Function::relu, 0, 0}}};
+    m.epilogue = {-kNoLimit, kNoLimit, 2, {{Function::add, 0, 0}, {Function::relu, 0, 0}}};
   else if (!options.residual)
-    m.finish.low = -0.5f;
+    m.epilogue.low = -0.5f;
   Floats scratch(scratch_of(m));
   const bool adds = options.residual || options.post_ops;
   const int blocks = int(blocks_of(columns)), middle = rows / 2;
-  for (const Part& part : {Part{0, middle, 0, blocks}, Part{middle, rows, 0, blocks}})
-    if (part.row < part.row_end)
-      kernels.matrix(m, left.data(), right.data(), out.data(), adds ? residual.data() : nullptr, scratch.data(), part);
+  for (const OutputRange& range : {OutputRange{0, middle, 0, blocks}, OutputRange{middle, rows, 0, blocks}})
+    if (range.row < range.row_end)
+      kernels.matmul(m, left.data(), right.data(), out.data(), adds ? residual.data() : nullptr, scratch.data(), range);
   if (pairs) a = rounded_to_bfloat16(a), b = rounded_to_bfloat16(b);
   std::vector<float> expected = multiplied(a, b, bias, rows, columns, depth);
   for (size_t n = 0; n < expected.size(); ++n) {
     if (adds) expected[n] += added[n];
-    expected[n] = std::max(expected[n], options.post_ops ? 0.0f : m.finish.low);
+    expected[n] = std::max(expected[n], options.post_ops ? 0.0f : m.epilogue.low);
   }
   expect_near(out, expected, rows * columns, 2e-6 * (depth + 8),
               describe("rows", rows, "columns", columns, "depth", depth, "a transposed", options.a_transposed,
@@ -118,15 +119,15 @@ void check_gemv(native::Isa isa, int columns, int depth, int panel, bool pairs, 
     panels.insert(panels.end(), words.begin(), words.end());
   }
   Floats left(a), packed(panels), biases(padded_to_block(bias)), residual(added), out(columns);
-  MatrixProduct m{};
+  MatMul m{};
   m.rows = 1, m.columns = columns, m.depth = depth, m.out_row = columns;
-  m.packed = packed.data(), m.bias = biases.data(), m.panel = panel, m.pairs = pairs;
-  m.finish = {-kNoLimit, 0.75f, 0, {}};
-  if (epilogue == 2) m.finish = {-kNoLimit, kNoLimit, 2, {{Function::add, 0, 0}, {Function::abs, 0, 0}}};
+  m.packed = packed.data(), m.bias = biases.data(), m.panel = panel, m.bfloat16 = pairs;
+  m.epilogue = {-kNoLimit, 0.75f, 0, {}};
+  if (epilogue == 2) m.epilogue = {-kNoLimit, kNoLimit, 2, {{Function::add, 0, 0}, {Function::abs, 0, 0}}};
   const int middle = blocks / 2 / panel * panel;
   const float* with = epilogue ? residual.data() : nullptr;
-  conv_kernels_for(isa).vector(m, left.data(), out.data(), with, {0, 1, 0, middle});
-  conv_kernels_for(isa).vector(m, left.data(), out.data(), with, {0, 1, middle, blocks});
+  matmul_kernels_for(isa).gemv(m, left.data(), out.data(), with, {0, 1, 0, middle});
+  matmul_kernels_for(isa).gemv(m, left.data(), out.data(), with, {0, 1, middle, blocks});
   if (pairs) b = rounded_to_bfloat16(b);
   std::vector<float> expected = multiplied(a, b, bias, 1, columns, depth);
   for (size_t n = 0; n < expected.size(); ++n) {
@@ -152,7 +153,7 @@ struct Heads {
   enum class Mask { none, one_bool, each_float } mask = Mask::none;
   int64_t left = -1, right = -1, valid = -1, position = 0;
   float cap = 0;
-  bool unseen_is_zero = false, nan_in_unseen = false;
+  bool zero_if_no_key = false, nan_in_unseen = false;
 };
 
 void check_attention(native::Isa isa, const Heads& c) {
@@ -174,17 +175,17 @@ void check_attention(native::Isa isa, const Heads& c) {
   h.value_row = c.value_size, h.value_element = 1, h.out_row = c.value_size;
   h.query_scale = 0.5f, h.scale = 0.8f, h.cap = c.cap;
   h.mask_row = c.mask == Heads::Mask::each_float ? c.keys : 0, h.mask_key = 1, h.mask_keys = c.keys;
-  h.mask_is_bool = c.mask == Heads::Mask::one_bool, h.unseen_is_zero = c.unseen_is_zero, h.excludes = true;
+  h.mask_is_bool = c.mask == Heads::Mask::one_bool, h.zero_if_no_key = c.zero_if_no_key, h.excludes = true;
   h.left = c.left, h.right = c.right, h.rows = c.rows;
   const void* mask = c.mask == Heads::Mask::none       ? nullptr
                      : c.mask == Heads::Mask::one_bool ? static_cast<const void*>(mask_bools.data())
                                                        : mask_floats.data();
-  AttentionRun run{q.data(), k.data(), v.data(), mask, zeros.data(), c.position, valid};
+  AttentionOperands run{q.data(), k.data(), v.data(), mask, zeros.data(), c.position, valid};
   Floats scratch(scratch_of(h));
   const int middle = c.queries / 2;
-  const ConvKernels& kernels = conv_kernels_for(isa);
-  if (middle > 0) kernels.attention(h, run, out.data(), scratch.data(), 0, middle, false);
-  kernels.attention(h, run, out.data(), scratch.data(), middle, c.queries, middle > 0);
+  const AttentionKernels& kernels = attention_kernels_for(isa);
+  if (middle > 0) kernels.attend(h, run, out.data(), scratch.data(), 0, middle, false);
+  kernels.attend(h, run, out.data(), scratch.data(), middle, c.queries, middle > 0);
 
   std::vector<double> expected;
   for (int m = 0; m < c.queries; ++m) {
@@ -206,7 +207,7 @@ void check_attention(native::Isa isa, const Heads& c) {
       double sum = 0;
       for (int n = 0; n < c.keys; ++n)
         if (powers[size_t(n)] != 0) sum += powers[size_t(n)] / total * value[size_t(n * c.value_size + e)];
-      expected.push_back(total == 0 && !c.unseen_is_zero ? kNan : sum);
+      expected.push_back(total == 0 && !c.zero_if_no_key ? kNan : sum);
     }
   }
   expect_near(out, expected, out.size(), 1e-5,
@@ -245,17 +246,17 @@ TEST_P(AttentionKernel, caps_scores) {
 }
 
 TEST_P(AttentionKernel, leaves_keys_out_that_are_not_valid_even_if_they_hold_nan) {
-  for (bool unseen_is_zero : {false, true})
+  for (bool zero_if_no_key : {false, true})
     for (int64_t valid : {1, 12, 17}) {
       Heads c{6, 18, 16, 16, 14};
-      c.valid = valid, c.unseen_is_zero = unseen_is_zero, c.nan_in_unseen = true;
+      c.valid = valid, c.zero_if_no_key = zero_if_no_key, c.nan_in_unseen = true;
       check_attention(isa(), c);
     }
 }
 
 TEST_P(AttentionKernel, gives_zeros_if_no_key_is_visible) {
   Heads c{3, 18, 16, 16, 14};
-  c.valid = 0, c.unseen_is_zero = true;
+  c.valid = 0, c.zero_if_no_key = true;
   check_attention(isa(), c);
 }
 

@@ -34,10 +34,10 @@ int32_t expected_sum(const Q8Rows& from, const Guarded<int8_t>& weights, int vec
 
 TEST_P(Q8GemmKernel, multiplies_every_tile) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
   for (int vectors : {1, 2, 4})
-    for (int rows = 1; rows <= kernels.most_rows[vectors]; ++rows)
+    for (int rows = 1; rows <= kernels.max_rows[vectors]; ++rows)
       for (int64_t words : {1, 2, 3, 9})
         for (uint32_t flip : {0u, kFlip}) {
           const int64_t segments = 2, step = words * 4 + 8, offset = 4;
@@ -58,10 +58,10 @@ TEST_P(Q8GemmKernel, multiplies_every_tile) {
 
 TEST_P(Q8GemmKernel, multiplies_three_neighbouring_taps_at_once) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   if (!kernels.row_tile) GTEST_SKIP() << "this instruction set has no such kernel";
   const int lanes = kernels.lanes;
-  for (int rows = 1; rows <= kernels.most_rows[1]; ++rows)
+  for (int rows = 1; rows <= kernels.max_rows[1]; ++rows)
     for (int64_t words : {3, 6, 12}) {
       const int64_t step = words / 3 * 4;
       Guarded<uint8_t> image(random.integers<uint8_t>(2 * (rows + 2) * step + 64));
@@ -78,7 +78,7 @@ TEST_P(Q8GemmKernel, multiplies_three_neighbouring_taps_at_once) {
 
 TEST_P(Q8GemmKernel, multiplies_one_row) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
   for (int vectors : {1, 2, 4})
     for (int64_t words : {1, 2, 3, 16, 33})
@@ -86,7 +86,7 @@ TEST_P(Q8GemmKernel, multiplies_one_row) {
         Guarded<uint8_t> image(random.integers<uint8_t>(words * 4));
         Guarded<int8_t> weights(random.integers<int8_t>(words * vectors * lanes * 4));
         Guarded<int32_t> bias(random.integers<int32_t>(vectors * lanes, -1000, 1000)), sums(vectors * lanes);
-        kernels.vector_tile(vectors, image.data(), words, flip, weights.data(), bias.data(), sums.data());
+        kernels.gemv_tile(vectors, image.data(), words, flip, weights.data(), bias.data(), sums.data());
         const uint8_t* starts[1] = {image.data()};
         const Q8Rows from{starts, 1, words, 0, 0, flip};
         for (int64_t n = 0; n < sums.size(); ++n)
@@ -95,7 +95,7 @@ TEST_P(Q8GemmKernel, multiplies_one_row) {
       }
 }
 
-// ---- Requantization -------------------------------------------------------------------------------------------------
+// ---- Factors -------------------------------------------------------------------------------------------------
 
 /// Rounds half up, as the high half of a doubled product does; then half away from zero, as the rounding shift does.
 int64_t fixed_point(int64_t sum, int32_t multiplier, int32_t shift) {
@@ -107,8 +107,8 @@ int64_t fixed_point(int64_t sum, int32_t multiplier, int32_t shift) {
 }
 
 /// The factors of every lane, dyadic so that all modes can be compared exactly.
-struct Requantization {
-  Requantization(Q8Finish::Mode mode, int lanes, Random& random)
+struct Factors {
+  Factors(Q8Requantization::Mode mode, int lanes, Random& random)
       : scale(size_t(lanes)), rest(size_t(lanes)), half(size_t(lanes), 0.5f), wide_scale(size_t(lanes)),
         wide_half(size_t(lanes), 0.5), multiplier(size_t(lanes)), shift(size_t(lanes)),
         weight_offset(random.integers<int32_t>(lanes, -9, 9)) {
@@ -117,7 +117,7 @@ struct Requantization {
       scale[n] = float(numerator) / 512, wide_scale[n] = double(numerator) / 512;
       multiplier[n] = int32_t(random.integer(1 << 30, INT32_MAX)), shift[n] = int32_t(random.integer(-8, 1));
     }
-    finish = {mode,
+    requantization = {mode,
               5,
               2,
               250,
@@ -134,37 +134,37 @@ struct Requantization {
 
   uint8_t value_of(int64_t sum, size_t lane) const {
     const double x = double(sum) * wide_scale[lane];
-    const int64_t distance = finish.mode == Q8Finish::fixed_point ? fixed_point(sum, multiplier[lane], shift[lane])
+    const int64_t distance = requantization.mode == Q8Requantization::fixed_point ? fixed_point(sum, multiplier[lane], shift[lane])
                                                                   : int64_t(std::trunc(x + std::copysign(0.5, x)));
-    return flipped(uint8_t(std::clamp<int64_t>(distance + finish.zero, finish.low, finish.high)), finish.flip);
+    return flipped(uint8_t(std::clamp<int64_t>(distance + requantization.zero, requantization.low, requantization.high)), requantization.flip);
   }
 
   std::vector<float> scale, rest, half;
   std::vector<double> wide_scale, wide_half;
   std::vector<int32_t> multiplier, shift, weight_offset;
-  Q8Finish finish;
+  Q8Requantization requantization;
 };
 
-const Q8Finish::Mode kModes[] = {Q8Finish::single, Q8Finish::twofold, Q8Finish::fixed_point, Q8Finish::real};
+const Q8Requantization::Mode kModes[] = {Q8Requantization::single, Q8Requantization::twofold, Q8Requantization::fixed_point, Q8Requantization::real};
 
 TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
-  for (Q8Finish::Mode mode : kModes)
+  for (Q8Requantization::Mode mode : kModes)
     for (int vectors : {1, 2, 4})
       for (int rows : {1, 2, 3, 4, 5, 7, 8})
         for (int channels : {1, vectors * lanes - 1, vectors * lanes})
           for (bool with_sums : {false, true}) {
             if (channels == 0) continue;
-            Requantization requantization(mode, vectors * lanes, random);
-            requantization.finish.flip = with_sums ? kFlip : 0;
-            requantization.finish.weight_offset = requantization.weight_offset.data();
+            Factors factors(mode, vectors * lanes, random);
+            factors.requantization.flip = with_sums ? kFlip : 0;
+            factors.requantization.weight_offset = factors.weight_offset.data();
             const int64_t step = channels + (rows % 2 ? 0 : 3);
             Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
             Guarded<int32_t> byte_sums(random.integers<int32_t>(rows, 0, 500));
             Guarded<uint8_t> out((rows - 1) * step + channels);
-            kernels.finish(rows, vectors, sums.data(), requantization.finish, 0, with_sums ? byte_sums.data() : nullptr,
+            kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, with_sums ? byte_sums.data() : nullptr,
                            out.data(), step, channels, {nullptr, nullptr, 0});
             for (int row = 0; row < rows; ++row)
               for (int vector = 0; vector < vectors; ++vector)
@@ -172,8 +172,8 @@ TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
                   const int channel = channel_of(vectors, vector, lane), at = vector * lanes + lane;
                   if (channel >= channels) continue;
                   int64_t sum = sums[row * vectors * lanes + at];
-                  if (with_sums) sum += int64_t{byte_sums[row]} * requantization.weight_offset[size_t(at)];
-                  ASSERT_EQ(out[row * step + channel], requantization.value_of(sum, size_t(at))) << describe(
+                  if (with_sums) sum += int64_t{byte_sums[row]} * factors.weight_offset[size_t(at)];
+                  ASSERT_EQ(out[row * step + channel], factors.value_of(sum, size_t(at))) << describe(
                       "mode", int(mode), "vectors", vectors, "rows", rows, "channels", channels, "sum", sum);
                 }
           }
@@ -181,26 +181,26 @@ TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
 
 TEST_P(Q8RequantizeKernel, multiplies_and_requantizes_panels_of_one_row) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
   for (int64_t words : {1, 2, 7, 16})
     for (int last : {1, 3, lanes}) {
       const int vectors[3] = {4, 2, 1};
-      Q8VectorPanel panels[3];
+      Q8GemvPanel panels[3];
       int64_t channel = 0, lane = 0, offset = 0;
       for (int n = 0; n < 3; ++n) {
         const int channels = n == 2 ? last : vectors[n] * lanes;
         panels[n] = {channel, channels, vectors[n], lane, offset};
         channel += channels, lane += vectors[n] * lanes, offset += words * vectors[n] * lanes * 4;
       }
-      Requantization requantization(Q8Finish::single, int(lane), random);
+      Factors factors(Q8Requantization::single, int(lane), random);
       Guarded<uint8_t> image(random.integers<uint8_t>(words * 4)), out(channel);
       Guarded<int8_t> weights(random.integers<int8_t>(offset, -20, 20));
       Guarded<int32_t> bias(random.integers<int32_t>(lane, -1000, 1000));
-      const Q8Vector vector{panels, words, kFlip, weights.data(), bias.data(), &requantization.finish};
-      kernels.vector_product(vector, image.data(), out.data(), 0, 2);
-      kernels.vector_product(vector, image.data(), out.data(), 2, 3);
-      for (const Q8VectorPanel& p : panels)
+      const Q8Gemv vector{panels, words, kFlip, weights.data(), bias.data(), &factors.requantization};
+      kernels.gemv(vector, image.data(), out.data(), 0, 2);
+      kernels.gemv(vector, image.data(), out.data(), 2, 3);
+      for (const Q8GemvPanel& p : panels)
         for (int v = 0; v < p.vectors; ++v)
           for (int l = 0; l < lanes; ++l) {
             const int own = channel_of(p.vectors, v, l);
@@ -208,7 +208,7 @@ TEST_P(Q8RequantizeKernel, multiplies_and_requantizes_panels_of_one_row) {
             int64_t sum = bias[p.lane + v * lanes + l];
             for (int64_t k = 0; k < words * 4; ++k)
               sum += flipped(image[k], kFlip) * weights[p.offset + ((k / 4 * p.vectors + v) * lanes + l) * 4 + k % 4];
-            ASSERT_EQ(out[p.first + own], requantization.value_of(sum, size_t(p.lane + v * lanes + l)))
+            ASSERT_EQ(out[p.first + own], factors.value_of(sum, size_t(p.lane + v * lanes + l)))
                 << describe("words", words, "vectors", p.vectors, "channel", own);
           }
     }
@@ -255,7 +255,7 @@ TEST_P(Q8ElementwiseKernel, adds_as_the_integers_of_the_reference) {
         Q8Add add = make_add(scale_a, scale_b, limit);
         add.flip_b = kFlip;
         Guarded<uint8_t> a(random.integers<uint8_t>(count)), b(random.integers<uint8_t>(count)), out(count);
-        q8_kernels_for(isa()).add(a.data(), b.data(), out.data(), count, 0, add);
+        elementwise_q8_kernels_for(isa()).add(a.data(), b.data(), out.data(), count, 0, add);
         for (int64_t n = 0; n < count; ++n)
           ASSERT_EQ(out[n], expected_add(add, a[n], flipped(b[n], kFlip)))
               << describe("limit", limit, "count", count, "element", n);
@@ -264,24 +264,24 @@ TEST_P(Q8ElementwiseKernel, adds_as_the_integers_of_the_reference) {
 
 TEST_P(Q8RequantizeKernel, adds_a_residual) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
   for (int vectors : {1, 2, 4})
     for (int rows : {1, 3, 4, 6})
       for (int channels : {vectors * lanes - 3, vectors * lanes})
         for (float limit : {-1.0f, 0.49f}) {
-          Requantization requantization(Q8Finish::single, vectors * lanes, random);
+          Factors factors(Q8Requantization::single, vectors * lanes, random);
           const Q8Add add = make_add(0.7, 1.3, limit);
-          const int64_t step = channels, residual_step = channels;
+          const int64_t step = channels, residual_step = channels + 5;
           Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
           Guarded<uint8_t> out(rows * step), residual(random.integers<uint8_t>(rows * residual_step + 64));
-          kernels.finish(rows, vectors, sums.data(), requantization.finish, 0, nullptr, out.data(), step, channels,
+          kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, nullptr, out.data(), step, channels,
                          {&add, residual.data(), residual_step});
           for (int64_t n = 0; n < sums.size(); ++n) {
             const int row = int(n / (vectors * lanes)), at = int(n % (vectors * lanes)),
                       channel = channel_of(vectors, at / lanes, at % lanes);
             if (channel >= channels) continue;
-            ASSERT_EQ(out[row * step + channel], expected_add(add, requantization.value_of(sums[n], size_t(at)),
+            ASSERT_EQ(out[row * step + channel], expected_add(add, factors.value_of(sums[n], size_t(at)),
                                                               residual[row * residual_step + channel]))
                 << describe("vectors", vectors, "rows", rows, "channels", channels, "limit", limit);
           }
@@ -292,16 +292,16 @@ TEST_P(Q8RequantizeKernel, adds_a_residual) {
 
 TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
-  const int lanes = kernels.lanes, size = 4 * lanes;
-  for (Q8Finish::Mode mode : kModes)
+  const DepthwiseQ8Kernels& depthwise = depthwise_q8_kernels_for(isa());
+  const int lanes = depthwise.lanes, size = 4 * lanes;
+  for (Q8Requantization::Mode mode : kModes)
     for (int64_t groups : {1, 3})
       for (int64_t sets : {1, 2, 3})
         for (int64_t rows : {1, 2})
           for (int64_t period : {1, 2})
             for (int64_t count : {1, size - 1, size, 3 * size + 5}) {
-              Requantization requantization(mode, int(period) * size, random);
-              requantization.finish.flip = kFlip;
+              Factors factors(mode, int(period) * size, random);
+              factors.requantization.flip = kFlip;
               Guarded<int8_t> weights(random.integers<int8_t>(period * groups * rows * sets * 4 * size, -60, 60));
               Guarded<int32_t> bias(random.integers<int32_t>(period * size, -1000, 1000));
               const int64_t padded = (count + size - 1) / size * size;
@@ -309,8 +309,8 @@ TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
               std::vector<const uint8_t*> taps;
               for (int64_t n = 0; n < groups * 4; ++n) taps.push_back(image.data() + n * padded);
               uint8_t* out[2] = {first.data(), second.data()};
-              kernels.depthwise({groups, sets, period, rows, weights.data(), bias.data()}, taps.data(),
-                                requantization.finish, out, count);
+              depthwise.convolve({groups, sets, period, rows, weights.data(), bias.data()}, taps.data(),
+                                factors.requantization, out, count);
               for (int64_t row = 0; row < rows; ++row)
                 for (int64_t n = 0; n < count; ++n) {
                   const int64_t phase = n / size % period, byte = n % size;
@@ -324,7 +324,7 @@ TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
                         const int64_t place = (((phase * groups + g) * rows + row) * sets + set) * 4 + vector;
                         sum += taps[size_t(g * 4 + tap)][n] * weights[(place * lanes + lane) * 4 + tap];
                       }
-                  ASSERT_EQ(out[row][n], requantization.value_of(sum, size_t(at))) << describe(
+                  ASSERT_EQ(out[row][n], factors.value_of(sum, size_t(at))) << describe(
                       "mode", int(mode), "groups", groups, "sets", sets, "rows", rows, "period", period, "byte", n);
                 }
             }
@@ -334,14 +334,14 @@ TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
 
 TEST_P(Q8ElementwiseKernel, copies_clamps_and_looks_up) {
   Random random;
-  const Q8Kernels& kernels = q8_kernels_for(isa());
+  const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());
   const std::vector<uint8_t> table = random.integers<uint8_t>(256);
   for (int64_t count : {1, 15, 16, 17, 63, 64, 65, 127, 129, 300})
     for (uint32_t flip : {0u, kFlip}) {
       Guarded<uint8_t> in(random.integers<uint8_t>(count)), copied(count), clamped(count), looked_up(count);
-      kernels.copy(copied.data(), in.data(), count, flip);
-      kernels.clamp(in.data(), clamped.data(), count, flip, 40, 200);
-      kernels.look_up(in.data(), looked_up.data(), count, table.data());
+      elementwise.copy(copied.data(), in.data(), count, flip);
+      elementwise.clamp(in.data(), clamped.data(), count, flip, 40, 200);
+      elementwise.look_up(in.data(), looked_up.data(), count, table.data());
       for (int64_t n = 0; n < count; ++n) {
         ASSERT_EQ(copied[n], flipped(in[n], flip)) << describe("count", count);
         ASSERT_EQ(clamped[n], flipped(std::clamp<uint8_t>(flipped(in[n], flip), 40, 200), flip))
@@ -359,7 +359,7 @@ TEST_P(Q8ElementwiseKernel, gathers_pixels) {
         for (uint32_t flip : {0u, kFlip}) {
           const int64_t step = channels + 4;
           Guarded<uint8_t> in(random.integers<uint8_t>(pixels * step)), out(pixels * channels * times);
-          q8_kernels_for(isa()).gather(out.data(), in.data(), pixels, channels, step, times, flip);
+          elementwise_q8_kernels_for(isa()).gather(out.data(), in.data(), pixels, channels, step, times, flip);
           for (int64_t n = 0; n < out.size(); ++n)
             ASSERT_EQ(out[n], flipped(in[n / (channels * times) * step + n / times % channels], flip))
                 << describe("channels", channels, "pixels", pixels, "times", times, "flip", flip);

@@ -31,8 +31,8 @@ TEST_P(SoftmaxKernel, follows_the_definition) {
         Floats in(random.reals(extent * inner, -8, 8)), out(extent * inner);
         const int64_t middle = inner / 2;
         if (middle > 0)
-          row_kernels_for(isa()).softmax(in.data(), out.data(), extent, inner, 0, middle, beta, logarithm);
-        row_kernels_for(isa()).softmax(in.data(), out.data(), extent, inner, middle, inner, beta, logarithm);
+          softmax_kernels_for(isa()).softmax(in.data(), out.data(), extent, inner, 0, middle, beta, logarithm);
+        softmax_kernels_for(isa()).softmax(in.data(), out.data(), extent, inner, middle, inner, beta, logarithm);
         std::vector<double> expected(static_cast<size_t>(extent * inner));
         for (int64_t c = 0; c < inner; ++c) {
           double total = 0;
@@ -53,7 +53,7 @@ TEST_P(SoftmaxKernel, gives_zero_at_minus_infinity_and_nan_for_nan) {
     Floats in(20 * inner, 0.5f), out(20 * inner);
     in[3 * inner] = -kInfinity;
     if (inner > 1) in[inner + 1] = kNan;
-    row_kernels_for(isa()).softmax(in.data(), out.data(), 20, inner, 0, inner, 1, false);
+    softmax_kernels_for(isa()).softmax(in.data(), out.data(), 20, inner, 0, inner, 1, false);
     EXPECT_EQ(out[3 * inner], 0.0f);
     EXPECT_NEAR(out[0], 1.0 / 19, 1e-6);
     for (int64_t c = 1; c < inner; ++c) EXPECT_EQ(std::isnan(out[c]), c == 1);
@@ -97,8 +97,8 @@ TEST_P(ReduceKernel, follows_the_definition) {
       Floats in(random.reals(extent * inner, 0.5f, 1.25f)), out(inner);
       const int64_t middle = inner / 2;
       if (middle > 0)
-        row_kernels_for(isa()).reduce(Reduction(operation), in.data(), out.data(), extent, inner, 0, middle);
-      row_kernels_for(isa()).reduce(Reduction(operation), in.data(), out.data(), extent, inner, middle, inner);
+        reduce_kernels_for(isa()).reduce(Reduction(operation), in.data(), out.data(), extent, inner, 0, middle);
+      reduce_kernels_for(isa()).reduce(Reduction(operation), in.data(), out.data(), extent, inner, middle, inner);
       std::vector<double> expected;
       for (int64_t c = 0; c < inner; ++c) {
         std::vector<double> values;
@@ -115,7 +115,7 @@ TEST_P(ReduceKernel, keeps_nan_in_the_largest_and_the_smallest) {
       for (Reduction operation : {Reduction::max, Reduction::min}) {
         Floats in(extent * inner, 1.0f), out(inner);
         in[(extent / 2) * inner] = kNan;
-        row_kernels_for(isa()).reduce(operation, in.data(), out.data(), extent, inner, 0, inner);
+        reduce_kernels_for(isa()).reduce(operation, in.data(), out.data(), extent, inner, 0, inner);
         EXPECT_TRUE(std::isnan(out[0])) << describe("extent", extent, "inner", inner);
         for (int64_t c = 1; c < inner; ++c) EXPECT_EQ(out[c], 1.0f);
       }
@@ -125,7 +125,7 @@ TEST_P(NormalizeKernel, divides_by_the_length) {
   Random random;
   for_shapes([&](int64_t extent, int64_t inner) {
     Floats in(random.reals(extent * inner)), out(extent * inner);
-    row_kernels_for(isa()).unit_length(in.data(), out.data(), extent, inner, 0, inner, 1e-3f);
+    normalize_kernels_for(isa()).unit_length(in.data(), out.data(), extent, inner, 0, inner, 1e-3f);
     std::vector<double> expected(static_cast<size_t>(extent * inner));
     for (int64_t n = 0; n < extent * inner; ++n) {
       double squares = 0;
@@ -144,7 +144,7 @@ TEST_P(NormalizeKernel, standardizes_a_row) {
         Floats in(random.reals(length, -2, 3)), out(length), scale(random.reals(length)), shift(random.reals(length));
         const float eps = 0.01f;
         Affine with{affine ? scale.data() : nullptr, affine ? shift.data() : nullptr, 1, length};
-        row_kernels_for(isa()).standardize(in.data(), out.data(), length, spread, eps, with);
+        normalize_kernels_for(isa()).standardize(in.data(), out.data(), length, spread, eps, with);
         double mean = 0, variance = 0;
         for (int64_t n = 0; n < length && spread != Spread::mean_square; ++n) mean += in[n] / double(length);
         for (int64_t n = 0; n < length; ++n) variance += (in[n] - mean) * (in[n] - mean) / double(length);
@@ -184,7 +184,7 @@ TEST_P(NormalizeKernel, scales_and_shifts_by_the_number_of_the_element) {
         const int64_t count = 203, begin = 11;
         Floats in(random.reals(count)), out(count), scale(random.reals(period)), shift(random.reals(period));
         Affine with{kind & 1 ? scale.data() : nullptr, kind & 2 ? shift.data() : nullptr, inner, period};
-        row_kernels_for(isa()).affine(in.data(), out.data(), count, begin, with);
+        normalize_kernels_for(isa()).affine(in.data(), out.data(), count, begin, with);
         std::vector<double> expected;
         for (int64_t n = 0; n < count; ++n) {
           int64_t at = (begin + n) / inner % period;
@@ -194,6 +194,40 @@ TEST_P(NormalizeKernel, scales_and_shifts_by_the_number_of_the_element) {
       }
 }
 
+TEST_P(NormalizeKernel, normalizes_batches_by_channel) {
+  Random random;
+  for (int64_t inner : {1, 3, 16, 49})
+    for (int64_t channels : {1, 5, 16, 40}) {
+      const int64_t count = 203, begin = 11;
+      Floats in(random.reals(count)), out(count), mean(random.reals(channels)), factor(random.reals(channels, 0.5f, 2));
+      Floats gamma(random.reals(channels)), beta(random.reals(channels));
+      const BatchParameters with{mean.data(), factor.data(), gamma.data(), beta.data(), inner, channels};
+      normalize_kernels_for(isa()).batch(in.data(), out.data(), count, begin, with);
+      std::vector<double> expected;
+      for (int64_t n = 0; n < count; ++n) {
+        int64_t c = (begin + n) / inner % channels;
+        expected.push_back((double(in[n]) - mean[c]) * factor[c] * gamma[c] + beta[c]);
+      }
+      expect_near(out, expected, count, 2e-6, describe("inner", inner, "channels", channels));
+    }
+}
+
+TEST_P(NormalizeKernel, normalizes_and_clamps_a_block_of_channels) {
+  Random random;
+  for (int64_t pixels : {1, 2, 7, 50}) {
+    Floats in(random.reals(pixels * 16)), out(pixels * 16), mean(random.reals(16)), factor(random.reals(16, 0.5f, 2));
+    Floats gamma(random.reals(16)), beta(random.reals(16));
+    const BatchParameters with{mean.data(), factor.data(), gamma.data(), beta.data(), 0, 16};
+    normalize_kernels_for(isa()).batch_block(in.data(), out.data(), pixels, with, -0.5f, 0.75f);
+    std::vector<double> expected;
+    for (int64_t n = 0; n < pixels * 16; ++n) {
+      int64_t c = n % 16;
+      expected.push_back(std::clamp((double(in[n]) - mean[c]) * factor[c] * gamma[c] + beta[c], -0.5, 0.75));
+    }
+    expect_near(out, expected, pixels * 16, 2e-6, describe("pixels", pixels));
+  }
+}
+
 TEST_P(NormalizeKernel, clamps_and_keeps_nan) {
   Random random;
   for (int64_t count : kExtents) {
@@ -201,7 +235,7 @@ TEST_P(NormalizeKernel, clamps_and_keeps_nan) {
     values[count / 2] = kNan;
     std::vector<float> expected;
     for (int64_t n = 0; n < count; ++n) expected.push_back(n == count / 2 ? kNan : std::clamp(values[n], -1.0f, 2.0f));
-    row_kernels_for(isa()).clamp(values.data(), count, -1, 2);
+    normalize_kernels_for(isa()).clamp(values.data(), count, -1, 2);
     expect_equal(values, expected, count, describe("count", count));
   }
 }
@@ -210,7 +244,7 @@ TEST_P(NormalizeKernel, scales_shifts_and_clamps_a_block_of_channels) {
   Random random;
   for (int64_t pixels : {1, 2, 7, 14, 50}) {
     Floats in(random.reals(pixels * 16)), out(pixels * 16), scale(random.reals(16)), shift(random.reals(16));
-    row_kernels_for(isa()).affine_block(in.data(), out.data(), pixels, scale.data(), shift.data(), -0.5f, 0.75f);
+    normalize_kernels_for(isa()).affine_block(in.data(), out.data(), pixels, scale.data(), shift.data(), -0.5f, 0.75f);
     std::vector<double> expected;
     for (int64_t n = 0; n < pixels * 16; ++n)
       expected.push_back(std::clamp(double(in[n]) * scale[n % 16] + shift[n % 16], -0.5, 0.75));

@@ -5,14 +5,15 @@
 
 #include <math.h>
 
-#include "cpuacc/kernels/matrix.hpp"
+#include "cpuacc/kernels/attention_f32.hpp"
+#include "cpuacc/kernels/matmul.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
 
 /// The keys [begin, end) that one query may see by their positions.
-struct SeenKeys {
-  SeenKeys(const AttentionHead& h, const AttentionRun& run, int row) : begin(0), end(run.valid) {
+struct VisibleKeys {
+  VisibleKeys(const AttentionHead& h, const AttentionOperands& run, int row) : begin(0), end(run.valid) {
     int64_t position = row + run.position;
     if (h.left >= 0 && position - h.left > begin) begin = position - h.left;
     if (h.right >= 0 && position + h.right + 1 < end) end = position + h.right + 1;
@@ -23,9 +24,9 @@ struct SeenKeys {
 };
 
 /// What is added to the scores of one query: the mask, and minus infinity where a key is not seen.
-void lay_out_mask(const AttentionHead& h, const AttentionRun& run, int row, float* to) {
+void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, float* to) {
   const int padded = (h.keys + 15) / 16 * 16;
-  const auto [begin, end] = SeenKeys(h, run, row);
+  const auto [begin, end] = VisibleKeys(h, run, row);
   for (int k = 0; k < padded; ++k) to[k] = -__builtin_inff();
   if (!run.mask) {
     for (int64_t k = begin; k < end; ++k) to[k] = 0;
@@ -47,10 +48,10 @@ CPUACC_INLINE void clear_padding(const AttentionHead& h, float* last_block, int 
 
 /// Scores of kRows queries, 16 in every block, become exponentials; `factors` are what results are to be multiplied by.
 template <int kRows>
-CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_step, const float* added, float* factors) {
+CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t block_step, const float* added, float* factors) {
   const int blocks = (h.keys + 15) / 16;
   Vec top[kRows], total[kRows] = {};
-  for (int m = 0; m < kRows; ++m) top[m] = all(-__builtin_inff());
+  for (int m = 0; m < kRows; ++m) top[m] = broadcast(-__builtin_inff());
   for (int n = 0; n < blocks; ++n)
     for (int v = 0; v < 16; v += kLanes)
       for (int m = 0; m < kRows; ++m) {
@@ -64,7 +65,7 @@ CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_s
   float greatest[kRows];
   for (int m = 0; m < kRows; ++m) {
     greatest[m] = greatest_lane(top[m]);
-    if (greatest[m] == -__builtin_inff() && h.unseen_is_zero) greatest[m] = 0;
+    if (greatest[m] == -__builtin_inff() && h.zero_if_no_key) greatest[m] = 0;
   }
   for (int n = 0; n < blocks; ++n)
     for (int v = 0; v < 16; v += kLanes)
@@ -76,7 +77,7 @@ CPUACC_INLINE void soften(const AttentionHead& h, float* scores, int64_t block_s
       }
   for (int m = 0; m < kRows; ++m) {
     float sum = sum_of_lanes(total[m]);
-    factors[m] = sum == 0 && h.unseen_is_zero ? 0 : 1 / sum;
+    factors[m] = sum == 0 && h.zero_if_no_key ? 0 : 1 / sum;
   }
 }
 
@@ -95,9 +96,9 @@ CPUACC_INLINE bool is_finite(const float* sums, int blocks) {
 /// One row of the result, of the keys that the query sees and of no others. The products of the fast path include all keys,
 /// with a probability of 0 for those that the query does not see, which turns their infinities and NaNs into NaN.
 /// `scores` holds one element for each key.
-__attribute__((noinline)) void attend_seen_keys(const AttentionHead& h, const AttentionRun& run, int row, float* scores,
+__attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const AttentionOperands& run, int row, float* scores,
                                                 float* out) {
-  const auto [begin, end] = SeenKeys(h, run, row);
+  const auto [begin, end] = VisibleKeys(h, run, row);
   const uint8_t* shown = run.mask && h.mask_is_bool ? static_cast<const uint8_t*>(run.mask) + row * h.mask_row : nullptr;
   const float* added = run.mask && !h.mask_is_bool ? static_cast<const float*>(run.mask) + row * h.mask_row : nullptr;
   const float* query = run.query + row * h.query_row;
@@ -127,7 +128,7 @@ __attribute__((noinline)) void attend_seen_keys(const AttentionHead& h, const At
   for (int n = 0; n < h.value_size && total != 0; ++n) out[n] /= total;
 }
 
-void attention(const AttentionHead& h, const AttentionRun& run, float* out, float* scratch, int first, int last,
+void attention(const AttentionHead& h, const AttentionOperands& run, float* out, float* scratch, int first, int last,
                bool same_head) {
   const int key_blocks = (h.keys + 15) / 16, value_blocks = (h.value_size + 15) / 16, most = h.rows;
   float* keys = scratch;
@@ -137,39 +138,39 @@ void attention(const AttentionHead& h, const AttentionRun& run, float* out, floa
   float* sums = scores + int64_t{most} * key_blocks * 16;
   float* added = sums + int64_t{most} * value_blocks * 16;
   float* factors = added + key_blocks * 16;
-  MatrixProduct left{0, h.keys, h.size, h.query_row, h.query_element, h.key_element, h.key_row, 0, nullptr, nullptr, {}};
-  MatrixProduct right{0, h.value_size, h.keys, 0, 1, h.value_row, h.value_element, 0, nullptr, nullptr, {}};
+  MatMul left{0, h.keys, h.size, h.query_row, h.query_element, h.key_element, h.key_row, 0, nullptr, nullptr, {}};
+  MatMul right{0, h.value_size, h.keys, 0, 1, h.value_row, h.value_element, 0, nullptr, nullptr, {}};
   if (!same_head) {
     pack_panels(left, run.key, keys, 0, key_blocks);
     pack_panels(right, run.value, values, 0, value_blocks);
   }
-  const Finish nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
+  const Epilogue nothing{-__builtin_inff(), __builtin_inff(), 0, {}};
   const bool each = h.left >= 0 || h.right >= 0 || (run.mask && h.mask_row != 0);
   const bool any = each || run.mask || run.valid < h.keys || h.keys % 16;
   const bool excludes = h.excludes && (h.left >= 0 || h.right >= 0 || run.valid < h.keys || run.mask);
-  if (any && !each) lay_out_mask(h, run, 0, added);
+  if (any && !each) expand_mask(h, run, 0, added);
   for (int row = first; row < last; row += most) {
     const int rows = last - row < most ? last - row : most;
     pack_rows(left, run.query + row * h.query_row, rows, queries, int64_t{rows} * 16);
     for (int n = 0; n < rows * ((h.size + 15) / 16) * 16 && h.query_scale != 1; n += kLanes)
       store(queries + n, load(queries + n) * h.query_scale);
-    product({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
+    gemm({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
             {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
     clear_padding(h, scores + int64_t{key_blocks - 1} * rows * 16, rows);
     int m = 0;
     for (; !each && m + 2 <= rows; m += 2)
-      soften<2>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
+      softmax_rows<2>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
     for (; m < rows; ++m) {
-      if (each) lay_out_mask(h, run, row + m, added);
-      soften<1>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
+      if (each) expand_mask(h, run, row + m, added);
+      softmax_rows<1>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
     }
-    product({h.keys, value_blocks, values, run.zeros, nothing}, scores, int64_t{rows} * 16, sums,
+    gemm({h.keys, value_blocks, values, run.zeros, nothing}, scores, int64_t{rows} * 16, sums,
             {16, 0, value_blocks * 16}, nullptr, {0, rows, 0, value_blocks});
     for (m = 0; m < rows; ++m) {
       float* to = out + (row + m) * h.out_row;
       const float* from = sums + int64_t{m} * value_blocks * 16;
       for (int n = 0; n < h.value_size; ++n) to[n] = from[n] * factors[m];
-      if (excludes && !is_finite(from, value_blocks)) attend_seen_keys(h, run, row + m, scores, to);
+      if (excludes && !is_finite(from, value_blocks)) attend_visible_keys(h, run, row + m, scores, to);
     }
   }
 }

@@ -4,15 +4,15 @@
 #define CPUACC_KERNELS_BOTTLENECK_HPP
 
 #include "cpuacc/kernels/depthwise.hpp"
-#include "cpuacc/kernels/product.hpp"
+#include "cpuacc/kernels/gemm.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
 
 /// Some rows of the expanded image, of one panel of its channels.
-class Expanded {
+class ExpandedRows {
  public:
-  Expanded(const Bottleneck& b, const float* in, float* memory, float* words)
+  ExpandedRows(const Bottleneck& b, const float* in, float* memory, float* words)
       : b_(b), image_(in), words_(words), row_(int64_t{b.depthwise.width} * 16), memory_(memory), width_(ring_width(b.depthwise)), size_(static_cast<int>(ring_rows(b.depthwise))) {}
 
   /// Zeros beside all rows; these are not written again.
@@ -29,16 +29,16 @@ class Expanded {
   void see(int first, int last) {
     const int64_t image_block = b_.depthwise.height * row_;
     in_ = image_ + first * row_, in_block_ = image_block, first_ = first;
-    if (!kPairs || first >= last) return;
+    if (!kBfloat16Pairs || first >= last) return;
     in_block_ = (last - first) * row_;
-    lay_out_words(in_, image_block, b_.expand.depth, (last - first) * b_.depthwise.width, words_, in_block_);
+    pack_words(in_, image_block, b_.expand.depth, (last - first) * b_.depthwise.width, words_, in_block_);
     in_ = words_;
   }
 
   void fill(int block, int blocks, int y) {
     const Depthwise& d = b_.depthwise;
-    const Product& p = b_.expand;
-    Tile t{};
+    const Gemm& p = b_.expand;
+    MicroKernelArgs t{};
     t.a = in_ + (y - first_) * row_;
     t.a_block = in_block_;
     t.taps = kNoTaps;
@@ -49,10 +49,10 @@ class Expanded {
     t.c = at(block, y) + d.pad_left * 16;
     t.c_block = size_ * width_ * 16;
     t.c_pixel = 16;
-    t.low = p.finish.low;
-    t.high = p.finish.high;
-    t.ahead = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * t.depth);
-    run_of_tiles<16>(t, d.width, blocks, 16, p.finish);
+    t.low = p.epilogue.low;
+    t.high = p.epilogue.high;
+    t.prefetch = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * t.depth);
+    run_micro_kernels<16>(t, d.width, blocks, 16, p.epilogue);
   }
 
   float* at(int block, int y) const { return memory_ + (int64_t{block} * size_ + y % size_) * width_ * 16; }
@@ -73,17 +73,17 @@ inline void depthwise_block_rows(const Depthwise& c, DepthwiseRow& d, int block,
   d.bias = c.bias + block * 16;
   d.out = out;
   rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
-  if (c.finish.count) finish(c.finish, out, nullptr, 0, 16, rows * c.out_width, 1);
+  if (c.epilogue.count) apply_post_ops(c.epilogue, out, nullptr, 0, 16, rows * c.out_width, 1);
 }
 
 /// Rows [first, last) of the depthwise convolution of one panel. `next` is the first row that was not expanded yet.
-void expanded_rows(const Bottleneck& b, Expanded& expanded, int block, int blocks, int first, int last, int next,
+void expanded_rows(const Bottleneck& b, ExpandedRows& expanded, int block, int blocks, int first, int last, int next,
                    float* out, int64_t out_block) {
   const Depthwise& c = b.depthwise;
   DepthwiseRow d{};
   d.width = c.out_width;
-  d.low = c.finish.low;
-  d.high = c.finish.high;
+  d.low = c.epilogue.low;
+  d.high = c.epilogue.high;
   for (int y = first; y < last; ++y) {
     int top = y * c.stride_y - c.pad_top, bottom = top + (c.kernel_height - 1) * c.dilation_y;
     for (; next <= bottom && next < c.height; ++next) expanded.fill(block, blocks, next);
@@ -100,9 +100,9 @@ void expanded_rows(const Bottleneck& b, Expanded& expanded, int block, int block
 void copied_rows(const Depthwise& c, const float* in, float* memory, int block, int first, int last, float* out) {
   DepthwiseRow d{};
   d.width = c.out_width;
-  d.low = c.finish.low;
-  d.high = c.finish.high;
-  Ring ring(c, in + int64_t{block} * c.height * c.width * 16, memory, first * c.stride_y - c.pad_top);
+  d.low = c.epilogue.low;
+  d.high = c.epilogue.high;
+  RowRing ring(c, in + int64_t{block} * c.height * c.width * 16, memory, first * c.stride_y - c.pad_top);
   for (int y = first, rows; y < last; y += rows, out += int64_t{rows} * c.out_width * 16) {
     rows = ring.see(d, y, last);
     depthwise_block_rows(c, d, block, rows, out);
@@ -110,23 +110,23 @@ void copied_rows(const Depthwise& c, const float* in, float* memory, int block, 
 }
 
 void bottleneck(const Bottleneck& b, const float* in, float* out, const float* residual, float* scratch,
-                const Part& part) {
+                const OutputRange& range) {
   const Depthwise& c = b.depthwise;
   const bool projects = b.project.weights, expands = b.expand.weights;
-  const int strip = projects ? b.strip : part.row_end - part.row;
+  const int strip = projects ? b.strip : range.row_end - range.row;
   const int64_t row_size = int64_t{c.out_width} * 16, image = c.out_height * row_size;
   float* rows = scratch;
   float* rings = scratch + (projects ? int64_t{b.strip} * row_size * c.blocks : 0);
-  Expanded expanded(b, in, rings, scratch + scratch_of(b));
-  if (expands) expanded.clear(part.block, part.block_end - part.block);
-  int top = part.row * c.stride_y - c.pad_top, next = top < 0 ? 0 : top;
-  for (int first = part.row; first < part.row_end; first += strip) {
-    int last = first + strip < part.row_end ? first + strip : part.row_end;
+  ExpandedRows expanded(b, in, rings, scratch + scratch_of(b));
+  if (expands) expanded.clear(range.block, range.block_end - range.block);
+  int top = range.row * c.stride_y - c.pad_top, next = top < 0 ? 0 : top;
+  for (int first = range.row; first < range.row_end; first += strip) {
+    int last = first + strip < range.row_end ? first + strip : range.row_end;
     int64_t out_block = projects ? strip * row_size : image;
     const int bottom = (last - 1) * c.stride_y - c.pad_top + (c.kernel_height - 1) * c.dilation_y;
     if (expands) expanded.see(next, bottom + 1 < c.height ? bottom + 1 : c.height);
-    for (int block = part.block; block < part.block_end;) {
-      int blocks = expands ? panel_at(block, c.blocks) : 1;
+    for (int block = range.block; block < range.block_end;) {
+      int blocks = expands ? blocks_of_panel_at(block, c.blocks) : 1;
       float* to = (projects ? rows : out + first * row_size) + block * out_block;
       if (expands)
         expanded_rows(b, expanded, block, blocks, first, last, next, to, out_block);
@@ -135,10 +135,10 @@ void bottleneck(const Bottleneck& b, const float* in, float* out, const float* r
       block += blocks;
     }
     next = bottom + 1 > next ? (bottom + 1 < c.height ? bottom + 1 : c.height) : next;
-    if (projects && kPairs)
-      lay_out_words(rows, out_block, b.project.depth, (last - first) * c.out_width, rows, out_block);
+    if (projects && kBfloat16Pairs)
+      pack_words(rows, out_block, b.project.depth, (last - first) * c.out_width, rows, out_block);
     if (projects)
-      product(b.project, rows, out_block, out + first * row_size, {image, row_size, 16},
+      gemm(b.project, rows, out_block, out + first * row_size, {image, row_size, 16},
               residual ? residual + first * row_size : nullptr, {0, (last - first) * c.out_width, 0, b.project.blocks});
   }
 }

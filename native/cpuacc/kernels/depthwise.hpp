@@ -5,18 +5,19 @@
 
 #include <string.h>
 
-#include "cpuacc/kernels/functions.hpp"
+#include "cpuacc/kernels/activations.hpp"
+#include "cpuacc/kernels/conv_f32.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
 
-constexpr int kMostRows = 64;  // rows of a window
+constexpr int kMaxRows = 64;  // rows of a window
 
 /// One row of output, one block: `rows` are the input rows under the window, nullptr where they are all zero. They begin
 /// with what the first window sees; or, where `columns` is not 0, they are rows of so many columns of the image, beside
 /// which there are zeros, and the first window begins `before` columns before them.
 struct DepthwiseRow {
-  const float* rows[kMostRows + 1];
+  const float* rows[kMaxRows + 1];
   int before, columns;
   const float* weights;  // [tap][16]
   const float* bias;
@@ -31,7 +32,7 @@ alignas(64) constexpr float kZeros[16] = {};
 /// One input row's share of the sums of output rows [kFirst, kLast), the first of which sees it as its row `r`.
 template <int kWindow, int kStride, int kOut, int kFirst, int kLast, int kRows>
 CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Vec (&sums)[kRows][kOut]) {
-  constexpr int kSeen = (kOut - 1) * kStride + kWindow, kMostBeside = kWindow / 2;
+  constexpr int kSeen = (kOut - 1) * kStride + kWindow, kMaxBeside = kWindow / 2;
   const int left = d.columns ? d.before - x * kStride : 0, right = d.columns ? left + d.columns : kSeen;
   const float* p = d.rows[r] + (x * kStride - d.before) * 16 + v;
   Vec weights[kRows][kWindow];
@@ -41,7 +42,7 @@ CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Ve
     for (int k = 0; k < kWindow; ++k) weights[y][k] = load(d.weights + ((r - y) * kWindow + k) * 16 + v);
 #pragma GCC unroll 32
   for (int column = 0; column < kSeen; ++column) {
-    const bool outside = (column < kMostBeside && column < left) || (column >= kSeen - kMostBeside && column >= right);
+    const bool outside = (column < kMaxBeside && column < left) || (column >= kSeen - kMaxBeside && column >= right);
     Vec seen = load(outside ? kZeros : p + column * 16);
 #pragma GCC unroll 2
     for (int y = kFirst; y < kLast; ++y)
@@ -67,7 +68,7 @@ CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int 
     if (d.rows[r]) depthwise_taps<kWindow, kStride, kOut, 0, kRows>(d, r, x, v, sums);
   if (kRows == 2 && d.rows[kernel_height])
     depthwise_taps<kWindow, kStride, kOut, kRows - 1, kRows>(d, kernel_height, x, v, sums);
-  Vec low = all(d.low), high = all(d.high);
+  Vec low = broadcast(d.low), high = broadcast(d.high);
 #pragma GCC unroll 2
   for (int y = 0; y < kRows; ++y) {
     const int64_t at = (int64_t{y} * d.width + x) * 16 + v;
@@ -81,11 +82,11 @@ CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int 
 
 template <int kWindow, int kStride>
 __attribute__((noinline)) void depthwise_row(const DepthwiseRow& d, int kernel_height) {
-  constexpr int kMost = kRegisters == 32 ? 14 : 7;
+  constexpr int kMax = kRegisters == 32 ? 14 : 7;
   for (int v = 0; v < 16; v += kLanes) {
     int x = 0;
-    for (; x + kMost <= d.width; x += kMost) depthwise_tile<kWindow, kStride, kMost>(d, kernel_height, x, v);
-    if (kMost > 7 && x + 7 <= d.width) depthwise_tile<kWindow, kStride, 7>(d, kernel_height, x, v), x += 7;
+    for (; x + kMax <= d.width; x += kMax) depthwise_tile<kWindow, kStride, kMax>(d, kernel_height, x, v);
+    if (kMax > 7 && x + 7 <= d.width) depthwise_tile<kWindow, kStride, 7>(d, kernel_height, x, v), x += 7;
     switch (d.width - x) {
       case 6: depthwise_tile<kWindow, kStride, 6>(d, kernel_height, x, v); break;
       case 5: depthwise_tile<kWindow, kStride, 5>(d, kernel_height, x, v); break;
@@ -127,7 +128,7 @@ __attribute__((noinline)) void depthwise_row_any(const DepthwiseRow& d, const De
         for (int k = 0; k < c.kernel_width; ++k, w += 16) sum += load(p + k * c.dilation_x * 16) * load(w);
       }
       if (d.residual) sum += load(d.residual + x * 16 + v);
-      store(d.out + x * 16 + v, at_most(at_least(sum, all(d.low)), all(d.high)));
+      store(d.out + x * 16 + v, at_most(at_least(sum, broadcast(d.low)), broadcast(d.high)));
     }
 }
 
@@ -151,9 +152,9 @@ inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
 }
 
 /// Rows of one block of channels: those of the image, or copies of them, with zeros beside them, as they are needed.
-class Ring {
+class RowRing {
  public:
-  Ring(const Depthwise& c, const float* image, float* memory, int first)
+  RowRing(const Depthwise& c, const float* image, float* memory, int first)
       : c_(c), image_(image), memory_(memory), width_(ring_width(c)), size_(static_cast<int>(ring_rows(c))),
         next_(first < 0 ? 0 : first), copies_(!is_dense(c) || beside() > c.kernel_width / 2),
         pairs_(!copies_ && kRegisters == 32 && c.out_width <= 7 && is_3x3(c)) {}
@@ -202,22 +203,22 @@ void depthwise(const Depthwise& c, const float* in, float* out, const float* res
                int64_t last) {
   DepthwiseRow d{};
   d.width = c.out_width;
-  d.low = c.finish.low;
-  d.high = c.finish.high;
+  d.low = c.epilogue.low;
+  d.high = c.epilogue.high;
   const int64_t row_size = int64_t{c.out_width} * 16;
   for (int64_t done = first; done < last;) {
     int block = static_cast<int>(done / c.out_height), y = static_cast<int>(done % c.out_height);
     int end = last - done < c.out_height - y ? y + static_cast<int>(last - done) : c.out_height;
     d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
     d.bias = c.bias + block * 16;
-    Ring ring(c, in + int64_t{block} * c.height * c.width * 16, scratch, y * c.stride_y - c.pad_top);
+    RowRing ring(c, in + int64_t{block} * c.height * c.width * 16, scratch, y * c.stride_y - c.pad_top);
     for (int rows; y < end; y += rows, done += rows) {
       rows = ring.see(d, y, end);
       d.out = out + done * row_size;
       const float* added = residual ? residual + done * row_size : nullptr;
-      d.residual = c.finish.count ? nullptr : added;
+      d.residual = c.epilogue.count ? nullptr : added;
       rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
-      if (c.finish.count) finish(c.finish, d.out, added, 0, 16, rows * c.out_width, 1);
+      if (c.epilogue.count) apply_post_ops(c.epilogue, d.out, added, 0, 16, rows * c.out_width, 1);
     }
   }
 }

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpuacc/kernels/functions.hpp"
-#include "cpuacc/kernels/halves.hpp"
+#include "cpuacc/kernels/activations.hpp"
+#include "cpuacc/kernels/half_precision.hpp"
 #include "interposer/backend.h"
 
 namespace cpuacc::ISA_NS {
@@ -285,11 +285,11 @@ OfOne unary(Unary operation, int32_t dtype) {
 template <Function kFunction>
 void activate(float a, float b, const float* in, float* out, int64_t count) {
   int64_t n = 0;
-  for (; n + kLanes <= count; n += kLanes) store(out + n, apply(kFunction, load(in + n), all(a), all(b)));
+  for (; n + kLanes <= count; n += kLanes) store(out + n, apply(kFunction, load(in + n), broadcast(a), broadcast(b)));
   if (n == count) return;
   Vec rest = {};
   memcpy(&rest, in + n, size_t(count - n) * sizeof(float));
-  rest = apply(kFunction, rest, all(a), all(b));
+  rest = apply(kFunction, rest, broadcast(a), broadcast(b));
   memcpy(out + n, &rest, size_t(count - n) * sizeof(float));
 }
 

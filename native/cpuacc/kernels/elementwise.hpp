@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "cpuacc/isa.hpp"
-#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/gemm_f32.hpp"
 
 namespace cpuacc {
 

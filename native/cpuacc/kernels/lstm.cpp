@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "cpuacc/kernels/functions.hpp"
-#include "cpuacc/kernels/pairs.hpp"
+#include "cpuacc/kernels/activations.hpp"
+#include "cpuacc/kernels/bfloat16_pairs.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {

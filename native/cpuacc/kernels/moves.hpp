@@ -9,13 +9,13 @@
 
 namespace cpuacc {
 
-constexpr int kMostAxes = 16;
+constexpr int kMaxAxes = 16;
 
 /// A box that is copied: extents, and steps in bytes along each axis of the operand and of the result.
 struct Box {
   int rank;
   int64_t item;  // bytes of an element: 1, 2, 4 or 8
-  int64_t extent[kMostAxes], from[kMostAxes], to[kMostAxes];
+  int64_t extent[kMaxAxes], from[kMaxAxes], to[kMaxAxes];
 };
 
 struct MoveKernels {

@@ -116,9 +116,9 @@ struct MaxOfBlock : MaxOf<float> {
     total = at_least(x, total);
     unordered |= x != x;
   }
-  Vec sum() const { return unordered ? all(NAN) : total; }
+  Vec sum() const { return unordered ? broadcast(NAN) : total; }
 
-  Vec total = all(-INFINITY);
+  Vec total = broadcast(-INFINITY);
   IntVec unordered = {};
 };
 struct MeanOfBlock : MeanOf<float> {

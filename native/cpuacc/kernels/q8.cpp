@@ -1,6 +1,6 @@
 #include "cpuacc/kernels/q8.hpp"
 
-#include "cpuacc/kernels/q8_simd.hpp"
+#include "cpuacc/kernels/simd.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -9,84 +9,84 @@ namespace {
 
 /// What a vector of sums is scaled with.
 struct Factors {
-  Floats scale, rest, half;
+  Vec scale, rest, half;
 };
-INLINE Factors factors_at(const Q8Finish& f, int64_t lane) {
-  return {load_floats(f.scale + lane), load_floats(f.scale_rest + lane), load_floats(f.half + lane)};
+CPUACC_INLINE Factors factors_at(const Q8Requantization& f, int64_t lane) {
+  return {load(f.scale + lane), load(f.scale_rest + lane), load(f.half + lane)};
 }
-INLINE Vec scaled(Vec sum, const Factors& f) {
-  Floats x = floats(sum);
+CPUACC_INLINE Ints scaled(Ints sum, const Factors& f) {
+  Vec x = floats(sum);
   return truncated(fused(x, f.scale, fused(x, f.rest, with_sign(f.half, x))));
 }
 
-INLINE int32_t within(double x) {
+CPUACC_INLINE int32_t within(double x) {
   if (x >= 65536) return 65536;
   return x > -65536 ? static_cast<int32_t>(x) : -65536;
 }
-INLINE double half_away(double x, double half) { return x < 0 ? x - half : x + half; }
+CPUACC_INLINE double half_away(double x, double half) { return x < 0 ? x - half : x + half; }
 
 /// What `scaled` gives, as the reference computes it.
-static __attribute__((noinline)) void scale_slowly(const int32_t* sums, int32_t* to, const Q8Finish& f, int64_t lane) {
-  if (f.mode == Q8Finish::real)
+static __attribute__((noinline)) void scale_as_reference(const int32_t* sums, int32_t* to, const Q8Requantization& f, int64_t lane) {
+  if (f.mode == Q8Requantization::real)
     for (int n = 0; n < kLanes; ++n) to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], 0.5));
   else
     store(to, fixed_point(load(sums), load(f.multiplier + lane), load(f.shift + lane)));
 }
 
-static __attribute__((noinline)) Vec scaled_slowly(Vec sum, const Q8Finish& f, int64_t lane) {
+static __attribute__((noinline)) Ints scaled_as_reference(Ints sum, const Q8Requantization& f, int64_t lane) {
   int32_t sums[kLanes], codes[kLanes];
   store(sums, sum);
-  scale_slowly(sums, codes, f, lane);
+  scale_as_reference(sums, codes, f, lane);
   return load(codes);
 }
 
 template <int MODE>
-INLINE Vec distance(Vec sum, const Factors& factors, const Q8Finish& f, int64_t lane) {
-  if (MODE == Q8Finish::single) return scaled(sum, factors);
-  if (MODE == Q8Finish::twofold) return scaled_wide(sum, f.wide_scale + lane, f.wide_half + lane);
-  return scaled_slowly(sum, f, lane);
+CPUACC_INLINE Ints distance(Ints sum, const Factors& factors, const Q8Requantization& f, int64_t lane) {
+  if (MODE == Q8Requantization::single) return scaled(sum, factors);
+  if (MODE == Q8Requantization::twofold) return scaled_wide(sum, f.wide_scale + lane, f.wide_half + lane);
+  return scaled_as_reference(sum, f, lane);
 }
 
-INLINE Vec codes_of(Vec a, Vec b, Vec c, Vec d, Vec zero, Vec low, Vec high) {
-  Vec ab = add_shorts(to_shorts(a, b), zero), cd = add_shorts(to_shorts(c, d), zero);
+CPUACC_INLINE Ints saturated(Ints a, Ints b, Ints c, Ints d, Ints zero, Ints low, Ints high) {
+  Ints ab = add_shorts(to_shorts(a, b), zero), cd = add_shorts(to_shorts(c, d), zero);
   return clamp_bytes(to_bytes(ab, cd), low, high);
 }
 
-INLINE Vec rescaled(Vec code, const Q8Add::Factor& f) {
-  Vec offset = subtract(code, splat(f.zero));
+CPUACC_INLINE Ints rescaled(Ints code, const Q8Add::Factor& f) {
+  Ints offset = subtract(code, splat(f.zero));
   return fixed_point(shift_left<20>(offset), splat(f.multiplier), splat(f.shift));
 }
 
-INLINE Vec added(Vec a, Vec b, const Q8Add& q) {
+CPUACC_INLINE Ints added(Ints a, Ints b, const Q8Add& q) {
   return fixed_point(add(rescaled(a, q.a), rescaled(b, q.b)), splat(q.out.multiplier), splat(q.out.shift));
 }
 
 /// In integers, as the reference has it.
-static __attribute__((noinline)) Vec exact_sums(Vec a, Vec b, const Q8Add& q) {
-  Vec none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
-  return codes_of(added(low16(a0, none), low16(b0, none), q), added(high16(a0, none), high16(b0, none), q),
+static __attribute__((noinline)) Ints added_in_integers(Ints a, Ints b, const Q8Add& q) {
+  Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
+  return saturated(added(low16(a0, none), low16(b0, none), q), added(high16(a0, none), high16(b0, none), q),
                   added(low16(a1, none), low16(b1, none), q), added(high16(a1, none), high16(b1, none), q),
                   shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
-INLINE Vec added_nearly(Vec a, Vec b, const Q8Add& q, Floats& worst) {
-  Floats x = fused(floats(a), splat_float(q.scale_a), fused(floats(b), splat_float(q.scale_b), splat_float(q.shift)));
-  Vec code = nearest(x);
+CPUACC_INLINE Ints added_in_float(Ints a, Ints b, const Q8Add& q, Vec& worst) {
+  Vec x = fused(floats(a), broadcast(q.scale_a), fused(floats(b), broadcast(q.scale_b), broadcast(q.shift)));
+  Ints code = nearest(x);
   worst = larger_size(worst, difference(x, floats(code)));
   return code;
 }
 
 /// The codes of the sums of two vectors of codes. Float32 tells which code is nearest, unless two are nearly as near.
-INLINE Vec sums_of_codes(Vec a, Vec b, const Q8Add& q) {
-  if (q.limit < 0) return exact_sums(a, b, q);
-  Vec none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
-  Floats worst = splat_float(0);
-  Vec w = added_nearly(low16(a0, none), low16(b0, none), q, worst);
-  Vec x = added_nearly(high16(a0, none), high16(b0, none), q, worst);
-  Vec y = added_nearly(low16(a1, none), low16(b1, none), q, worst);
-  Vec z = added_nearly(high16(a1, none), high16(b1, none), q, worst);
-  if (exceeds(worst, q.limit)) return exact_sums(a, b, q);
-  return codes_of(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
+CPUACC_INLINE Ints add_quantized(Ints a, Ints b, const Q8Add& q) {
+  if (q.limit < 0) return added_in_integers(a, b, q);
+  Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
+  Vec worst = broadcast(0);
+  Ints w = added_in_float(low16(a0, none), low16(b0, none), q, worst);
+  Ints x = added_in_float(high16(a0, none), high16(b0, none), q, worst);
+  Ints y = added_in_float(low16(a1, none), low16(b1, none), q, worst);
+  Ints z = added_in_float(high16(a1, none), high16(b1, none), q, worst);
+  if (exceeds(worst, q.limit)) return added_in_integers(a, b, q);
+  return saturated(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
 /// What a panel is finished with, in registers where it fits.
@@ -94,13 +94,13 @@ template <int VECTORS>
 struct Panel {
   static constexpr int kTogether = 4 / VECTORS, kPiece = VECTORS * kLanes;  // rows whose vectors are 4; bytes of one
 
-  Panel(const Q8Finish& f, int64_t lane, int64_t step, int channels)
+  Panel(const Q8Requantization& f, int64_t lane, int64_t step, int channels)
       : zero(shorts(f.zero)), low(bytes(f.low)), high(bytes(f.high)), flip(splat(f.flip)), step(step), channels(channels) {
     for (int n = 0; n < VECTORS; ++n) factors[n] = factors_at(f, lane + n * kLanes);
     whole = channels == kPiece && (VECTORS == 4 || step == kPiece);
   }
 
-  __attribute__((always_inline)) void write(uint8_t* to, Vec codes, int count) const {
+  __attribute__((always_inline)) void write(uint8_t* to, Ints codes, int count) const {
     codes = rows_of(codes, VECTORS);
     if (whole && count == kTogether)
       store(to, codes);
@@ -109,8 +109,8 @@ struct Panel {
   }
 
   /// The codes of another tensor in the order of sums.
-  __attribute__((always_inline)) Vec others(const uint8_t* from, int64_t apart, int count, uint32_t turned) const {
-    Vec other = splat(0);
+  __attribute__((always_inline)) Ints others(const uint8_t* from, int64_t apart, int count, uint32_t turned) const {
+    Ints other = splat(0);
     if (whole && count == kTogether && apart == step)
       other = load(from);
     else
@@ -119,7 +119,7 @@ struct Panel {
   }
 
   Factors factors[VECTORS];
-  Vec zero, low, high, flip;
+  Ints zero, low, high, flip;
   int64_t step;
   int channels;
   bool whole;  // rows that are done together lie in one piece
@@ -127,20 +127,20 @@ struct Panel {
 
 /// `count` rows that are done together. EXTRAS: something may be added to their sums or codes.
 template <int MODE, int VECTORS, bool EXTRAS>
-INLINE void finish_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums, const Q8Finish& f, int64_t lane,
+CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums, const Q8Requantization& f, int64_t lane,
                         const int32_t* byte_sums, uint8_t* to, const uint8_t* other, const Q8Residual& residual) {
-  Vec x[4];
+  Ints x[4];
 #pragma GCC unroll 4
   for (int n = 0; n < 4; ++n) {
     const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
-    Vec sum = load(sums + (row * VECTORS + vector) * kLanes);
+    Ints sum = load(sums + (row * VECTORS + vector) * kLanes);
     if (EXTRAS && byte_sums)
       sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
     x[n] = distance<MODE>(sum, panel.factors[vector], f, lane + vector * kLanes);
   }
-  Vec codes = codes_of(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high);
+  Ints codes = saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high);
   if (EXTRAS && residual.add) {
-    Vec added = sums_of_codes(codes, panel.others(other, residual.step, count, residual.add->flip_b), *residual.add);
+    Ints added = add_quantized(codes, panel.others(other, residual.step, count, residual.add->flip_b), *residual.add);
     panel.write(to, exclusive_or(added, splat(residual.add->flip)), count);
   } else {
     panel.write(to, exclusive_or(codes, panel.flip), count);
@@ -148,42 +148,42 @@ INLINE void finish_rows(const Panel<VECTORS>& panel, int count, const int32_t* s
 }
 
 template <int MODE, int VECTORS, bool EXTRAS>
-static void finish_panel(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
+static void requantize_panel(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane, const int32_t* byte_sums,
                          uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
   const Panel<VECTORS> panel(f, lane, step, channels);
   constexpr int together = Panel<VECTORS>::kTogether;
   const uint8_t* other = residual.codes;
   for (; rows > 0; rows -= together) {
     if (rows >= together)
-      finish_rows<MODE, VECTORS, EXTRAS>(panel, together, sums, f, lane, byte_sums, out, other, residual);
+      requantize_rows<MODE, VECTORS, EXTRAS>(panel, together, sums, f, lane, byte_sums, out, other, residual);
     else
-      finish_rows<MODE, VECTORS, EXTRAS>(panel, rows, sums, f, lane, byte_sums, out, other, residual);
+      requantize_rows<MODE, VECTORS, EXTRAS>(panel, rows, sums, f, lane, byte_sums, out, other, residual);
     sums += 4 * kLanes, out += together * step;
     if (EXTRAS) other += together * residual.step, byte_sums += byte_sums ? together : 0;
   }
 }
 
 template <int VECTORS>
-static void finish_of(int rows, const int32_t* sums, const Q8Finish& f, int64_t lane, const int32_t* byte_sums,
+static void requantize_of(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane, const int32_t* byte_sums,
                       uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
   bool extras = byte_sums || residual.add;
-  auto run = finish_panel<Q8Finish::real, VECTORS, true>;
-  if (f.mode == Q8Finish::single)
-    run = extras ? finish_panel<Q8Finish::single, VECTORS, true> : finish_panel<Q8Finish::single, VECTORS, false>;
-  else if (f.mode == Q8Finish::twofold)
-    run = finish_panel<Q8Finish::twofold, VECTORS, true>;
+  auto run = requantize_panel<Q8Requantization::real, VECTORS, true>;
+  if (f.mode == Q8Requantization::single)
+    run = extras ? requantize_panel<Q8Requantization::single, VECTORS, true> : requantize_panel<Q8Requantization::single, VECTORS, false>;
+  else if (f.mode == Q8Requantization::twofold)
+    run = requantize_panel<Q8Requantization::twofold, VECTORS, true>;
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
-static void finish(int rows, int vectors, const int32_t* sums, const Q8Finish& f, int64_t lane,
+static void requantize(int rows, int vectors, const int32_t* sums, const Q8Requantization& f, int64_t lane,
                    const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
-  auto run = vectors == 4 ? finish_of<4> : vectors == 2 ? finish_of<2> : finish_of<1>;
+  auto run = vectors == 4 ? requantize_of<4> : vectors == 2 ? requantize_of<2> : requantize_of<1>;
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
 // ---- Products of matrices ----------------------------------------------------------------------------------------------
 
-INLINE uint32_t word(const uint8_t* from) {
+CPUACC_INLINE uint32_t word(const uint8_t* from) {
   uint32_t x;
   memcpy(&x, from, sizeof(x));
   return x;
@@ -192,7 +192,7 @@ INLINE uint32_t word(const uint8_t* from) {
 /// ROWS pixels by VECTORS vectors of channels, in registers.
 template <int ROWS, int VECTORS>
 static void tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
-  Vec sum[ROWS][VECTORS], flip = splat(from.flip);
+  Ints sum[ROWS][VECTORS], flip = splat(from.flip);
 #pragma GCC unroll 4
   for (int n = 0; n < VECTORS; ++n)
 #pragma GCC unroll 16
@@ -206,12 +206,12 @@ static void tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bi
       asm("" : "+r"(p[m]));  // else every row has a pointer of its own, which are more than there are registers
     }
     for (int64_t k = 0; k < from.words; ++k, weights += VECTORS * 4 * kLanes) {
-      Vec w[VECTORS];
+      Ints w[VECTORS];
 #pragma GCC unroll 4
       for (int n = 0; n < VECTORS; ++n) w[n] = load(weights + n * 4 * kLanes);
 #pragma GCC unroll 16
       for (int m = 0; m < ROWS; ++m) {
-        Vec x = exclusive_or(splat(word(p[m / 3] + m % 3 * step)), flip);
+        Ints x = exclusive_or(splat(word(p[m / 3] + m % 3 * step)), flip);
 #pragma GCC unroll 4
         for (int n = 0; n < VECTORS; ++n) sum[m][n] = dot(sum[m][n], x, w[n]);
       }
@@ -235,21 +235,21 @@ constexpr Tile kTiles[4][15] = {
      tile_of<8, 2>, tile_of<9, 2>, tile_of<10, 2>, tile_of<11, 2>, tile_of<12, 2>},
     {},
     {nullptr, tile_of<1, 4>, tile_of<2, 4>, tile_of<3, 4>, tile_of<4, 4>, tile_of<5, 4>, tile_of<6, 4>}};
-#define MOST_ROWS {0, 14, 12, 0, 6}
+#define MAX_ROWS {0, 14, 12, 0, 6}
 #elif defined(__AVX512BW__)
 constexpr Tile kTiles[4][15] = {
     {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>, tile_of<5, 1>, tile_of<6, 1>},
     {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>, tile_of<4, 2>, tile_of<5, 2>, tile_of<6, 2>},
     {},
     {nullptr, tile_of<1, 4>, tile_of<2, 4>, tile_of<3, 4>, tile_of<4, 4>}};
-#define MOST_ROWS {0, 6, 6, 0, 4}
+#define MAX_ROWS {0, 6, 6, 0, 4}
 #else
 constexpr Tile kTiles[4][15] = {
     {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>},
     {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>},
     {},
     {nullptr, tile_of<1, 4>, tile_of<2, 4>}};
-#define MOST_ROWS {0, 4, 3, 0, 2}
+#define MAX_ROWS {0, 4, 3, 0, 2}
 #endif
 
 static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias,
@@ -262,7 +262,7 @@ static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weight
 /// Three cells of a window that lie side by side, whose neighbours are the next pixels: each is read once for all three.
 template <int ROWS>
 static void row_tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
-  Vec sum[ROWS], flip = splat(from.flip);
+  Ints sum[ROWS], flip = splat(from.flip);
 #pragma GCC unroll 16
   for (int m = 0; m < ROWS; ++m) sum[m] = load(bias);
   const int64_t words = from.words / 3, step = from.step, tap = words * 4 * kLanes;
@@ -274,10 +274,10 @@ static void row_tile_of(const Q8Rows& from, const int8_t* weights, const int32_t
       asm("" : "+r"(p[m]));
     }
     for (int64_t k = 0; k < words; ++k, weights += 4 * kLanes) {
-      Vec a = load(weights), b = load(weights + tap), c = load(weights + 2 * tap);
+      Ints a = load(weights), b = load(weights + tap), c = load(weights + 2 * tap);
 #pragma GCC unroll 16
       for (int m = 0; m < ROWS + 2; ++m) {
-        Vec x = exclusive_or(splat(word(p[m / 3] + m % 3 * step)), flip);
+        Ints x = exclusive_or(splat(word(p[m / 3] + m % 3 * step)), flip);
         if (m < ROWS) sum[m] = dot(sum[m], x, a);
         if (m > 0 && m <= ROWS) sum[m - 1] = dot(sum[m - 1], x, b);
         if (m > 1) sum[m - 2] = dot(sum[m - 2], x, c);
@@ -303,14 +303,14 @@ static void row_tile(int rows, const Q8Rows& from, const int8_t* weights, const 
 
 /// Two sums for every lane, so that the processor need not wait for one product to begin the next.
 template <int VECTORS>
-static void vector_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
+static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
                            const int32_t* bias, int32_t* sums) {
   constexpr int size = VECTORS * 4 * kLanes;
-  Vec even[VECTORS], odd[VECTORS];
+  Ints even[VECTORS], odd[VECTORS];
   for (int n = 0; n < VECTORS; ++n) even[n] = load(bias + n * kLanes), odd[n] = splat(0);
   int64_t k = 0;
   for (; k + 2 <= words; k += 2, weights += 2 * size) {
-    Vec x = splat(word(from + 4 * k) ^ flip), y = splat(word(from + 4 * k + 4) ^ flip);
+    Ints x = splat(word(from + 4 * k) ^ flip), y = splat(word(from + 4 * k + 4) ^ flip);
     for (int n = 0; n < VECTORS; ++n) {
       even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
       odd[n] = dot(odd[n], y, load(weights + size + n * 4 * kLanes));
@@ -322,24 +322,24 @@ static void vector_tile_of(const uint8_t* from, int64_t words, uint32_t flip, co
   for (int n = 0; n < VECTORS; ++n) store(sums + n * kLanes, add(even[n], odd[n]));
 }
 
-static void vector_tile(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
+static void gemv_tile(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
                         const int32_t* bias, int32_t* sums) {
-  auto run = vectors == 4 ? vector_tile_of<4> : vectors == 2 ? vector_tile_of<2> : vector_tile_of<1>;
+  auto run = vectors == 4 ? gemv_tile_of<4> : vectors == 2 ? gemv_tile_of<2> : gemv_tile_of<1>;
   run(from, words, flip, weights, bias, sums);
 }
 
 /// A panel of one pixel, from its bytes to its codes.
 template <int VECTORS>
-INLINE const int8_t* vector_panel(const Q8Vector& v, const uint8_t* from, const Q8VectorPanel& p, const int8_t* weights,
+CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, const Q8GemvPanel& p, const int8_t* weights,
                                   uint8_t* out) {
   constexpr int size = VECTORS * 4 * kLanes;
-  Vec even[VECTORS], odd[VECTORS];
-  const Vec flip = splat(v.flip);
+  Ints even[VECTORS], odd[VECTORS];
+  const Ints flip = splat(v.flip);
 #pragma GCC unroll 4
   for (int n = 0; n < VECTORS; ++n) even[n] = load(v.bias + p.lane + n * kLanes), odd[n] = splat(0);
   int64_t k = 0;
   for (; k + 2 <= v.words; k += 2, weights += 2 * size) {
-    Vec x = exclusive_or(splat(word(from + 4 * k)), flip), y = exclusive_or(splat(word(from + 4 * k + 4)), flip);
+    Ints x = exclusive_or(splat(word(from + 4 * k)), flip), y = exclusive_or(splat(word(from + 4 * k + 4)), flip);
 #pragma GCC unroll 4
     for (int n = 0; n < VECTORS; ++n) {
       even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
@@ -347,16 +347,16 @@ INLINE const int8_t* vector_panel(const Q8Vector& v, const uint8_t* from, const 
     }
   }
   if (k < v.words) {
-    Vec x = exclusive_or(splat(word(from + 4 * k)), flip);
+    Ints x = exclusive_or(splat(word(from + 4 * k)), flip);
 #pragma GCC unroll 4
     for (int n = 0; n < VECTORS; ++n) even[n] = dot(even[n], x, load(weights + n * 4 * kLanes));
     weights += size;
   }
-  const Panel<VECTORS> panel(*v.finish, p.lane, 0, p.channels);
-  Vec x[4];
+  const Panel<VECTORS> panel(*v.requantization, p.lane, 0, p.channels);
+  Ints x[4];
 #pragma GCC unroll 4
   for (int n = 0; n < 4; ++n) x[n] = scaled(add(even[n % VECTORS], odd[n % VECTORS]), panel.factors[n % VECTORS]);
-  Vec codes = exclusive_or(codes_of(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high), panel.flip);
+  Ints codes = exclusive_or(saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high), panel.flip);
   if (p.channels == 4 * kLanes)
     store(out, codes);
   else
@@ -365,26 +365,26 @@ INLINE const int8_t* vector_panel(const Q8Vector& v, const uint8_t* from, const 
 }
 
 /// All in mode `single`.
-static void vector_product(const Q8Vector& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
+static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
   const int8_t* weights = v.weights + v.panels[first].offset;
   for (int64_t n = first; n < last; ++n) {
-    const Q8VectorPanel& p = v.panels[n];
+    const Q8GemvPanel& p = v.panels[n];
     uint8_t* to = out + p.first;
     if (p.vectors == 4)
-      weights = vector_panel<4>(v, from, p, weights, to);
+      weights = gemv_panel<4>(v, from, p, weights, to);
     else if (p.vectors == 2)
-      weights = vector_panel<2>(v, from, p, weights, to);
+      weights = gemv_panel<2>(v, from, p, weights, to);
     else
-      weights = vector_panel<1>(v, from, p, weights, to);
+      weights = gemv_panel<1>(v, from, p, weights, to);
   }
 }
 
 // ---- Depthwise ---------------------------------------------------------------------------------------------------------
 
 /// Bytes of 4 vectors that are multiplied together, side by side.
-INLINE void interleave(const uint8_t* const* from, int64_t at, Vec* to) {
-  Vec a = load(from[0] + at), b = load(from[1] + at), c = load(from[2] + at), d = load(from[3] + at);
-  Vec low_ab = low8(a, b), high_ab = high8(a, b), low_cd = low8(c, d), high_cd = high8(c, d);
+CPUACC_INLINE void interleave(const uint8_t* const* from, int64_t at, Ints* to) {
+  Ints a = load(from[0] + at), b = load(from[1] + at), c = load(from[2] + at), d = load(from[3] + at);
+  Ints low_ab = low8(a, b), high_ab = high8(a, b), low_cd = low8(c, d), high_cd = high8(c, d);
   to[0] = low16(low_ab, low_cd);
   to[1] = high16(low_ab, low_cd);
   to[2] = low16(high_ab, high_cd);
@@ -392,18 +392,18 @@ INLINE void interleave(const uint8_t* const* from, int64_t at, Vec* to) {
 }
 
 template <int MODE, int ROWS, int SETS>
-INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
+CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f, uint8_t* const* out,
                          int64_t count) {
   constexpr int size = 4 * kLanes;
-  Vec zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high), flip = splat(f.flip);
+  Ints zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high), flip = splat(f.flip);
   int64_t phase = 0;
   const int8_t* w = d.weights;
   for (int64_t at = 0; at < count; at += size) {
-    Vec sum[ROWS][4];
+    Ints sum[ROWS][4];
     for (int r = 0; r < ROWS; ++r)
       for (int j = 0; j < 4; ++j) sum[r][j] = load(d.bias + (phase * 4 + j) * kLanes);
     for (int64_t g = 0; g < d.groups; ++g, w += ROWS * SETS * 4 * size) {
-      Vec x[4];
+      Ints x[4];
       interleave(taps + 4 * g, at, x);
 #pragma GCC unroll 4
       for (int n = 0; n < ROWS * SETS; ++n)
@@ -411,29 +411,29 @@ INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const
         for (int j = 0; j < 4; ++j) sum[n / SETS][j] = dot(sum[n / SETS][j], x[j], load(w + (n * 4 + j) * size));
     }
     for (int r = 0; r < ROWS; ++r) {
-      Vec y[4];
+      Ints y[4];
       for (int j = 0; j < 4; ++j) {
         int64_t lane = (phase * 4 + j) * kLanes;
         y[j] = distance<MODE>(sum[r][j], factors_at(f, lane), f, lane);
       }
-      store_bytes(out[r] + at, exclusive_or(codes_of(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
+      store_bytes(out[r] + at, exclusive_or(saturated(y[0], y[1], y[2], y[3], zero, low, high), flip), count - at);
     }
     if (++phase == d.period) phase = 0, w = d.weights;
   }
 }
 
 template <int ROWS, int SETS>
-static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
+static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f, uint8_t* const* out,
                            int64_t count) {
-  if (f.mode == Q8Finish::single)
-    depthwise_of<Q8Finish::single, ROWS, SETS>(d, taps, f, out, count);
-  else if (f.mode == Q8Finish::twofold)
-    depthwise_of<Q8Finish::twofold, ROWS, SETS>(d, taps, f, out, count);
+  if (f.mode == Q8Requantization::single)
+    depthwise_of<Q8Requantization::single, ROWS, SETS>(d, taps, f, out, count);
+  else if (f.mode == Q8Requantization::twofold)
+    depthwise_of<Q8Requantization::twofold, ROWS, SETS>(d, taps, f, out, count);
   else
-    depthwise_of<Q8Finish::real, ROWS, SETS>(d, taps, f, out, count);
+    depthwise_of<Q8Requantization::real, ROWS, SETS>(d, taps, f, out, count);
 }
 
-static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Finish& f, uint8_t* const* out,
+static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f, uint8_t* const* out,
                       int64_t count) {
   if (d.sets == 3)
     (d.rows == 2 ? depthwise_rows<2, 3> : depthwise_rows<1, 3>)(d, taps, f, out, count);
@@ -446,14 +446,14 @@ static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8
 // ---- Bytes -------------------------------------------------------------------------------------------------------------
 
 static void copy(uint8_t* to, const uint8_t* from, int64_t count, uint32_t flip) {
-  Vec mask = splat(flip);
+  Ints mask = splat(flip);
   for (int64_t n = 0; n < count; n += 4 * kLanes)
     store_bytes(to + n, exclusive_or(load_bytes(from + n, count - n), mask), count - n);
 }
 
 /// Pixels of SIZE bytes.
 template <int SIZE>
-INLINE void gather_pixels(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t step) {
+CPUACC_INLINE void gather_pixels(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t step) {
   for (int64_t n = 0; n < pixels; ++n) memcpy(to + n * SIZE, from + n * step, SIZE);
 }
 
@@ -476,19 +476,19 @@ static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t cha
   if (flip) copy(to, to, end - to, flip);
 }
 
-static void add_codes(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,
+static void add_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,
                       const Q8Add& q) {
-  Vec mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
+  Ints mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
-    Vec x = exclusive_or(load_bytes(a + n, count - n), mask_a), y = exclusive_or(load_bytes(b + n, count - n), mask_b);
-    store_bytes(out + n, exclusive_or(sums_of_codes(x, y, q), mask), count - n);
+    Ints x = exclusive_or(load_bytes(a + n, count - n), mask_a), y = exclusive_or(load_bytes(b + n, count - n), mask_b);
+    store_bytes(out + n, exclusive_or(add_quantized(x, y, q), mask), count - n);
   }
 }
 
 static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int low, int high) {
-  Vec mask = splat(flip), least = bytes(low), most = bytes(high);
+  Ints mask = splat(flip), least = bytes(low), most = bytes(high);
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
-    Vec x = clamp_bytes(exclusive_or(load_bytes(from + n, count - n), mask), least, most);
+    Ints x = clamp_bytes(exclusive_or(load_bytes(from + n, count - n), mask), least, most);
     store_bytes(to + n, exclusive_or(x, mask), count - n);
   }
 }
@@ -499,7 +499,8 @@ static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8
 
 }  // namespace
 
-extern const Q8Kernels q8_kernels = {kLanes,    MOST_ROWS, tile, ROW_TILE, vector_tile, vector_product, finish,
-                                     depthwise, copy,      gather, add_codes, clamp, look_up};
+extern const GemmQ8Kernels gemm_q8_kernels = {kLanes, MAX_ROWS, tile, ROW_TILE, gemv_tile, gemv, requantize};
+extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, depthwise};
+extern const ElementwiseQ8Kernels elementwise_q8_kernels = {copy, gather, add_elements, clamp, look_up};
 
 }  // namespace cpuacc::ISA_NS

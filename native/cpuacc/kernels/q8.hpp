@@ -27,7 +27,7 @@ struct Q8Rows {
 
 /// code = zero + trunc(sum * scale + copysign(half, sum)), clamped: in float32 (with the scale in two parts) or in
 /// float64 where it was shown that this is what the reference computes for every sum; else as the reference does.
-struct Q8Finish {
+struct Q8Requantization {
   enum Mode : int32_t { single, twofold, fixed_point, real };
   Mode mode;
   int32_t zero, low, high;  // of unsigned codes
@@ -69,41 +69,48 @@ struct Q8Depthwise {
 };
 
 /// One pixel that lies in one piece, times weights whose panels lie one behind the other, to codes (of mode `single`).
-struct Q8VectorPanel {
+struct Q8GemvPanel {
   int64_t first;  // channel
   int32_t channels, vectors;
   int64_t lane;    // of the first channel, in the arrays of the finish
   int64_t offset;  // of its weights
 };
-struct Q8Vector {
-  const Q8VectorPanel* panels;
+struct Q8Gemv {
+  const Q8GemvPanel* panels;
   int64_t words;
   uint32_t flip;
   const int8_t* weights;
   const int32_t* bias;
-  const Q8Finish* finish;
+  const Q8Requantization* requantization;
 };
 
-struct Q8Kernels {
+struct GemmQ8Kernels {
   int lanes;
-  int most_rows[5];  // pixels of a tile, by the number of vectors
+  int max_rows[5];  // pixels of a tile, by the number of vectors
   /// sums[m][n] = bias[n] + the products of pixel m and panel; (rows, vectors, lanes) sums.
   void (*tile)(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);
   /// The same for one vector, where segments are three pixels and the next one is the pixel behind the first. nullptr
   /// where that is no quicker.
   void (*row_tile)(int rows, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);
   /// The same for one pixel that lies in one piece.
-  void (*vector_tile)(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
+  void (*gemv_tile)(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
                       const int32_t* bias, int32_t* sums);
   /// Panels [first, last) of one pixel.
-  void (*vector_product)(const Q8Vector& vector, const uint8_t* from, uint8_t* out, int64_t first, int64_t last);
+  void (*gemv)(const Q8Gemv& vector, const uint8_t* from, uint8_t* out, int64_t first, int64_t last);
   /// Sums of one panel to `channels` codes in each row. `lane` is the panel's first in the arrays of `finish`;
   /// `byte_sums` has the sum of the bytes of each row, or is nullptr where there is nothing to be added.
-  void (*finish)(int rows, int vectors, const int32_t* sums, const Q8Finish& finish, int64_t lane,
+  void (*requantize)(int rows, int vectors, const int32_t* sums, const Q8Requantization& requantization, int64_t lane,
                  const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual);
+};
+
+struct DepthwiseQ8Kernels {
+  int lanes;
   /// `bytes` codes in each row; sums are of 4 vectors as in a panel.
-  void (*depthwise)(const Q8Depthwise& weights, const uint8_t* const* taps, const Q8Finish& finish, uint8_t* const* out,
+  void (*convolve)(const Q8Depthwise& weights, const uint8_t* const* taps, const Q8Requantization& requantization, uint8_t* const* out,
                     int64_t bytes);
+};
+
+struct ElementwiseQ8Kernels {
   void (*copy)(uint8_t* to, const uint8_t* from, int64_t bytes, uint32_t flip);
   /// Pixels of `channels` bytes that lie `step` bytes apart, put together; each byte `times` times.
   void (*gather)(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t channels, int64_t step, int64_t times,
@@ -112,7 +119,9 @@ struct Q8Kernels {
   void (*clamp)(const uint8_t* from, uint8_t* to, int64_t bytes, uint32_t flip, int low, int high);
   void (*look_up)(const uint8_t* from, uint8_t* to, int64_t bytes, const uint8_t* table);
 };
-CPUACC_TABLE(Q8Kernels, q8_kernels)
+CPUACC_TABLE(GemmQ8Kernels, gemm_q8_kernels)
+CPUACC_TABLE(DepthwiseQ8Kernels, depthwise_q8_kernels)
+CPUACC_TABLE(ElementwiseQ8Kernels, elementwise_q8_kernels)
 
 }  // namespace cpuacc
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "cpuacc/kernels/functions.hpp"
+#include "cpuacc/kernels/activations.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -114,7 +114,7 @@ CPUACC_INLINE Vec exponential_of(Vec x) {
 /// The first `count` lanes of memory, the others `filling`.
 CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
   if (count >= kLanes) return load(in);
-  Vec v = all(filling);
+  Vec v = broadcast(filling);
   for (int64_t n = 0; n < count; ++n) v[n] = in[n];
   return v;
 }
@@ -131,7 +131,7 @@ CPUACC_INLINE void store_some(float* out, int64_t count, Vec v) {
 }
 
 float greatest_of(const float* in, int64_t count) {
-  Vec top = all(-INFINITY), other = top;
+  Vec top = broadcast(-INFINITY), other = top;
   int64_t n = 0;
   for (; n + 2 * kLanes <= count; n += 2 * kLanes) {
     top = at_least(load(in + n), top);
@@ -171,7 +171,7 @@ void softmax_row(const float* in, float* out, int64_t count, float beta, bool lo
 template <bool kBelow>
 CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float beta,
                                  bool logarithm) {
-  Vec top = all(-INFINITY), total = {};
+  Vec top = broadcast(-INFINITY), total = {};
   for (int64_t e = 0; e < extent; ++e) top = at_least(load_some(in + e * inner, count, 0), top);
   for (int64_t e = 0; e < extent; ++e) {
     Vec x = (load_some(in + e * inner, count, 0) - top) * beta, power = exponential_of<kBelow>(x);
@@ -273,7 +273,7 @@ void batch(const float* in, float* out, int64_t count, int64_t begin, const Batc
 }
 
 void batch_block(const float* in, float* out, int64_t pixels, const BatchParameters& with, float low, float high) {
-  const Vec least = all(low), most = all(high);
+  const Vec least = broadcast(low), most = broadcast(high);
   for (int v = 0; v < 16; v += kLanes) {
     const Vec mean = load(with.mean + v), factor = load(with.factor + v), gamma = load(with.gamma + v);
     const Vec beta = load(with.beta + v);
@@ -284,9 +284,9 @@ void batch_block(const float* in, float* out, int64_t pixels, const BatchParamet
 
 void clamp(float* values, int64_t count, float low, float high) {
   int64_t n = 0;
-  for (; n + kLanes <= count; n += kLanes) store(values + n, at_most(at_least(load(values + n), all(low)), all(high)));
+  for (; n + kLanes <= count; n += kLanes) store(values + n, at_most(at_least(load(values + n), broadcast(low)), broadcast(high)));
   for (; n < count; n += kLanes)
-    store_some(values + n, count - n, at_most(at_least(load_some(values + n, count - n, 0), all(low)), all(high)));
+    store_some(values + n, count - n, at_most(at_least(load_some(values + n, count - n, 0), broadcast(low)), broadcast(high)));
 }
 
 void affine_block(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
@@ -294,7 +294,7 @@ void affine_block(const float* in, float* out, int64_t pixels, const float* scal
   constexpr int kVecs = 16 / kLanes;
   Vec factors[kVecs], terms[kVecs];
   for (int v = 0; v < kVecs; ++v) factors[v] = load(scale + v * kLanes), terms[v] = load(shift + v * kLanes);
-  const Vec least = all(low), most = all(high);
+  const Vec least = broadcast(low), most = broadcast(high);
   for (const float* end = in + pixels * 16; in < end; in += 16, out += 16)
     for (int v = 0; v < kVecs; ++v)
       store(out + v * kLanes, at_most(at_least(load(in + v * kLanes) * factors[v] + terms[v], least), most));
@@ -350,7 +350,8 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
 
 }  // namespace
 
-extern const RowKernels row_kernels = {softmax, reduce, unit_length,  standardize, affine,
-                                       batch,   batch_block, clamp, affine_block};
+extern const SoftmaxKernels softmax_kernels = {softmax};
+extern const ReduceKernels reduce_kernels = {reduce};
+extern const NormalizeKernels normalize_kernels = {unit_length, standardize, affine, batch, batch_block, clamp, affine_block};
 
 }  // namespace cpuacc::ISA_NS

@@ -28,12 +28,19 @@ struct BatchParameters {
 
 enum class Spread : int32_t { variance, deviation, mean_square };  // sqrt(var + eps), sqrt(var) + eps, without the mean
 
-struct RowKernels {
+struct SoftmaxKernels {
   /// Columns [first, last) of a slice.
   void (*softmax)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float beta,
                   bool logarithm);
+};
+
+struct ReduceKernels {
+  /// Columns [first, last) of a slice.
   void (*reduce)(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
                  int64_t last);
+};
+
+struct NormalizeKernels {
   /// x / sqrt(max(sum of squares, eps)) for columns [first, last).
   void (*unit_length)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float eps);
   /// A row less its mean, divided by what `spread` says, then scaled and shifted.
@@ -50,7 +57,9 @@ struct RowKernels {
   void (*affine_block)(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
                        float high);
 };
-CPUACC_TABLE(RowKernels, row_kernels)
+CPUACC_TABLE(SoftmaxKernels, softmax_kernels)
+CPUACC_TABLE(ReduceKernels, reduce_kernels)
+CPUACC_TABLE(NormalizeKernels, normalize_kernels)
 
 }  // namespace cpuacc
 

@@ -3,13 +3,19 @@
 #ifndef CPUACC_KERNELS_SIMD_HPP
 #define CPUACC_KERNELS_SIMD_HPP
 
+#include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-#include "shuffle.hpp"
+// GCC 12 takes the undefined vectors in its own immintrin.h for uninitialized ones.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -33,7 +39,7 @@ typedef uint32_t BitVec __attribute__((vector_size(kLanes * 4)));  // wraps arou
 
 CPUACC_INLINE Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
 CPUACC_INLINE void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
-CPUACC_INLINE Vec all(float x) { return x - Vec{}; }
+CPUACC_INLINE Vec broadcast(float x) { return x - Vec{}; }
 
 /// The larger one; v where it is not a number.
 CPUACC_INLINE Vec at_least(Vec v, Vec low) {
@@ -58,6 +64,19 @@ CPUACC_INLINE Vec at_most(Vec v, Vec high) {
   return _mm_min_ps(high, v);
 #else
   return v > high ? high : v;
+#endif
+}
+
+/// The elements of `a`, and behind them those of `b`, by their numbers.
+template <typename V, typename Numbers>
+CPUACC_INLINE V shuffled(V a, V b, Numbers from) {
+#if defined(__clang__)
+  constexpr int count = sizeof(V) / sizeof(a[0]);
+  V out;
+  for (int n = 0; n < count; ++n) out[n] = from[n] < count ? a[from[n]] : b[from[n] - count];
+  return out;
+#else
+  return __builtin_shuffle(a, b, from);
 #endif
 }
 
@@ -96,7 +115,385 @@ CPUACC_INLINE bool any_lane(IntVec condition) {
 #endif
 }
 
-CPUACC_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+CPUACC_INLINE void prefetch_line(const void* p) { __builtin_prefetch(p, 0, 2); }
+
+// ---- Integers of 8, 16 and 32 bits, for the kernels on quantized values ----
+
+#if defined(__AVX512BW__)
+
+typedef __m512i Ints;
+
+CPUACC_INLINE Ints load(const void* from) { return _mm512_loadu_si512(from); }
+CPUACC_INLINE void store(void* to, Ints x) { _mm512_storeu_si512(to, x); }
+CPUACC_INLINE Ints splat(uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+CPUACC_INLINE Ints bytes(int x) { return _mm512_set1_epi8(static_cast<char>(x)); }
+CPUACC_INLINE Ints shorts(int x) { return _mm512_set1_epi16(static_cast<short>(x)); }
+CPUACC_INLINE Ints exclusive_or(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
+CPUACC_INLINE Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+CPUACC_INLINE Ints subtract(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
+CPUACC_INLINE Ints multiply(Ints a, Ints b) { return _mm512_mullo_epi32(a, b); }
+template <int BITS>
+CPUACC_INLINE Ints shift_left(Ints x) {
+  return _mm512_slli_epi32(x, BITS);
+}
+/// Sums times multiplier / 2**31 * 2**shift, rounded after each of both, as common/fixed_point.hpp has it.
+CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
+  Ints half = _mm512_set1_epi64(int64_t(1) << 30), none = _mm512_setzero_si512();
+  x = _mm512_sllv_epi32(x, _mm512_max_epi32(shift, none));
+  Ints even = _mm512_add_epi64(_mm512_mul_epi32(x, multiplier), half);
+  Ints odd = _mm512_mul_epi32(_mm512_srli_epi64(x, 32), _mm512_srli_epi64(multiplier, 32));
+  odd = _mm512_slli_epi64(_mm512_add_epi64(odd, half), 1);
+  x = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 31), 0xAAAA, odd);
+  Ints right = _mm512_max_epi32(_mm512_sub_epi32(none, shift), none);
+  Ints rounding = _mm512_srli_epi32(_mm512_sllv_epi32(_mm512_set1_epi32(1), right), 1);
+  Ints negative = _mm512_maskz_srai_epi32(_mm512_test_epi32_mask(right, right), x, 31);
+  return _mm512_srav_epi32(_mm512_add_epi32(_mm512_add_epi32(x, negative), rounding), right);
+}
+CPUACC_INLINE Ints low8(Ints a, Ints b) { return _mm512_unpacklo_epi8(a, b); }
+CPUACC_INLINE Ints high8(Ints a, Ints b) { return _mm512_unpackhi_epi8(a, b); }
+CPUACC_INLINE Ints low16(Ints a, Ints b) { return _mm512_unpacklo_epi16(a, b); }
+CPUACC_INLINE Ints high16(Ints a, Ints b) { return _mm512_unpackhi_epi16(a, b); }
+CPUACC_INLINE Ints to_shorts(Ints a, Ints b) { return _mm512_packs_epi32(a, b); }
+CPUACC_INLINE Ints add_shorts(Ints a, Ints b) { return _mm512_adds_epi16(a, b); }
+CPUACC_INLINE Ints to_bytes(Ints a, Ints b) { return _mm512_packus_epi16(a, b); }
+CPUACC_INLINE Ints clamp_bytes(Ints x, Ints low, Ints high) { return _mm512_max_epu8(_mm512_min_epu8(x, high), low); }
+CPUACC_INLINE Vec floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+CPUACC_INLINE Ints truncated(Vec x) { return _mm512_cvttps_epi32(x); }
+
+CPUACC_INLINE Ints nearest(Vec x) { return _mm512_cvtps_epi32(x); }
+CPUACC_INLINE Vec difference(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
+CPUACC_INLINE Vec larger_size(Vec size, Vec x) { return _mm512_max_ps(size, _mm512_abs_ps(x)); }
+CPUACC_INLINE bool exceeds(Vec x, float limit) { return _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_GT_OQ) != 0; }
+/// a * b + c, rounded towards zero: comparing it with a whole number gives what the exact value gives.
+CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) {
+  return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+CPUACC_INLINE Vec with_sign(Vec size, Vec sign) {
+  return _mm512_castsi512_ps(
+      _mm512_ternarylogic_epi32(_mm512_set1_epi32(INT32_MIN), _mm512_castps_si512(sign), _mm512_castps_si512(size), 0xCA));
+}
+
+/// Four vectors of int32 that were packed to bytes are 1, 2 or 4 rows of 4, 2 or 1 vectors: puts the rows one behind
+/// the other.
+CPUACC_INLINE Ints rows_of(Ints x, int vectors) {
+  if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), x);
+  if (vectors == 1)
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
+  return x;
+}
+/// The other way round.
+CPUACC_INLINE Ints packed(Ints x, int vectors) {
+  if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x);
+  if (vectors == 1)  // a transposed square
+    return rows_of(x, 1);
+  return x;
+}
+/// trunc(x * scale + half with the sign of x) in float64.
+CPUACC_INLINE __m256i scaled_wide(__m256i x, const double* scale, const double* half) {
+  __m512d wide = _mm512_cvtepi32_pd(x), size = _mm512_loadu_pd(half);
+  __m512i with_sign = _mm512_ternarylogic_epi64(_mm512_set1_epi64(INT64_MIN), _mm512_castpd_si512(wide),
+                                                _mm512_castpd_si512(size), 0xCA);
+  return _mm512_cvttpd_epi32(_mm512_fmadd_pd(wide, _mm512_loadu_pd(scale), _mm512_castsi512_pd(with_sign)));
+}
+CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
+  __m256i low = scaled_wide(_mm512_castsi512_si256(x), scale, half);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), scaled_wide(_mm512_extracti64x4_epi64(x, 1), scale + 8, half + 8), 1);
+}
+/// A mask of the lowest `count` bytes; `count` is at most 64.
+CPUACC_INLINE uint64_t lowest_bytes(int64_t count) { return _bzhi_u64(~uint64_t{0}, static_cast<uint32_t>(count)); }
+CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) { _mm512_mask_storeu_epi8(to, lowest_bytes(count), x); }
+/// Store the bytes [first, first + count) of a vector.
+CPUACC_INLINE void store_piece(uint8_t* to, Ints x, int first, int count) {
+  _mm512_mask_storeu_epi8(to - first, lowest_bytes(count) << first, x);
+}
+/// Replace the bytes [first, first + count) of a vector.
+CPUACC_INLINE Ints load_piece(Ints x, const uint8_t* from, int first, int count) {
+  return _mm512_mask_loadu_epi8(x, lowest_bytes(count) << first, from - first);
+}
+CPUACC_INLINE Ints load_some(const uint8_t* from, int64_t count) {
+  return _mm512_maskz_loadu_epi8(lowest_bytes(count), from);
+}
+
+#ifdef __AVX512VNNI__
+/// As an instruction: gcc moves the sums of an intrinsic from register to register, and through memory where there are
+/// many.
+CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+#else
+CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
+  Ints even = _mm512_madd_epi16(_mm512_and_si512(a, shorts(255)), _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8));
+  return add(sum, add(even, _mm512_madd_epi16(_mm512_srli_epi16(a, 8), _mm512_srai_epi16(b, 8))));
+}
+#endif
+
+#elif defined(__AVX2__)
+
+typedef __m256i Ints;
+
+CPUACC_INLINE Ints load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+CPUACC_INLINE void store(void* to, Ints x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }
+CPUACC_INLINE Ints splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x)); }
+CPUACC_INLINE Ints bytes(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
+CPUACC_INLINE Ints shorts(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
+CPUACC_INLINE Ints exclusive_or(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
+CPUACC_INLINE Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+CPUACC_INLINE Ints subtract(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
+CPUACC_INLINE Ints multiply(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }
+template <int BITS>
+CPUACC_INLINE Ints shift_left(Ints x) {
+  return _mm256_slli_epi32(x, BITS);
+}
+CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
+  Ints half = _mm256_set1_epi64x(int64_t(1) << 30), none = _mm256_setzero_si256();
+  x = _mm256_sllv_epi32(x, _mm256_max_epi32(shift, none));
+  Ints even = _mm256_add_epi64(_mm256_mul_epi32(x, multiplier), half);
+  Ints odd = _mm256_mul_epi32(_mm256_srli_epi64(x, 32), _mm256_srli_epi64(multiplier, 32));
+  odd = _mm256_slli_epi64(_mm256_add_epi64(odd, half), 1);
+  x = _mm256_blend_epi32(_mm256_srli_epi64(even, 31), odd, 0xAA);
+  Ints right = _mm256_max_epi32(_mm256_sub_epi32(none, shift), none);
+  Ints rounding = _mm256_srli_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(1), right), 1);
+  Ints negative = _mm256_and_si256(_mm256_srai_epi32(x, 31), _mm256_cmpgt_epi32(right, none));
+  return _mm256_srav_epi32(_mm256_add_epi32(_mm256_add_epi32(x, negative), rounding), right);
+}
+CPUACC_INLINE Ints low8(Ints a, Ints b) { return _mm256_unpacklo_epi8(a, b); }
+CPUACC_INLINE Ints high8(Ints a, Ints b) { return _mm256_unpackhi_epi8(a, b); }
+CPUACC_INLINE Ints low16(Ints a, Ints b) { return _mm256_unpacklo_epi16(a, b); }
+CPUACC_INLINE Ints high16(Ints a, Ints b) { return _mm256_unpackhi_epi16(a, b); }
+CPUACC_INLINE Ints to_shorts(Ints a, Ints b) { return _mm256_packs_epi32(a, b); }
+CPUACC_INLINE Ints add_shorts(Ints a, Ints b) { return _mm256_adds_epi16(a, b); }
+CPUACC_INLINE Ints to_bytes(Ints a, Ints b) { return _mm256_packus_epi16(a, b); }
+CPUACC_INLINE Ints clamp_bytes(Ints x, Ints low, Ints high) { return _mm256_max_epu8(_mm256_min_epu8(x, high), low); }
+CPUACC_INLINE Vec floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+CPUACC_INLINE Ints truncated(Vec x) { return _mm256_cvttps_epi32(x); }
+CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+CPUACC_INLINE Vec with_sign(Vec size, Vec sign) {
+  return _mm256_or_ps(_mm256_and_ps(_mm256_set1_ps(-0.0f), sign), size);
+}
+CPUACC_INLINE Ints rows_of(Ints x, int vectors) {
+  if (vectors == 2) return _mm256_permute4x64_epi64(x, 0xD8);
+  if (vectors == 1) return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  return x;
+}
+CPUACC_INLINE Ints packed(Ints x, int vectors) {
+  if (vectors == 2) return _mm256_permute4x64_epi64(x, 0xD8);
+  if (vectors == 1) return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+  return x;
+}
+CPUACC_INLINE Ints nearest(Vec x) { return _mm256_cvtps_epi32(x); }
+CPUACC_INLINE Vec difference(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
+CPUACC_INLINE Vec larger_size(Vec size, Vec x) { return _mm256_max_ps(size, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)); }
+CPUACC_INLINE bool exceeds(Vec x, float limit) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GT_OQ)) != 0;
+}
+CPUACC_INLINE __m128i scaled_wide(__m128i x, const double* scale, const double* half) {
+  __m256d wide = _mm256_cvtepi32_pd(x), sign = _mm256_and_pd(_mm256_set1_pd(-0.0), wide);
+  return _mm256_cvttpd_epi32(_mm256_fmadd_pd(wide, _mm256_loadu_pd(scale), _mm256_or_pd(sign, _mm256_loadu_pd(half))));
+}
+CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
+  __m128i low = scaled_wide(_mm256_castsi256_si128(x), scale, half);
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), scaled_wide(_mm256_extracti128_si256(x, 1), scale + 4, half + 4), 1);
+}
+CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
+  Ints even = _mm256_madd_epi16(_mm256_and_si256(a, shorts(255)), _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
+  return add(sum, add(even, _mm256_madd_epi16(_mm256_srli_epi16(a, 8), _mm256_srai_epi16(b, 8))));
+}
+
+#elif defined(__x86_64__)
+
+typedef __m128i Ints;
+
+CPUACC_INLINE Ints load(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+CPUACC_INLINE void store(void* to, Ints x) { _mm_storeu_si128(static_cast<__m128i*>(to), x); }
+CPUACC_INLINE Ints splat(uint32_t x) { return _mm_set1_epi32(static_cast<int>(x)); }
+CPUACC_INLINE Ints bytes(int x) { return _mm_set1_epi8(static_cast<char>(x)); }
+CPUACC_INLINE Ints shorts(int x) { return _mm_set1_epi16(static_cast<short>(x)); }
+CPUACC_INLINE Ints exclusive_or(Ints a, Ints b) { return _mm_xor_si128(a, b); }
+CPUACC_INLINE Ints add(Ints a, Ints b) { return _mm_add_epi32(a, b); }
+CPUACC_INLINE Ints multiply(Ints a, Ints b) {
+  Ints even = _mm_mul_epu32(a, b), odd = _mm_mul_epu32(_mm_srli_epi64(a, 32), _mm_srli_epi64(b, 32));
+  return _mm_unpacklo_epi32(_mm_shuffle_epi32(even, 0x08), _mm_shuffle_epi32(odd, 0x08));
+}
+CPUACC_INLINE Ints subtract(Ints a, Ints b) { return _mm_sub_epi32(a, b); }
+CPUACC_INLINE Ints low8(Ints a, Ints b) { return _mm_unpacklo_epi8(a, b); }
+CPUACC_INLINE Ints high8(Ints a, Ints b) { return _mm_unpackhi_epi8(a, b); }
+CPUACC_INLINE Ints low16(Ints a, Ints b) { return _mm_unpacklo_epi16(a, b); }
+CPUACC_INLINE Ints high16(Ints a, Ints b) { return _mm_unpackhi_epi16(a, b); }
+CPUACC_INLINE Ints to_shorts(Ints a, Ints b) { return _mm_packs_epi32(a, b); }
+CPUACC_INLINE Ints add_shorts(Ints a, Ints b) { return _mm_adds_epi16(a, b); }
+CPUACC_INLINE Ints to_bytes(Ints a, Ints b) { return _mm_packus_epi16(a, b); }
+CPUACC_INLINE Ints clamp_bytes(Ints x, Ints low, Ints high) { return _mm_max_epu8(_mm_min_epu8(x, high), low); }
+CPUACC_INLINE Vec floats(Ints x) { return _mm_cvtepi32_ps(x); }
+CPUACC_INLINE Ints truncated(Vec x) { return _mm_cvttps_epi32(x); }
+CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+CPUACC_INLINE Vec with_sign(Vec size, Vec sign) { return _mm_or_ps(_mm_and_ps(_mm_set1_ps(-0.0f), sign), size); }
+CPUACC_INLINE Ints rows_of(Ints x, int) { return x; }
+CPUACC_INLINE Ints packed(Ints x, int) { return x; }
+CPUACC_INLINE Ints nearest(Vec x) { return _mm_cvtps_epi32(x); }
+CPUACC_INLINE Vec difference(Vec a, Vec b) { return _mm_sub_ps(a, b); }
+CPUACC_INLINE Vec larger_size(Vec size, Vec x) { return _mm_max_ps(size, _mm_andnot_ps(_mm_set1_ps(-0.0f), x)); }
+CPUACC_INLINE bool exceeds(Vec x, float limit) { return _mm_movemask_ps(_mm_cmpgt_ps(x, _mm_set1_ps(limit))) != 0; }
+CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
+  Ints even = _mm_madd_epi16(_mm_and_si128(a, shorts(255)), _mm_srai_epi16(_mm_slli_epi16(b, 8), 8));
+  return add(sum, add(even, _mm_madd_epi16(_mm_srli_epi16(a, 8), _mm_srai_epi16(b, 8))));
+}
+
+#else
+
+// Any processor: vectors of 16 bytes that the compiler knows.
+typedef int32_t Ints __attribute__((vector_size(16)));
+typedef uint8_t Bytes __attribute__((vector_size(16)));
+typedef int16_t Shorts __attribute__((vector_size(16)));
+
+CPUACC_INLINE Ints load(const void* from) {
+  Ints x;
+  memcpy(&x, from, sizeof(x));
+  return x;
+}
+CPUACC_INLINE void store(void* to, Ints x) { memcpy(to, &x, sizeof(x)); }
+CPUACC_INLINE Ints splat(uint32_t x) { return Ints{} + static_cast<int32_t>(x); }
+CPUACC_INLINE Ints bytes(int x) { return reinterpret_cast<Ints>(Bytes{} + static_cast<uint8_t>(x)); }
+CPUACC_INLINE Ints shorts(int x) { return reinterpret_cast<Ints>(Shorts{} + static_cast<int16_t>(x)); }
+CPUACC_INLINE Ints exclusive_or(Ints a, Ints b) { return a ^ b; }
+CPUACC_INLINE Ints add(Ints a, Ints b) {
+  typedef uint32_t Unsigned __attribute__((vector_size(16)));
+  return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b));
+}
+CPUACC_INLINE Ints multiply(Ints a, Ints b) {
+  typedef uint32_t Unsigned __attribute__((vector_size(16)));
+  return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) * reinterpret_cast<Unsigned>(b));
+}
+CPUACC_INLINE Ints subtract(Ints a, Ints b) { return add(a, add(~b, splat(1))); }
+template <class Parts>
+CPUACC_INLINE Ints interleaved(Ints a, Ints b, int first) {
+  Parts x = reinterpret_cast<Parts>(a), y = reinterpret_cast<Parts>(b), z;
+  constexpr int count = static_cast<int>(16 / sizeof(x[0]));
+  for (int n = 0; n < count / 2; ++n) z[2 * n] = x[first * (count / 2) + n], z[2 * n + 1] = y[first * (count / 2) + n];
+  return reinterpret_cast<Ints>(z);
+}
+CPUACC_INLINE Ints low8(Ints a, Ints b) { return interleaved<Bytes>(a, b, 0); }
+CPUACC_INLINE Ints high8(Ints a, Ints b) { return interleaved<Bytes>(a, b, 1); }
+CPUACC_INLINE Ints low16(Ints a, Ints b) { return interleaved<Shorts>(a, b, 0); }
+CPUACC_INLINE Ints high16(Ints a, Ints b) { return interleaved<Shorts>(a, b, 1); }
+CPUACC_INLINE int bounded(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+CPUACC_INLINE Ints to_shorts(Ints a, Ints b) {
+  Shorts z;
+  for (int n = 0; n < 4; ++n)
+    z[n] = static_cast<int16_t>(bounded(a[n], -32768, 32767)), z[n + 4] = static_cast<int16_t>(bounded(b[n], -32768, 32767));
+  return reinterpret_cast<Ints>(z);
+}
+CPUACC_INLINE Ints add_shorts(Ints a, Ints b) {
+  Shorts x = reinterpret_cast<Shorts>(a), y = reinterpret_cast<Shorts>(b), z;
+  for (int n = 0; n < 8; ++n) z[n] = static_cast<int16_t>(bounded(x[n] + y[n], -32768, 32767));
+  return reinterpret_cast<Ints>(z);
+}
+CPUACC_INLINE Ints to_bytes(Ints a, Ints b) {
+  Shorts x = reinterpret_cast<Shorts>(a), y = reinterpret_cast<Shorts>(b);
+  Bytes z;
+  for (int n = 0; n < 8; ++n)
+    z[n] = static_cast<uint8_t>(bounded(x[n], 0, 255)), z[n + 8] = static_cast<uint8_t>(bounded(y[n], 0, 255));
+  return reinterpret_cast<Ints>(z);
+}
+CPUACC_INLINE Ints clamp_bytes(Ints x, Ints low, Ints high) {
+  Bytes z = reinterpret_cast<Bytes>(x), l = reinterpret_cast<Bytes>(low), h = reinterpret_cast<Bytes>(high);
+  for (int n = 0; n < 16; ++n) z[n] = static_cast<uint8_t>(bounded(z[n], l[n], h[n]));
+  return reinterpret_cast<Ints>(z);
+}
+CPUACC_INLINE Vec floats(Ints x) { return __builtin_convertvector(x, Vec); }
+CPUACC_INLINE Ints truncated(Vec x) {
+  Ints z;
+  for (int n = 0; n < 4; ++n) z[n] = x[n] < 2147483648.0f && x[n] >= -2147483648.0f ? static_cast<int32_t>(x[n]) : INT32_MIN;
+  return z;
+}
+CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) { return a * b + c; }
+CPUACC_INLINE Vec with_sign(Vec size, Vec sign) {
+  return reinterpret_cast<Vec>((reinterpret_cast<Ints>(sign) & splat(0x80000000u)) | reinterpret_cast<Ints>(size));
+}
+CPUACC_INLINE Ints rows_of(Ints x, int) { return x; }
+CPUACC_INLINE Ints packed(Ints x, int) { return x; }
+CPUACC_INLINE Ints nearest(Vec x) {
+  Ints z;
+  for (int n = 0; n < 4; ++n) z[n] = static_cast<int32_t>(rintf(x[n]));
+  return z;
+}
+CPUACC_INLINE Vec difference(Vec a, Vec b) { return a - b; }
+CPUACC_INLINE Vec larger_size(Vec size, Vec x) {
+  for (int n = 0; n < 4; ++n) size[n] = fabsf(x[n]) > size[n] ? fabsf(x[n]) : size[n];
+  return size;
+}
+CPUACC_INLINE bool exceeds(Vec x, float limit) { return x[0] > limit || x[1] > limit || x[2] > limit || x[3] > limit; }
+CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
+  Bytes x = reinterpret_cast<Bytes>(a), y = reinterpret_cast<Bytes>(b);
+  for (int n = 0; n < 4; ++n)
+    for (int k = 0; k < 4; ++k) sum[n] += x[4 * n + k] * static_cast<int8_t>(y[4 * n + k]);
+  return sum;
+}
+
+#endif
+
+#if !defined(__AVX2__)
+CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
+  int32_t whole[4];
+  store(whole, x);
+  for (int n = 0; n < 4; ++n) {
+    double size = whole[n] < 0 ? -half[n] : half[n];
+    whole[n] = static_cast<int32_t>(whole[n] * scale[n] + size);
+  }
+  return load(whole);
+}
+template <int BITS>
+CPUACC_INLINE Ints shift_left(Ints x) {
+  return multiply(x, splat(uint32_t(1) << BITS));
+}
+CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
+  int32_t from[4], by[4], left[4];
+  store(from, x);
+  store(by, multiplier);
+  store(left, shift);
+  for (int n = 0; n < 4; ++n) {
+    int32_t whole = left[n] > 0 ? static_cast<int32_t>(static_cast<uint32_t>(from[n]) << left[n]) : from[n];
+    int64_t high = (static_cast<int64_t>(whole) * by[n] + (int64_t(1) << 30)) >> 31;
+    if (left[n] < 0) high = (high + (int64_t(1) << (-left[n] - 1)) - (high < 0 ? 1 : 0)) >> -left[n];
+    from[n] = static_cast<int32_t>(high);
+  }
+  return load(from);
+}
+#endif
+
+#if !defined(__AVX512BW__)
+CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) {
+  uint8_t all[4 * kLanes];
+  store(all, x);
+  memcpy(to, all, static_cast<size_t>(count));
+}
+CPUACC_INLINE Ints load_some(const uint8_t* from, int64_t count) {
+  uint8_t all[4 * kLanes] = {};
+  memcpy(all, from, static_cast<size_t>(count));
+  return load(all);
+}
+CPUACC_INLINE void store_piece(uint8_t* to, Ints x, int first, int count) {
+  uint8_t all[4 * kLanes];
+  store(all, x);
+  memcpy(to, all + first, static_cast<size_t>(count));
+}
+CPUACC_INLINE Ints load_piece(Ints x, const uint8_t* from, int first, int count) {
+  uint8_t all[4 * kLanes];
+  store(all, x);
+  memcpy(all + first, from, static_cast<size_t>(count));
+  return load(all);
+}
+#endif
+
+CPUACC_INLINE void store_bytes(uint8_t* to, Ints x, int64_t count) {
+  if (count >= 4 * kLanes)
+    store(to, x);
+  else
+    store_some(to, x, count);
+}
+CPUACC_INLINE Ints load_bytes(const uint8_t* from, int64_t count) {
+  return count >= 4 * kLanes ? load(from) : load_some(from, count);
+}
 
 }  // namespace
 }  // namespace cpuacc::ISA_NS

@@ -4,7 +4,8 @@
 #ifndef CPUACC_KERNELS_WINOGRAD_HPP
 #define CPUACC_KERNELS_WINOGRAD_HPP
 
-#include "cpuacc/kernels/product.hpp"
+#include "cpuacc/kernels/gemm.hpp"
+#include "cpuacc/kernels/winograd_f32.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -144,7 +145,7 @@ CPUACC_INLINE bool transform_output(const Winograd& w, const float* from, int64_
     Points<kTile>::output(seen, rows[y]);
   }
   const int height = w.out_height - top, width = w.out_width - left;
-  Vec low = all(w.product.finish.low), high = all(w.product.finish.high), check = {};
+  Vec low = broadcast(w.gemm.epilogue.low), high = broadcast(w.gemm.epilogue.high), check = {};
 #pragma GCC unroll 4
   for (int x = 0; x < kTile; ++x) {
     Vec column[kSide], made[kTile];
@@ -195,7 +196,7 @@ CPUACC_INLINE void original_weights(const float* from, int64_t step, Vec (&to)[9
 template <int kTile>
 __attribute__((noinline)) void sum_directly(const Winograd& w, const float* in, const float* weights, int64_t wide, Vec bias,
                                             int top, int left, float* out, const float* residual) {
-  const int depth = w.product.depth;
+  const int depth = w.gemm.depth;
   Vec sums[kTile][kTile];
   for (int y = 0; y < kTile; ++y)
     for (int x = 0; x < kTile; ++x) sums[y][x] = bias;
@@ -211,7 +212,7 @@ __attribute__((noinline)) void sum_directly(const Winograd& w, const float* in, 
             sums[y][x] += taps[tap] * image[(int64_t{row} * w.width + column) * 16];
         }
   }
-  const Vec low = all(w.product.finish.low), high = all(w.product.finish.high);
+  const Vec low = broadcast(w.gemm.epilogue.low), high = broadcast(w.gemm.epilogue.high);
   for (int y = 0; y < kTile && top + y < w.out_height; ++y)
     for (int x = 0; x < kTile && left + x < w.out_width; ++x) {
       int64_t at = (int64_t{top + y} * w.out_width + left + x) * 16;
@@ -225,12 +226,12 @@ __attribute__((noinline)) void transform_inputs(const Winograd& w, const float* 
                                                 int block_end, float* to) {
   constexpr int kElements = (kTile + 2) * (kTile + 2);
   const int across = squares_across(w);
-  const int64_t step = int64_t{word_blocks_of(w.product.depth)} * count * 16;
+  const int64_t step = int64_t{word_blocks_of(w.gemm.depth)} * count * 16;
   static_assert(kElements <= 36);
   in += int64_t{block} * w.height * w.width * 16;
   for (; block < block_end; ++block, in += int64_t{w.height} * w.width * 16) {
     float* of_block = to + place_of_block(block, int64_t{count} * 16);
-    const int channels = w.product.depth - block * 16 < 16 ? w.product.depth - block * 16 : 16;
+    const int channels = w.gemm.depth - block * 16 < 16 ? w.gemm.depth - block * 16 : 16;
     for (int n = 0; n < count; ++n, of_block += 16) {
       int y = (first + n) / across, x = (first + n) % across;
       for (int v = 0; v < 16; v += kLanes)
@@ -246,7 +247,7 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
                                                  const float* residual) {
   const int across = squares_across(w);
   const int64_t step = int64_t{blocks} * count * 16, image = int64_t{w.out_height} * w.out_width * 16;
-  const Finish& work = w.product.finish;
+  const Epilogue& epilogue = w.gemm.epilogue;
   from += int64_t{begin - block} * count * 16;
   for (int b = begin; b < end; ++b)
     for (int n = 0; n < count; ++n, from += 16) {
@@ -254,17 +255,17 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
       float* to = out + b * image;
       const float* added = residual ? residual + b * image : nullptr;
       for (int v = 0; v < 16; v += kLanes) {
-        const Vec bias = load(w.product.bias + b * 16 + v);
-        const float* with = added && !work.count ? added + v : nullptr;
-        if (transform_output<kTile>(w, from + v, step, bias, top, left, to + v, with) || kPairs) continue;
-        const float* weights = w.product.weights + int64_t{block} * 16 * w.product.depth * (kTile + 2) * (kTile + 2);
+        const Vec bias = load(w.gemm.bias + b * 16 + v);
+        const float* with = added && !epilogue.count ? added + v : nullptr;
+        if (transform_output<kTile>(w, from + v, step, bias, top, left, to + v, with) || kBfloat16Pairs) continue;
+        const float* weights = w.gemm.weights + int64_t{block} * 16 * w.gemm.depth * (kTile + 2) * (kTile + 2);
         sum_directly<kTile>(w, in, weights + (b - block) * 16 + v, blocks * 16, bias, top, left, to + v, with);
       }
-      if (!work.count) continue;
+      if (!epilogue.count) continue;
       int width = w.out_width - left < kTile ? w.out_width - left : kTile;
       for (int y = top; y < top + kTile && y < w.out_height; ++y) {
         int64_t at = (int64_t{y} * w.out_width + left) * 16;
-        finish(work, to + at, added ? added + at : nullptr, 0, 16, width, 1);
+        apply_post_ops(epilogue, to + at, added ? added + at : nullptr, 0, 16, width, 1);
       }
     }
 }
@@ -273,30 +274,30 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
 template <int kTile>
 void multiply_elements(const Winograd& w, int block, int blocks, int count, int first, int last, const float* seen,
                        float* sums) {
-  static const float kNoBias[kPanel * 16] = {};
+  static const float kNoBias[kMaxPanelBlocks * 16] = {};
   constexpr int kElements = (kTile + 2) * (kTile + 2);
-  const int depth = words_of(w.product.depth), depth_blocks = word_blocks_of(w.product.depth);
-  const float* weights = w.product.weights + int64_t{block} * 16 * depth * kElements;
-  Product p{w.product.depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
+  const int depth = words_of(w.gemm.depth), depth_blocks = word_blocks_of(w.gemm.depth);
+  const float* weights = w.gemm.weights + int64_t{block} * 16 * depth * kElements;
+  Gemm p{w.gemm.depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
   for (int e = first; e < last; ++e) {
     p.weights = weights + int64_t{e} * blocks * 16 * depth;
-    product(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,
+    gemm(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,
             sums + int64_t{e} * blocks * count * 16, {int64_t{count} * 16, 0, 16}, nullptr, {0, count, 0, blocks});
   }
 }
 
 template <int kTile>
 void winograd_of(const Winograd& w, const float* in, float* out, const float* residual, float* scratch,
-                 const Part& part) {
+                 const OutputRange& range) {
   constexpr int kElements = (kTile + 2) * (kTile + 2);
-  const int depth_blocks = (w.product.depth + 15) / 16;
+  const int depth_blocks = (w.gemm.depth + 15) / 16;
   float* seen = scratch;
   float* sums = scratch + int64_t{kElements} * depth_blocks * w.chunk * 16;
-  for (int first = part.row; first < part.row_end; first += w.chunk) {
-    int count = part.row_end - first < w.chunk ? part.row_end - first : w.chunk;
+  for (int first = range.row; first < range.row_end; first += w.chunk) {
+    int count = range.row_end - first < w.chunk ? range.row_end - first : w.chunk;
     transform_inputs<kTile>(w, in, first, count, 0, depth_blocks, seen);
-    for (int block = part.block; block < part.block_end;) {
-      int blocks = panel_at(block, w.product.blocks);
+    for (int block = range.block; block < range.block_end;) {
+      int blocks = blocks_of_panel_at(block, w.gemm.blocks);
       multiply_elements<kTile>(w, block, blocks, count, 0, kElements, seen, sums);
       transform_outputs<kTile>(w, in, sums, first, count, block, blocks, block, block + blocks, out, residual);
       block += blocks;
@@ -311,8 +312,8 @@ void winograd_stage_of(const Winograd& w, int stage, const float* in, float* out
   constexpr int kElements = (kTile + 2) * (kTile + 2);
   const int count = squares_of(w);
   if (stage == 0) return transform_inputs<kTile>(w, in, 0, count, first, last, seen);
-  for (int block = 0; block < w.product.blocks;) {
-    int blocks = panel_at(block, w.product.blocks);
+  for (int block = 0; block < w.gemm.blocks;) {
+    int blocks = blocks_of_panel_at(block, w.gemm.blocks);
     float* of_panel = sums + int64_t{block} * kElements * count * 16;
     if (stage == 1) multiply_elements<kTile>(w, block, blocks, count, first, last, seen, of_panel);
     int begin = first > block ? first : block, end = last < block + blocks ? last : block + blocks;
@@ -328,8 +329,8 @@ void winograd_stage(const Winograd& w, int stage, const float* in, float* out, c
               : winograd_stage_of<2>(w, stage, in, out, residual, seen, sums, first, last);
 }
 
-void winograd(const Winograd& w, const float* in, float* out, const float* residual, float* scratch, const Part& part) {
-  w.tile == 4 ? winograd_of<4>(w, in, out, residual, scratch, part) : winograd_of<2>(w, in, out, residual, scratch, part);
+void winograd(const Winograd& w, const float* in, float* out, const float* residual, float* scratch, const OutputRange& range) {
+  w.tile == 4 ? winograd_of<4>(w, in, out, residual, scratch, range) : winograd_of<2>(w, in, out, residual, scratch, range);
 }
 
 }  // namespace

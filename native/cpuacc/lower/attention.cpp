@@ -4,15 +4,16 @@
 #include <cmath>
 #include <numeric>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/kernels/attention_f32.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 #include "cpuacc/patterns.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
 
 constexpr int64_t kCachedFloats = 20 * 1024;  // for the rows that are worked on at once, beside key and value
-constexpr int64_t kMost = 1 << 24;            // extents
+constexpr int64_t kMax = 1 << 24;            // extents
 constexpr int64_t kFarthest = int64_t{1} << 32;  // windows, and counts of keys: beyond all extents
 
 /// A tensor as (batch, heads, rows, elements): steps in elements, 0 where an extent is broadcast.
@@ -31,7 +32,7 @@ struct Fused {
 };
 
 struct State {
-  const ConvKernels* kernels;
+  const AttentionKernels* kernels;
   Fused fused;
   const float* zeros;
   int64_t chunks;      // of the queries of a head
@@ -54,7 +55,7 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   const float *last_key = nullptr, *last_value = nullptr;
   for (int64_t n = range.first; n < range.last; ++n) {
     int64_t batch = n / state.chunks / f.heads, head = n / state.chunks % f.heads, chunk = n % state.chunks;
-    AttentionRun one{run.at<float>(step.in[0]) + place(f.query, batch, head),
+    AttentionOperands one{run.at<float>(step.in[0]) + place(f.query, batch, head),
                      run.at<float>(step.in[1]) + place(f.key, batch, head / f.shared),
                      run.at<float>(step.in[2]) + place(f.value, batch, head / f.shared), nullptr, state.zeros, f.past, 0};
     if (step.in[3]) one.mask = run.at<char>(step.in[3]) + uint64_t(place(f.mask, batch, head)) * mask_item;
@@ -64,13 +65,13 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
     Range rows = split(f.head.queries, int(chunk), int(state.chunks));
     bool same = one.key == last_key && one.value == last_value;
     last_key = one.key, last_value = one.value;
-    state.kernels->attention(f.head, one, run.at<float>(step.out[0]) + place(f.out, batch, head),
+    state.kernels->attend(f.head, one, run.at<float>(step.out[0]) + place(f.out, batch, head),
                              run.part_scratch<float>(part), int(rows.first), int(rows.last), same);
   }
 }
 
 /// So many queries at once that they stay in the cache.
-int32_t rows_at_once(const AttentionHead& head) {
+int32_t rows_per_pass(const AttentionHead& head) {
   int64_t each = int64_t{head.keys} + head.size + head.value_size + 48;
   int64_t most = std::max<int64_t>(14, kCachedFloats / each / 14 * 14), strips = (head.queries + most - 1) / most;
   return int32_t(std::max<int64_t>(1, (head.queries + strips - 1) / strips));
@@ -79,10 +80,10 @@ int32_t rows_at_once(const AttentionHead& head) {
 void add_attention(const Node& node, Builder& builder, Fused fused, Buffer key, Buffer value, int lengths) {
   auto state = std::make_shared<State>();
   AttentionHead& head = fused.head;
-  head.rows = rows_at_once(head);
+  head.rows = rows_per_pass(head);
   int64_t zeros = blocks_of(std::max(head.keys, head.value_size)) * 16;
   state->zeros = static_cast<const float*>(builder.pack(uint64_t(zeros) * 4, [](void*) {}));
-  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->kernels = &attention_kernels_for(builder.settings.isa);
   state->long_lengths = lengths >= 0 && builder.graph[lengths].dtype == IPR_DTYPE_INT64;
   int64_t heads = fused.batch * fused.heads;
   Step step;
@@ -159,7 +160,7 @@ Refusal support_attention(const Graph& graph, const Node& node, const Settings&)
     return refused("the mask is " + described(*mask) + "; takes float32 and bool", IPR_REASON_DATA_TYPE);
   for (size_t n : {0, 1, 2})
     for (int64_t extent : graph.in(node, n)->shape)
-      if (extent > kMost) return refused("matrices of this size", IPR_REASON_RESOURCE);
+      if (extent > kMax) return refused("matrices of this size", IPR_REASON_RESOURCE);
   return taken();
 }
 
@@ -216,7 +217,7 @@ void lower_attention(const Node& node, Builder& builder) {
   head.left = std::min(node.integer("left_window_size", -1), kFarthest);
   head.right = std::min(node.integer("right_window_size", -1), kFarthest);
   if (node.flag("is_causal") && (head.right < 0 || head.right > 0)) head.right = 0;
-  head.unseen_is_zero = head.excludes = true;
+  head.zero_if_no_key = head.excludes = true;
   f.mask = mask_view(graph, node.inputs.size() > 3 ? node.inputs[3] : -1);
   set_mask(f, graph);
   f.shared = std::max<int64_t>(1, query.heads / std::max<int64_t>(1, key.heads));
@@ -333,7 +334,7 @@ void set_head(Fused* found, const Shape& scores, int64_t size, int64_t value_siz
 bool within_limits(const Graph& graph, std::initializer_list<int> tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](int tensor) {
     const Shape& shape = graph[tensor].shape;
-    return graph[tensor].elements() > 0 && std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n <= kMost; });
+    return graph[tensor].elements() > 0 && std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n <= kMax; });
   });
 }
 

@@ -31,7 +31,7 @@ void run_bottleneck(const Step& step, const Run& run, int part, int parts) {
   const float* in = run.at<float>(step.in[0]);
   const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
   float* out = run.at<float>(step.out[0]);
-  Part share{0, d.out_height, 0, d.blocks};
+  OutputRange share{0, d.out_height, 0, d.blocks};
   if (state.by_blocks) {
     int panel = state.kernels->panel, panels = std::max(1, d.blocks / panel);
     Range cut = split(panels, part, parts);
@@ -129,19 +129,19 @@ bool fuse(Graph& graph, const Settings& settings) {
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (!node.extra) return refused("not made here");
-  Finishing finishing;
+  FusedEpilogue fused;
   if (!parts_of(node).projects && has_add(node)) return refused("adds to the result of a depthwise convolution");
-  return find_finishing(graph, node, &finishing);
+  return find_epilogue(graph, node, &fused);
 }
 
-Product pointwise(const Node& node, const Finish& finish, Builder& builder) {
+Gemm pointwise(const Node& node, const Epilogue& epilogue, Builder& builder) {
   const Graph& graph = builder.graph;
   const bool last = channels_last(node);
   const ConvKernels& kernels = kernels_for(builder.settings);
   int64_t inputs = Image(*graph.in(node, 0), last).c, outputs = Image(graph.out(node), last).c;
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
-  weights.pairs = kernels.pairs;
-  Product made{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, finish};
+  weights.bfloat16 = kernels.bfloat16;
+  Gemm made{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, epilogue};
   made.weights = static_cast<const float*>(builder.pack(
       uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, kernels.panel, 16, static_cast<float*>(to)); }));
   made.bias = pack_bias(bias_of(graph, node), 0, outputs, builder);
@@ -156,11 +156,11 @@ void lower(const Node& node, Builder& builder) {
   auto state = std::make_shared<State>();
   state->kernels = &kernels_for(builder.settings);
   Bottleneck& b = state->bottleneck;
-  Finishing finishing = finishing_of(graph, node);
-  if (parts.expands) b.expand = pointwise(parts.expand, finishing_of(graph, parts.expand).finish, builder);
+  FusedEpilogue fused = epilogue_of(graph, node);
+  if (parts.expands) b.expand = pointwise(parts.expand, epilogue_of(graph, parts.expand).epilogue, builder);
   b.depthwise = make_depthwise(parts.depthwise, builder);
-  if (!parts.projects) b.depthwise.finish = finishing.finish;
-  if (parts.projects) b.project = pointwise(parts.project, finishing.finish, builder);
+  if (!parts.projects) b.depthwise.epilogue = fused.epilogue;
+  if (parts.projects) b.project = pointwise(parts.project, fused.epilogue, builder);
   const Depthwise& d = b.depthwise;
   Image in(*graph.in(node, 0), last), out(graph.out(node), last);
   int64_t threads = builder.settings.threads, row = int64_t{d.blocks} * 16 * d.out_width;
@@ -179,9 +179,9 @@ void lower(const Node& node, Builder& builder) {
   step.fn = run_bottleneck;
   step.max_parts = parts_for(builder.settings, operations * double(in.n) / kOperationsPerNanosecond);
   step.operations = operations * double(in.n);
-  step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(scratch_of(b) + (state->kernels->pairs ? staged_words(b) : 0)) * 4;
+  step.scratch_per_part = uint64_t(scratch_of(b) + (state->kernels->bfloat16 ? staged_words(b) : 0)) * 4;
   step.state = state;
   builder.add(std::move(step));
 }

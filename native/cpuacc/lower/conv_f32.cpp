@@ -8,8 +8,8 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMostExtent = 1 << 20;      // of an axis, so that places count in 32 bits
-constexpr int64_t kMostScratch = 1 << 28;     // floats of one strip of one part
+constexpr int64_t kMaxExtent = 1 << 20;      // of an axis, so that places count in 32 bits
+constexpr int64_t kMaxScratch = 1 << 28;     // floats of one strip of one part
 constexpr int64_t kStripFloats = 64 * 1024;   // of a strip that leaves room for weights in the second-level cache
 constexpr int64_t kLargeWeights = 128 * 1024;  // floats, from where on they are better read once than often
 
@@ -24,7 +24,7 @@ struct Unit {
   std::vector<int32_t> taps;
   int64_t first_input, first_output;  // channels
   int64_t out_offset;                 // floats
-  Grid grid;
+  OutputStrides out_strides;
   bool pointwise;
   bool scattered;  // the output channels do not begin or end with a block
 };
@@ -33,7 +33,7 @@ struct State {
   const ConvKernels* kernels;
   std::vector<Unit> units;
   int64_t images, in_image, out_image;
-  Planes planes;
+  InputStrides in_strides;
   int64_t out_block, outputs, group_outputs;
   bool by_units, by_blocks;
   int64_t strip_floats;
@@ -41,22 +41,22 @@ struct State {
 
 // ---- Running ---------------------------------------------------------------------------------------------------------
 
-Part part_of(const State& state, const Unit& unit, int part, int parts) {
+OutputRange part_of(const State& state, const Unit& unit, int part, int parts) {
   const Convolution& c = unit.convolution;
   int rows = unit.pointwise ? c.height * c.width : c.out_height;
-  if (state.by_units) return {0, rows, 0, c.product.blocks};
+  if (state.by_units) return {0, rows, 0, c.gemm.blocks};
   if (!state.by_blocks) {
     Range range = split(rows, part, parts, unit.pointwise ? 14 : 1);
-    return {int32_t(range.first), int32_t(range.last), 0, c.product.blocks};
+    return {int32_t(range.first), int32_t(range.last), 0, c.gemm.blocks};
   }
-  int panel = state.kernels->panel, panels = std::max(1, c.product.blocks / panel);
+  int panel = state.kernels->panel, panels = std::max(1, c.gemm.blocks / panel);
   Range range = split(panels, part, parts);
-  int last = range.last == panels ? c.product.blocks : int(range.last) * panel;
+  int last = range.last == panels ? c.gemm.blocks : int(range.last) * panel;
   return {0, rows, int32_t(range.first) * panel, int32_t(last)};
 }
 
 /// Output channels of a unit from blocks of their own to where they belong; channels behind the last one become 0.
-void scatter(const State& state, const Unit& unit, const float* from, float* out, const Part& rows) {
+void scatter(const State& state, const Unit& unit, const float* from, float* out, const OutputRange& rows) {
   const int64_t width = unit.convolution.out_width, size = unit.convolution.out_height * width;
   const int64_t channels = state.group_outputs, end = unit.first_output + channels;
   int64_t last = end == state.outputs ? blocks_of(end) * 16 : end;
@@ -65,32 +65,32 @@ void scatter(const State& state, const Unit& unit, const float* from, float* out
     float* to = out + unit.out_offset + channel / 16 * state.out_block + channel % 16;
     for (int64_t y = rows.row; y < rows.row_end; ++y)
       for (int64_t x = 0; x < width; ++x)
-        to[y * unit.grid.row + x * unit.grid.pixel] =
+        to[y * unit.out_strides.row + x * unit.out_strides.pixel] =
             own < channels ? from[(own / 16 * size + y * width + x) * 16 + own % 16] : 0;
   }
 }
 
 void run_unit(const State& state, const Unit& unit, const float* in, float* out, const float* residual, float* scratch,
-              const Part& part) {
+              const OutputRange& range) {
   const Convolution& c = unit.convolution;
-  if (part.row >= part.row_end || part.block >= part.block_end) return;
-  Planes planes = state.planes;
-  planes.first_channel = unit.first_input;
+  if (range.row >= range.row_end || range.block >= range.block_end) return;
+  InputStrides in_strides = state.in_strides;
+  in_strides.first_channel = unit.first_input;
   int64_t offset = unit.out_offset + unit.first_output / 16 * state.out_block;
   if (unit.pointwise) {
-    const float* from = in + unit.first_input / 16 * planes.channel_block;
-    state.kernels->product(c.product, from, planes.channel_block, out + offset, unit.grid,
-                           residual ? residual + offset : nullptr, scratch, part);
+    const float* from = in + unit.first_input / 16 * in_strides.channel_block;
+    state.kernels->pointwise(c.gemm, from, in_strides.channel_block, out + offset, unit.out_strides,
+                           residual ? residual + offset : nullptr, scratch, range);
     return;
   }
   if (!unit.scattered) {
-    state.kernels->convolve(c, in, planes, out + offset, unit.grid, residual ? residual + offset : nullptr, scratch, part);
+    state.kernels->direct(c, in, in_strides, out + offset, unit.out_strides, residual ? residual + offset : nullptr, scratch, range);
     return;
   }
-  Grid own{int64_t{c.out_height} * c.out_width * 16, int64_t{c.out_width} * 16, 16};
+  OutputStrides own{int64_t{c.out_height} * c.out_width * 16, int64_t{c.out_width} * 16, 16};
   float* block = scratch + state.strip_floats;
-  state.kernels->convolve(c, in, planes, block, own, nullptr, scratch, part);
-  scatter(state, unit, block, out, part);
+  state.kernels->direct(c, in, in_strides, block, own, nullptr, scratch, range);
+  scatter(state, unit, block, out, range);
 }
 
 void run_units(const Step& step, const Run& run, int part, int parts) {
@@ -125,7 +125,7 @@ struct StripSize {
   int64_t row_phases, column_phases, columns, over, row;
 };
 
-std::vector<int32_t> find_taps(const Axis& rows, const Axis& columns, const StripSize& size, int64_t strip,
+std::vector<int32_t> make_taps(const Axis& rows, const Axis& columns, const StripSize& size, int64_t strip,
                                int64_t channels, int64_t step) {
   std::vector<int32_t> taps;
   for (int64_t channel = 0; channel < channels; ++channel)
@@ -143,7 +143,7 @@ struct Layer {
   Layer(const Graph& graph, const Node& node)
       : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)),
         bias(bias_of(graph, node)),
-        groups(node.integer("groups", 1)), finishing(finishing_of(graph, node)) {}
+        groups(node.integer("groups", 1)), fused(epilogue_of(graph, node)) {}
 
   int64_t inputs() const { return in.c / groups; }
   int64_t outputs() const { return out.c / groups; }
@@ -154,7 +154,7 @@ struct Layer {
   Image in, out;
   const Tensor* bias;
   int64_t groups;
-  Finishing finishing;
+  FusedEpilogue fused;
 };
 
 bool few_channels(int64_t channels) { return channels < 8; }
@@ -170,7 +170,7 @@ int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int t
 
 /// Words of the input, for all places of the window where it is planar.
 int64_t strip_words(const Convolution& c, const ConvKernels& kernels) {
-  return c.planar ? c.product.depth : blocks_of(kernels.pairs ? (c.product.depth + 1) / 2 : c.product.depth) * 16;
+  return c.planar ? c.gemm.depth : blocks_of(kernels.bfloat16 ? (c.gemm.depth + 1) / 2 : c.gemm.depth) * 16;
 }
 
 Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weights weights, Builder& builder) {
@@ -183,11 +183,11 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weight
   Convolution& c = unit.convolution;
   c.planar = layer.is_planar();
   int64_t step = c.planar ? 1 : 16;
-  weights.pairs = kernels.pairs && !c.planar;
-  c.product.depth = int32_t(weights.inputs);
-  c.product.blocks = int32_t(blocks_of(weights.outputs));
-  c.product.finish = layer.finishing.finish;
-  c.product.weights = static_cast<const float*>(builder.pack(
+  weights.bfloat16 = kernels.bfloat16 && !c.planar;
+  c.gemm.depth = int32_t(weights.inputs);
+  c.gemm.blocks = int32_t(blocks_of(weights.outputs));
+  c.gemm.epilogue = layer.fused.epilogue;
+  c.gemm.weights = static_cast<const float*>(builder.pack(
       uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, kernels.panel, step, static_cast<float*>(to)); }));
   c.height = int32_t(layer.in.h), c.width = int32_t(layer.in.w);
   c.out_height = int32_t(rows.places), c.out_width = int32_t(columns.places);
@@ -197,7 +197,7 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weight
   c.pad_top = int32_t(rows.pad), c.pad_left = int32_t(columns.pad);
   StripSize size(rows, columns, strip_words(c, kernels));
   c.strip = int32_t(strip_rows(size, rows.places, weights.packed(), builder.settings.threads));
-  unit.taps = find_taps(rows, columns, size, c.strip, c.planar ? weights.inputs : 1, step);
+  unit.taps = make_taps(rows, columns, size, c.strip, c.planar ? weights.inputs : 1, step);
   return unit;
 }
 
@@ -207,7 +207,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   state->images = layer.in.n;
   state->in_image = layer.in.floats();
   state->out_image = layer.out.floats();
-  state->planes = layer.in.planes();
+  state->in_strides = layer.in.strides();
   state->out_block = layer.out.h * layer.out.w * 16;
   state->outputs = layer.out.c;
   state->group_outputs = layer.outputs();
@@ -217,20 +217,20 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
     Convolution& c = unit.convolution;
     c.taps = unit.taps.data();
     int64_t taps = int64_t{c.kernel_height} * c.kernel_width, places = int64_t{c.out_height} * c.out_width;
-    weights += int64_t{c.product.depth} * c.product.blocks * 16 * taps;
-    operations += 2 * int64_t{c.product.depth} * c.product.blocks * 16 * taps * places;
+    weights += int64_t{c.gemm.depth} * c.gemm.blocks * 16 * taps;
+    operations += 2 * int64_t{c.gemm.depth} * c.gemm.blocks * 16 * taps * places;
     Axis rows{c.kernel_height, c.stride_y, c.dilation_y, c.pad_top, c.out_height};
     Axis columns{c.kernel_width, c.stride_x, c.dilation_x, c.pad_left, c.out_width};
     int64_t strip = !unit.pointwise ? StripSize(rows, columns, strip_words(c, *state->kernels)).floats(c.strip)
-                    : state->kernels->pairs ? staged_words(c.product.depth, places)
+                    : state->kernels->bfloat16 ? staged_words(c.gemm.depth, places)
                                             : 0;
     state->strip_floats = std::max(state->strip_floats, strip);
-    if (unit.scattered) extra = std::max(extra, c.product.blocks * 16 * places);
+    if (unit.scattered) extra = std::max(extra, c.gemm.blocks * 16 * places);
   }
   state->strip_floats = (state->strip_floats + 15) / 16 * 16;
   const Unit& first = state->units[0];
   int64_t rows = first.pointwise ? layer.in.h * layer.in.w / 14 : first.convolution.out_height;
-  int64_t panels = first.convolution.product.blocks / state->kernels->panel, threads = builder.settings.threads;
+  int64_t panels = first.convolution.gemm.blocks / state->kernels->panel, threads = builder.settings.threads;
   state->by_units = int64_t(state->units.size()) >= 8 * threads;
   state->by_blocks = !first.scattered && panels >= threads && (weights > state->in_image || rows < 2 * threads);
   Step step;
@@ -238,7 +238,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   step.fn = run_units;
   step.max_parts = parts_for(builder.settings, double(operations * layer.in.n) / kOperationsPerNanosecond);
   step.operations = double(operations * layer.in.n);
-  step.in = {builder.buffer(node.inputs[0]), builder.buffer(layer.finishing.residual)};
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(layer.fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(state->strip_floats + extra) * 4;
   step.state = state;
@@ -258,17 +258,17 @@ Axis axis_of_columns(const Node& node, int64_t kernel, int64_t places) {
 Refusal within_limits(const Graph& graph, const Node& node) {
   for (const Tensor* tensor : {graph.in(node, 0), graph.in(node, 1), &graph.out(node)})
     for (int64_t extent : tensor->shape)
-      if (extent > kMostExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
+      if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
   for (const char* name : {"pad_top", "pad_left", "pad_bottom", "pad_right", "stride_y", "stride_x", "dilation_y", "dilation_x"})
-    if (node.integer(name) > kMostExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+    if (node.integer(name) > kMaxExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
   return taken();
 }
 
-Refusal common_support(const Graph& graph, const Node& node, Finishing* finishing) {
+Refusal common_support(const Graph& graph, const Node& node, FusedEpilogue* fused) {
   if (Refusal why = all_f32(graph, node)) return why;
   if (Refusal why = constant_weights(graph, node)) return why;
   if (Refusal why = within_limits(graph, node)) return why;
-  if (Refusal why = find_finishing(graph, node, finishing)) return why;
+  if (Refusal why = find_epilogue(graph, node, fused)) return why;
   if (Layer(graph, node).is_scattered() && !node.posts.empty())
     return refused("groups that are not whole blocks of channels, with work behind them");
   return taken();
@@ -279,14 +279,14 @@ Refusal support_window(const Layer& layer, const Axis& rows, const Axis& columns
   auto reach = [](const Axis& axis) { return double(axis.kernel - 1) * double(axis.dilation) + 1; };
   double phases = std::min(double(rows.stride), reach(rows)) * std::min(double(columns.stride), reach(columns));
   double across = double(columns.places) + reach(columns) / double(columns.stride);
-  if ((reach(rows) / double(rows.stride) + 1) * across * phases * double(layer.inputs() + 16) > kMostScratch)
+  if ((reach(rows) / double(rows.stride) + 1) * across * phases * double(layer.inputs() + 16) > kMaxScratch)
     return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
   return taken();
 }
 
 Refusal support_convolution(const Graph& graph, const Node& node, const Settings&) {
-  Finishing finishing;
-  if (Refusal why = common_support(graph, node, &finishing)) return why;
+  FusedEpilogue fused;
+  if (Refusal why = common_support(graph, node, &fused)) return why;
   const Tensor& weights = *graph.in(node, 1);
   Layer layer(graph, node);
   return support_window(layer, axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h),
@@ -314,10 +314,10 @@ void lower_convolution(const Node& node, Builder& builder) {
     Weights weights = weights_of(tensor, last, layer.outputs(), layer.inputs());
     weights.data += group * layer.outputs() * weights.by_output;
     Unit unit = make_unit(layer, rows, columns, weights, builder);
-    unit.convolution.product.bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
+    unit.convolution.gemm.bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
     unit.first_input = group * layer.inputs();
     unit.first_output = group * layer.outputs();
-    unit.grid = {layer.out.h * layer.out.w * 16, layer.out.w * 16, 16};
+    unit.out_strides = {layer.out.h * layer.out.w * 16, layer.out.w * 16, 16};
     units.push_back(std::move(unit));
   }
   const char* name = units[0].pointwise ? "conv1x1" : "conv";
@@ -362,8 +362,8 @@ std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer
 }
 
 Refusal support_transposed(const Graph& graph, const Node& node, const Settings&) {
-  Finishing finishing;
-  if (Refusal why = common_support(graph, node, &finishing)) return why;
+  FusedEpilogue fused;
+  if (Refusal why = common_support(graph, node, &fused)) return why;
   const Tensor& weights = *graph.in(node, 1);
   Layer layer(graph, node);
   Axis rows = axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h);
@@ -394,11 +394,11 @@ void lower_transposed(const Node& node, Builder& builder) {
         Weights weights{values.data(), layer.outputs(), inputs, taps, taps * inputs, taps, 1};
         Unit unit = make_unit(layer, down.dense, across.dense, weights, builder);
         unit.pointwise = false;
-        unit.convolution.product.bias = bias;
+        unit.convolution.gemm.bias = bias;
         unit.first_input = group * layer.inputs();
         unit.first_output = group * layer.outputs();
         unit.out_offset = (down.first * layer.out.w + across.first) * 16;
-        unit.grid = {layer.out.h * layer.out.w * 16, layer.out.w * 16 * rows.stride, 16 * columns.stride};
+        unit.out_strides = {layer.out.h * layer.out.w * 16, layer.out.w * 16 * rows.stride, 16 * columns.stride};
         units.push_back(std::move(unit));
       }
   }

@@ -1,7 +1,7 @@
 // Convolution2d and TransposeConvolution2d of codes.
 
-#include "cpuacc/box.hpp"
-#include "cpuacc/lower/product_q8.hpp"
+#include "cpuacc/strided_copy.hpp"
+#include "cpuacc/lower/gemm_q8.hpp"
 
 namespace cpuacc {
 namespace {
@@ -117,7 +117,7 @@ void lower(const Node& node, Builder& builder) {
   Buffer other = posts.other < 0 ? Buffer() : builder.buffer(posts.other);
   Q8Images images(builder, node, !channels_last(node));
   for (const Q8Window& window : windows_of(graph, node))
-    add_product(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node), output, images.in,
+    add_gemm(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node), output, images.in,
                 images.out, other);
   images.finish();
 }

@@ -5,9 +5,9 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMostExtent = 1 << 20;
-constexpr int64_t kMostKernel = 64;
-constexpr int64_t kMostCells = 1 << 24;  // of rows under a window
+constexpr int64_t kMaxExtent = 1 << 20;
+constexpr int64_t kMaxKernel = 64;
+constexpr int64_t kMaxCells = 1 << 24;  // of rows under a window
 
 struct State {
   const ConvKernels* kernels;
@@ -59,20 +59,20 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (Refusal why = constant_weights(graph, node)) return why;
   for (const Tensor* tensor : {graph.in(node, 0), &graph.out(node)})
     for (int64_t extent : tensor->shape)
-      if (extent > kMostExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
+      if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
   for (const char* name : {"pad_top", "pad_left", "stride_y", "stride_x", "dilation_y", "dilation_x"})
-    if (node.integer(name) > kMostExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+    if (node.integer(name) > kMaxExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
   const Tensor& weights = *graph.in(node, 1);
-  if (weights.extent(1) > kMostKernel || weights.extent(2) > kMostExtent)
+  if (weights.extent(1) > kMaxKernel || weights.extent(2) > kMaxExtent)
     return refused("a window of more than 64 rows", IPR_REASON_RESOURCE);
   double rows = double(weights.extent(1)) * double(node.integer("dilation_y", 1));
   double width = double(Image(*graph.in(node, 0), channels_last(node)).w) + double(node.integer("pad_left")) +
                  double(weights.extent(2)) * double(node.integer("dilation_x", 1)) + double(node.integer("pad_right"));
-  if (rows * width > kMostCells) return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
+  if (rows * width > kMaxCells) return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
   if (is_padded(node))
     if (Refusal why = finite_weights(graph, node, "whose products with padding are not computed")) return why;
-  Finishing finishing;
-  return find_finishing(graph, node, &finishing);
+  FusedEpilogue fused;
+  return find_epilogue(graph, node, &fused);
 }
 
 void lower(const Node& node, Builder& builder) {
@@ -86,7 +86,7 @@ void lower(const Node& node, Builder& builder) {
   state->multiplier = Image(graph.out(node), channels_last(node)).c / state->channels;
   state->depthwise = make_depthwise(node, builder);
   const Depthwise& d = state->depthwise;
-  Finishing finishing = finishing_of(graph, node);
+  FusedEpilogue fused = epilogue_of(graph, node);
   Buffer source = builder.buffer(node.inputs[0]);
   double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) * double(8 + d.kernel_height * d.kernel_width) / 4;
   if (state->multiplier > 1) {
@@ -105,7 +105,7 @@ void lower(const Node& node, Builder& builder) {
   step.fn = run_depthwise;
   step.max_parts = parts_for(builder.settings, nanoseconds);
   step.operations = 32.0 * double(state->images * d.blocks * d.out_height * d.out_width) * d.kernel_height * d.kernel_width;
-  step.in = {source, builder.buffer(finishing.residual)};
+  step.in = {source, builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(ring_rows(d) * ring_width(d)) * 64;
   step.state = state;
@@ -127,7 +127,7 @@ Depthwise make_depthwise(const Node& node, Builder& builder) {
   d.stride_y = int32_t(node.integer("stride_y", 1)), d.stride_x = int32_t(node.integer("stride_x", 1));
   d.dilation_y = int32_t(node.integer("dilation_y", 1)), d.dilation_x = int32_t(node.integer("dilation_x", 1));
   d.pad_top = int32_t(node.integer("pad_top")), d.pad_left = int32_t(node.integer("pad_left"));
-  d.finish = finishing_of(graph, node).finish;
+  d.epilogue = epilogue_of(graph, node).epilogue;
   d.weights = static_cast<const float*>(builder.pack(uint64_t(d.blocks * taps) * 64, [&](void* to) {
     pack_depthwise(weights.values<float>(), out.c, taps, static_cast<float*>(to));
   }));

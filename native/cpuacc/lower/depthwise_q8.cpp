@@ -14,9 +14,10 @@ namespace {
 constexpr int64_t kSlack = 128;  // bytes that may be read behind the last row of a copy
 
 struct Depthwise {
-  const Q8Kernels* kernels;
+  const DepthwiseQ8Kernels* kernels;
+  const ElementwiseQ8Kernels* elementwise;
   Q8Depthwise weights;
-  Q8Finish finish;
+  Q8Requantization requantization;
   int64_t batch, in_h, in_w, in_c, times, out_h, out_w, channels;
   int64_t stride_y, stride_x, top, left;
   int64_t height;          // rows that one window sees, and the next one's where two are done together
@@ -45,9 +46,9 @@ void copy_row(const Depthwise& d, const uint8_t* image, int64_t row, uint8_t* to
     memset(to, d.zero, size_t(begin * d.channels));
     uint8_t* at = to + begin * d.channels;
     if (d.stride_x == 1 && d.times == 1)
-      d.kernels->copy(at, from, (end - begin) * d.channels, d.flip);
+      d.elementwise->copy(at, from, (end - begin) * d.channels, d.flip);
     else
-      d.kernels->gather(at, from, end - begin, d.in_c, d.stride_x * d.in_c, d.times, d.flip);
+      d.elementwise->gather(at, from, end - begin, d.in_c, d.stride_x * d.in_c, d.times, d.flip);
     memset(to + end * d.channels, d.zero, size_t((columns - end) * d.channels));
   }
 }
@@ -63,7 +64,7 @@ void run_rows(const Depthwise& d, const uint8_t* in, uint8_t* out, Range rows, c
       for (size_t tap = 0; tap < d.taps.size(); ++tap) taps[tap] = copy + n * d.stride_y * d.row() + d.taps[tap];
       uint8_t* to = out + (first + n) * bytes;
       uint8_t* results[2] = {to, n + 1 < count ? to + bytes : spare};
-      d.kernels->depthwise(d.weights, taps, d.finish, results, bytes);
+      d.kernels->convolve(d.weights, taps, d.requantization, results, bytes);
     }
   }
 }
@@ -218,7 +219,8 @@ void lower(const Node& node, Builder& builder) {
   if (out.elements() == 0) return;
   auto state = std::make_shared<Depthwise>();
   Depthwise& d = *state;
-  d.kernels = &q8_kernels_for(builder.settings.isa);
+  d.kernels = &depthwise_q8_kernels_for(builder.settings.isa);
+  d.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   size_t h = channels_last(node) ? 1 : 2, w = h + 1, c = channels_last(node) ? 3 : 1;
   d.batch = in.shape[0], d.in_h = in.shape[h], d.in_w = in.shape[w], d.in_c = in.shape[c];
   d.out_h = out.shape[h], d.out_w = out.shape[w], d.channels = out.shape[c];
@@ -254,7 +256,7 @@ void lower(const Node& node, Builder& builder) {
   Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums_of(weights, bias, d.zero)), lanes.lanes(), result,
                           posts.limits);
   d.weights.bias = parameters.bias;
-  d.finish = parameters.finish;
+  d.requantization = parameters.requantization;
 
   int64_t rows = (24 * 1024 / std::max<int64_t>(d.row(), 1) - d.height) / d.stride_y;
   d.chunk = std::clamp(rows / d.weights.rows * d.weights.rows, d.weights.rows, (d.out_h + 1) / 2 * 2);

@@ -111,7 +111,7 @@ Shape lying(const Tensor& tensor, const Tensor& out) {
 
 /// An image in blocks of channels, with a number for every channel that is added to it or multiplied with it.
 struct Channelwise {
-  const RowKernels* kernels;
+  const NormalizeKernels* kernels;
   const ElementKernels* elements;
   int64_t blocks, pixels, period;  // of the image; blocks of numbers
   int64_t pieces;                  // of a block, so that there is work for all threads
@@ -149,7 +149,7 @@ bool is_channelwise(const Shape& image, const Shape& numbers) {
 /// `image` is the position of the operand that has the result's shape.
 void lower_channelwise(const Node& node, Builder& builder, size_t image, const Shape& shape, const Shape& numbers) {
   auto state = std::make_shared<Channelwise>();
-  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->kernels = &normalize_kernels_for(builder.settings.isa);
   state->elements = &element_kernels_for(builder.settings.isa);
   state->blocks = shape[0] * shape[1], state->pixels = shape[2] * shape[3];
   state->period = numbers[0] * numbers[1];

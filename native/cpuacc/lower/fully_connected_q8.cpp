@@ -1,6 +1,6 @@
 // FullyConnected on codes.
 
-#include "cpuacc/lower/product_q8.hpp"
+#include "cpuacc/lower/gemm_q8.hpp"
 
 namespace cpuacc {
 namespace {
@@ -23,7 +23,7 @@ void lower(const Node& node, Builder& builder) {
   window.weight.outputs = window.outputs;
   window.weight.by_output = transposed ? window.depth : 1;
   window.weight.by_input = transposed ? 1 : window.outputs;
-  add_product(builder, "FullyConnected " + node.name, window, rule, posts, input, q8_bias(graph, node), output,
+  add_gemm(builder, "FullyConnected " + node.name, window, rule, posts, input, q8_bias(graph, node), output,
               builder.buffer(node.inputs[0]), builder.buffer(node.outputs[0]),
               posts.other < 0 ? Buffer() : builder.buffer(posts.other));
 }

@@ -93,7 +93,7 @@ Table tabulated(Function function, float a, float b, const Tensor& from, const T
   for (int bits = 0; bits < 256; ++bits) {
     float real = function(scale32(from) * float(code_of(bits, from) - from.zero_point()), a, b);
     float steps = real * (1.0f / scale32(to));
-    double whole = std::isnan(steps) ? 0 : cpuref::round_half_away(double(steps));
+    double whole = std::isnan(steps) ? 0 : native::round_half_away(double(steps));
     table[size_t(bits)] = clamped(whole + double(to.zero_point()), to);
   }
   return table;
@@ -112,10 +112,10 @@ Table of_codes(const Tensor& from, const Tensor& to, OfDistance function) {
 Table rectified(const Node& node, const Tensor& from, const Tensor& to) {
   bool leaky = node.text("function") == "LEAKY_RELU";
   float up = scale32(from) / scale32(to), down = scale32(from) * float(node.number("a")) / scale32(to);
-  cpuref::FixedPoint positive = cpuref::quantize_multiplier(double(up));
-  cpuref::FixedPoint negative = cpuref::quantize_multiplier(double(leaky ? down : up));
+  native::FixedPoint positive = native::quantize_multiplier(double(up));
+  native::FixedPoint negative = native::quantize_multiplier(double(leaky ? down : up));
   auto bound = [&](double real) {
-    return double(cpuref::round_half_away(double(float(real) / scale32(to)))) + double(to.zero_point());
+    return double(native::round_half_away(double(float(real) / scale32(to)))) + double(to.zero_point());
   };
   double low = leaky ? -1e9 : bound(node.text("function") == "RELU" ? 0 : node.number("b"));
   double high = node.text("function") == "BOUNDED_RELU" ? bound(node.number("a")) : 1e9;
@@ -124,7 +124,7 @@ Table rectified(const Node& node, const Tensor& from, const Tensor& to) {
   Table table;
   for (int bits = 0; bits < 256; ++bits) {
     int64_t value = code_of(bits, from) - from.zero_point();
-    int64_t found = cpuref::multiply(value, value >= 0 ? positive : negative) + to.zero_point();
+    int64_t found = native::multiply(value, value >= 0 ? positive : negative) + to.zero_point();
     table[size_t(bits)] = clamped(std::min(std::max(double(found), low), high), to);
   }
   return table;
@@ -132,13 +132,13 @@ Table rectified(const Node& node, const Tensor& from, const Tensor& to) {
 
 /// The distance from the zero point.
 Table absolute(const Tensor& from, const Tensor& to) {
-  cpuref::FixedPoint factor = cpuref::quantize_multiplier(double(scale32(from) / scale32(to)));
-  return of_codes(from, to, [&](int64_t value) { return cpuref::multiply(std::abs(value), factor); });
+  native::FixedPoint factor = native::quantize_multiplier(double(scale32(from) / scale32(to)));
+  return of_codes(from, to, [&](int64_t value) { return native::multiply(std::abs(value), factor); });
 }
 
 /// A factor with 15 bits, and by how many bits it is to be moved.
-cpuref::FixedPoint short_factor(float real) {
-  cpuref::FixedPoint found = cpuref::quantize_multiplier(double(real));
+native::FixedPoint short_factor(float real) {
+  native::FixedPoint found = native::quantize_multiplier(double(real));
   return {std::min<int64_t>((found.multiplier + 32768) >> 16, 32767), found.shift};
 }
 
@@ -147,15 +147,15 @@ int64_t short_product(int64_t a, int64_t b) { return std::min<int64_t>((a * b + 
 /// The operand, rescaled, times a factor of 0 to 1 that grows from -3 to 3, all in 16 bits.
 Table hard_swish(const Tensor& from, const Tensor& to) {
   float fine = 1.0f / 128 * scale32(from);
-  cpuref::FixedPoint outer = short_factor(fine / scale32(to)), inner = short_factor(fine / (3.0f / 32768));
+  native::FixedPoint outer = short_factor(fine / scale32(to)), inner = short_factor(fine / (3.0f / 32768));
   auto saturated = [](int64_t x) { return std::clamp<int64_t>(x, -32768, 32767); };
   return of_codes(from, to, [&](int64_t value) {
     int64_t moved = value * 128, rescaled = short_product(moved, outer.multiplier);
-    int64_t gate = saturated(cpuref::shifted_left(moved, std::max(inner.shift - 1, 0)));
+    int64_t gate = saturated(native::shifted_left(moved, std::max(inner.shift - 1, 0)));
     gate = short_product(gate, inner.multiplier);
-    gate = inner.shift > 0 ? saturated(gate * 2) : cpuref::divide_by_pot(gate, -inner.shift);
+    gate = inner.shift > 0 ? saturated(gate * 2) : native::divide_by_pot(gate, -inner.shift);
     int64_t product = ((gate + 32768) >> 1) * rescaled;
-    return cpuref::divide_by_pot(product < 0 ? -(-product >> 15) : product >> 15, -outer.shift);
+    return native::divide_by_pot(product < 0 ? -(-product >> 15) : product >> 15, -outer.shift);
   });
 }
 
@@ -267,7 +267,7 @@ Table brought_to(const Tensor& from, const Tensor& to) {
   Table table;
   for (int bits = 0; bits < 256; ++bits) {
     int64_t code = code_of(bits, from);
-    double moved = cpuref::round_half_away(double(float(code) * scale + bias)) + double(to.zero_point());
+    double moved = native::round_half_away(double(float(code) * scale + bias)) + double(to.zero_point());
     table[size_t(bits)] = clamped(from.same_quantization(to) ? double(code) : moved, to);
   }
   return table;

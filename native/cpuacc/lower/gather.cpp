@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {

@@ -23,7 +23,7 @@ Layouts blocked_layouts(const Graph& graph, const Node& node, const Settings&) {
   Layouts found;
   found.in.assign(node.inputs.size(), Layout::plain);
   found.in[0] = blocked(node);
-  if (finishing_of(graph, node).residual >= 0) found.in.back() = blocked(node);
+  if (epilogue_of(graph, node).residual >= 0) found.in.back() = blocked(node);
   found.out = {blocked(node)};
   return found;
 }

@@ -3,7 +3,8 @@
 #ifndef CPUACC_LOWER_IMAGE_F32_HPP
 #define CPUACC_LOWER_IMAGE_F32_HPP
 
-#include "cpuacc/lower/finish_f32.hpp"
+#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/lower/epilogue_f32.hpp"
 #include "cpuacc/lower/pack_f32.hpp"
 
 namespace cpuacc {
@@ -23,9 +24,9 @@ struct Image {
         w(tensor.extent(channels_last ? 2 : 3)), plain(tensor.layout == Layout::plain), last(channels_last) {}
 
   int64_t floats() const { return (plain ? c : blocks_of(c) * 16) * h * w; }
-  Planes planes() const {
+  InputStrides strides() const {
     if (!plain) return {0, w * 16, 16, h * w * 16, 0};
-    return last ? Planes{1, w * c, c, 0, 0} : Planes{h * w, w, 1, 0, 0};
+    return last ? InputStrides{1, w * c, c, 0, 0} : InputStrides{h * w, w, 1, 0, 0};
   }
 
   int64_t n, c, h, w;

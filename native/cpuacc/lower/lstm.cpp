@@ -13,7 +13,7 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMostSteps = 4096;
+constexpr int64_t kMaxSteps = 4096;
 constexpr int64_t kManySequences = 4;  // from where on a step is a product of matrices, which reads the weights once
 
 bool reversed(const Node& node, int64_t direction) {
@@ -54,7 +54,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (!node.flag("time_major") && in.shape[0] != 1) return refused("takes the time as first axis", IPR_REASON_ATTRIBUTE);
   if (in.elements() == 0) return refused("there are no steps", IPR_REASON_SHAPE);
   int64_t steps = node.flag("time_major") ? in.shape[0] : in.shape[1];
-  if (steps > kMostSteps) return refused("more than 4096 steps", IPR_REASON_RESOURCE);
+  if (steps > kMaxSteps) return refused("more than 4096 steps", IPR_REASON_RESOURCE);
   return taken();
 }
 
@@ -66,7 +66,7 @@ int constant_of(Graph& graph, const Shape& shape, std::shared_ptr<std::vector<fl
   Tensor made;
   made.shape = shape;
   made.data = values->data();
-  made.keep = std::move(values);
+  made.owner = std::move(values);
   return graph.add_tensor(made);
 }
 
@@ -134,17 +134,17 @@ bool split_products(Graph& graph, const Settings& settings) {
 struct Lstm {
   const LstmKernels* kernels;
   const float* weights;  // of the direction: [block][unit before][gate][16]
-  bool pairs;            // of units before, as bfloat16
+  bool bfloat16;            // of units before, as bfloat16
   int64_t hidden, batch, steps, directions, direction;
   bool reverse;
   const ConvKernels* products;  // of many sequences at once, with the same columns; else nullptr
-  Product product;
+  Gemm gemm;
 
   /// Words of weights for one unit and gate.
-  int64_t words() const { return pairs ? (hidden + 1) / 2 : hidden; }
+  int64_t words() const { return bfloat16 ? (hidden + 1) / 2 : hidden; }
   /// The sums of one block of units over the units before, with weights of so many gates.
   void multiply(const float* of_gates, int64_t block, const float* before, int64_t gates, float* sums) const {
-    kernels->multiply[pairs](of_gates + block * 16 * words() * gates, before, gates, hidden, sums);
+    kernels->multiply[bfloat16](of_gates + block * 16 * words() * gates, before, gates, hidden, sums);
   }
 };
 
@@ -182,7 +182,7 @@ void run_moment(const Step& step, const Run& run, int part, int parts) {
   Range range = split((hidden + 15) / 16, part, parts);
   for (int64_t b = 0; b < lstm.batch; ++b)
     for (int64_t block = range.first; block < range.last; ++block)
-      lstm.kernels->step[lstm.pairs](lstm.weights + block * lstm.words() * 64, now.given + b * 4 * hidden,
+      lstm.kernels->step[lstm.bfloat16](lstm.weights + block * lstm.words() * 64, now.given + b * 4 * hidden,
                                      now.before + b * hidden, now.cells + b * hidden, now.out + b * hidden, hidden, block);
 }
 
@@ -203,7 +203,7 @@ void run_together(const Step& step, const Run& run, int part, int parts) {
   Range range = split(blocks, part, parts);
   if (range.first == range.last) return;
   lay_out_states(lstm, now.before, states);
-  lstm.products->product(lstm.product, states, block_step, sums, {block_step, 0, 16}, nullptr, words,
+  lstm.products->pointwise(lstm.gemm, states, block_step, sums, {block_step, 0, 16}, nullptr, words,
                          {0, int(lstm.batch), int(range.first) * 4, int(range.last) * 4});
   for (int64_t block = range.first; block < range.last; ++block)
     lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.given, now.cells, now.out, lstm.hidden, block,
@@ -230,33 +230,33 @@ void run_end(const Step& step, const Run& run, int, int) {
 }
 
 /// The gates [first, last): [block][unit before, or pair of them][gate][16].
-void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, int64_t last, bool pairs) {
+void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, int64_t last, bool bfloat16) {
   for (int64_t block = 0; block * 16 < hidden; ++block)
-    for (int64_t k = 0; k < hidden; k += pairs ? 2 : 1)
+    for (int64_t k = 0; k < hidden; k += bfloat16 ? 2 : 1)
       for (int64_t gate = first; gate < last; ++gate, to += 16)
         for (int64_t n = 0; n < 16 && block * 16 + n < hidden; ++n) {
           const float* of_unit = from + (gate * hidden + block * 16 + n) * hidden + k;
-          to[n] = pairs ? pair_of(of_unit[0], k + 1 < hidden ? of_unit[1] : 0) : of_unit[0];
+          to[n] = bfloat16 ? pair_of(of_unit[0], k + 1 < hidden ? of_unit[1] : 0) : of_unit[0];
         }
 }
 
 /// The weights of the state as those of a product: columns are [block][gate][16], like `pack_weights` has them.
 void pack_product(Lstm& lstm, const float* from, Builder& builder) {
   const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, columns = blocks * 64;
-  lstm.products = &conv_kernels_for(builder.settings.isa, lstm.pairs);
-  lstm.pairs = lstm.products->pairs;
-  lstm.product = {int32_t(hidden), int32_t(blocks * 4), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
-  lstm.product.weights = static_cast<const float*>(builder.pack(uint64_t(columns * lstm.words()) * sizeof(float), [&](void* to) {
+  lstm.products = &conv_kernels_for(builder.settings.isa, lstm.bfloat16);
+  lstm.bfloat16 = lstm.products->bfloat16;
+  lstm.gemm = {int32_t(hidden), int32_t(blocks * 4), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
+  lstm.gemm.weights = static_cast<const float*>(builder.pack(uint64_t(columns * lstm.words()) * sizeof(float), [&](void* to) {
     std::vector<float> turned(size_t(columns * hidden));  // [block][unit before][gate][16]
     pack_weights(from, turned.data(), hidden, 0, 4, false);
     std::vector<float> rows(turned.size());  // [unit before][block][gate][16]
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t k = 0; k < hidden; ++k)
         std::copy_n(&turned[size_t((block * hidden + k) * 64)], 64, &rows[size_t(k * columns + block * 64)]);
-    Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, lstm.pairs};
+    Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, lstm.bfloat16};
     pack_panels(builder, weights, lstm.products->panel, 1, static_cast<float*>(to));
   }));
-  lstm.product.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
+  lstm.gemm.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
 }
 
 void lower_direction(const Node& node, Builder& builder, int64_t direction) {
@@ -266,7 +266,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   bool time_major = node.flag("time_major");
   auto lstm = std::make_shared<Lstm>();
   lstm->kernels = &lstm_kernels_for(builder.settings.isa);
-  lstm->pairs = builder.settings.fast_math;
+  lstm->bfloat16 = builder.settings.fast_math;
   lstm->hidden = hidden;
   lstm->steps = given.shape[time_major ? 0 : 1];
   lstm->batch = given.shape[time_major ? 1 : 0];
@@ -279,7 +279,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
     pack_product(*lstm, from, builder);
   else
     lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * lstm->words()) * 64 * sizeof(float), [&](void* to) {
-      pack_weights(from, static_cast<float*>(to), hidden, 0, 4, lstm->pairs);
+      pack_weights(from, static_cast<float*>(to), hidden, 0, 4, lstm->bfloat16);
     }));
   Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
@@ -299,7 +299,7 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
     Step step;
     step.name = "Lstm " + node.name;
     step.fn = together ? run_together : run_moment;
-    const int64_t words = lstm->pairs ? staged_words(int32_t(hidden), lstm->batch) : 0;
+    const int64_t words = lstm->bfloat16 ? staged_words(int32_t(hidden), lstm->batch) : 0;
     if (together) step.scratch_per_part = uint64_t(5 * blocks * 16 * lstm->batch + words) * sizeof(float);
     step.max_parts = std::min(int(blocks), parts_for(builder.settings, double(4 * hidden * hidden * lstm->batch) * 0.05));
     step.in = {in, first};
@@ -412,7 +412,7 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   gru->before_reset = node.flag("linear_before_reset");
   Lstm& layer = gru->layer;
   layer.kernels = &lstm_kernels_for(builder.settings.isa);
-  layer.pairs = builder.settings.fast_math;
+  layer.bfloat16 = builder.settings.fast_math;
   layer.hidden = hidden;
   layer.steps = given.shape[time_major ? 0 : 1], layer.batch = given.shape[time_major ? 1 : 0];
   layer.directions = weights.shape[0], layer.direction = direction;
@@ -420,7 +420,7 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   auto packed = [&](int64_t first, int64_t last) {
     return static_cast<const float*>(builder.pack(uint64_t(blocks * layer.words() * (last - first)) * 64, [&](void* to) {
       const float* from = weights.values<float>() + direction * gates * hidden * hidden;
-      pack_weights(from, static_cast<float*>(to), hidden, first, last, layer.pairs);
+      pack_weights(from, static_cast<float*>(to), hidden, first, last, layer.bfloat16);
     }));
   };
   const bool together = gru->simple || gru->before_reset;

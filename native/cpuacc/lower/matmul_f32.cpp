@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cpuacc/kernels/matmul_f32.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
@@ -9,7 +10,7 @@ namespace {
 
 constexpr double kBytesPerNanosecond = 30;
 constexpr double kSharedBytes = 2 << 20;  // of weights that all threads read, each for some rows
-constexpr int64_t kMost = 1 << 28;
+constexpr int64_t kMax = 1 << 28;
 
 /// Where the operands of one product of a batch begin, in floats.
 struct Place {
@@ -17,8 +18,8 @@ struct Place {
 };
 
 struct State {
-  const ConvKernels* kernels;
-  MatrixProduct product;
+  const MatMulKernels* kernels;
+  MatMul matmul;
   std::vector<Place> batch;
   int64_t parts_of_rows;  // a batch is cut into products of about equal many rows
   bool by_blocks;
@@ -26,17 +27,17 @@ struct State {
 
 /// As equal as can be: tiles of some rows less cost little, threads that wait cost more.
 Range rows_of(const State& state, int64_t number) {
-  return split(state.product.rows, int(number), int(state.parts_of_rows));
+  return split(state.matmul.rows, int(number), int(state.parts_of_rows));
 }
 
 void run_products(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
-  const MatrixProduct& m = state.product;
+  const MatMul& m = state.matmul;
   const float *a = run.at<float>(step.in[0]), *b = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
   const float* residual = step.in[2] ? run.at<float>(step.in[2]) : nullptr;
   float *out = run.at<float>(step.out[0]), *scratch = run.part_scratch<float>(part);
   const int blocks = int(blocks_of(m.columns)), panel = state.kernels->panel, panels = std::max(1, blocks / panel);
-  Part whole{0, 0, 0, blocks};
+  OutputRange whole{0, 0, 0, blocks};
   Range range = split(int64_t(state.batch.size()) * state.parts_of_rows, part, parts);
   if (state.by_blocks) {
     range = {0, int64_t(state.batch.size()) * state.parts_of_rows};
@@ -49,24 +50,24 @@ void run_products(const Step& step, const Run& run, int part, int parts) {
     Range rows = rows_of(state, n % state.parts_of_rows);
     if (rows.first == rows.last) continue;
     Place place = state.batch[size_t(at)];
-    Part cut{int(rows.first), int(rows.last), whole.block, whole.block_end};
+    OutputRange cut{int(rows.first), int(rows.last), whole.block, whole.block_end};
     int64_t offset = at * m.rows * m.out_row;
-    state.kernels->matrix(m, a + place.a, b ? b + place.b : nullptr, out + offset, residual ? residual + offset : nullptr,
+    state.kernels->matmul(m, a + place.a, b ? b + place.b : nullptr, out + offset, residual ? residual + offset : nullptr,
                           scratch, cut);
   }
 }
 
-void run_vector(const Step& step, const Run& run, int part, int parts) {
+void run_gemv(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
-  Range range = split(blocks_of(state.product.columns), part, parts, state.product.panel);
-  state.kernels->vector(state.product, run.at<float>(step.in[0]), run.at<float>(step.out[0]),
+  Range range = split(blocks_of(state.matmul.columns), part, parts, state.matmul.panel);
+  state.kernels->gemv(state.matmul, run.at<float>(step.in[0]), run.at<float>(step.out[0]),
                         step.in[2] ? run.at<float>(step.in[2]) : nullptr, {0, 1, int(range.first), int(range.last)});
 }
 
 /// Blocks of a panel for one row, so that parts get about equal many of them, and that no single block is left over,
 /// which `pack_panels` would join to the panel before it.
-int32_t vector_panel(const MatrixProduct& m, int parts) {
-  int64_t blocks = blocks_of(m.columns), panels = (blocks + kVectorPanel - 1) / kVectorPanel;
+int32_t gemv_panel(const MatMul& m, int parts) {
+  int64_t blocks = blocks_of(m.columns), panels = (blocks + kMaxGemvPanel - 1) / kMaxGemvPanel;
   panels = std::max<int64_t>(1, (panels + parts - 1) / parts * parts);
   int64_t panel = std::max<int64_t>(1, (blocks + panels - 1) / panels);
   while (panel > 1 && blocks > panel && blocks % panel == 1) --panel;
@@ -74,31 +75,31 @@ int32_t vector_panel(const MatrixProduct& m, int parts) {
 }
 
 /// The second operand in panels, where it is constant.
-const float* pack_weights(const MatrixProduct& m, const float* b, int64_t panel, Builder& builder) {
-  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.pairs};
+const float* pack_weights(const MatMul& m, const float* b, int64_t panel, Builder& builder) {
+  Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.bfloat16};
   return static_cast<const float*>(builder.pack(
       uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 1, static_cast<float*>(to)); }));
 }
 
-void add_step(const Node& node, State made, const Finishing& finishing, const Tensor* bias, Builder& builder) {
+void add_step(const Node& node, State made, const FusedEpilogue& fused, const Tensor* bias, Builder& builder) {
   auto state = std::make_shared<State>(std::move(made));
   const Graph& graph = builder.graph;
-  MatrixProduct& m = state->product;
-  m.finish = finishing.finish;
+  MatMul& m = state->matmul;
+  m.epilogue = fused.epilogue;
   m.bias = pack_bias(bias, 0, m.columns, builder);
   const Tensor& b = *graph.in(node, 1);
   const bool one = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
   const bool constant = b.is_constant() && shared;
-  state->kernels = &conv_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
-  m.pairs = state->kernels->pairs || (builder.settings.fast_math && one);
+  state->kernels = &matmul_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
+  m.bfloat16 = state->kernels->bfloat16 || (builder.settings.fast_math && one);
   double operations = 2.0 * double(m.rows) * m.columns * m.depth * double(state->batch.size());
   double bytes = 4.0 * double(m.columns) * m.depth;
   Step step;
   step.name = std::string(one ? "vector product " : "matrix product ") + node.name;
-  step.fn = one ? run_vector : run_products;
+  step.fn = one ? run_gemv : run_products;
   step.max_parts = parts_for(builder.settings, std::max(operations / kOperationsPerNanosecond, bytes / kBytesPerNanosecond));
-  m.panel = one ? vector_panel(m, step.max_parts) : state->kernels->panel;
+  m.panel = one ? gemv_panel(m, step.max_parts) : state->kernels->panel;
   if (constant) m.packed = pack_weights(m, b.values<float>(), m.panel, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
   state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
@@ -106,7 +107,7 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
   state->parts_of_rows = state->by_blocks || int64_t(state->batch.size()) >= 4 * step.max_parts ? 1 : step.max_parts;
   step.operations = operations;
   step.in = {builder.buffer(node.inputs[0]), constant ? Buffer() : builder.buffer(node.inputs[1]),
-             builder.buffer(finishing.residual)};
+             builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   if (!one) step.scratch_per_part = uint64_t(scratch_of(m)) * 4;
   step.state = state;
@@ -114,16 +115,16 @@ void add_step(const Node& node, State made, const Finishing& finishing, const Te
 }
 
 Refusal within_limits(double rows, double columns, double depth) {
-  if (rows * (depth + 128) + columns * depth > kMost) return refused("matrices of this size", IPR_REASON_RESOURCE);
+  if (rows * (depth + 128) + columns * depth > kMax) return refused("matrices of this size", IPR_REASON_RESOURCE);
   return taken();
 }
 
 // ---- FullyConnected --------------------------------------------------------------------------------------------------
 
-MatrixProduct fully_connected(const Graph& graph, const Node& node) {
+MatMul fully_connected(const Graph& graph, const Node& node) {
   const Tensor& weights = *graph.in(node, 1);
   bool transposed = node.flag("transpose_weight_matrix");
-  MatrixProduct m{};
+  MatMul m{};
   int64_t depth = weights.extent(transposed ? 1 : 0), columns = weights.extent(transposed ? 0 : 1);
   m.depth = int32_t(depth), m.columns = int32_t(columns);
   m.rows = int32_t(columns ? graph.out(node).elements() / columns : 0);  // also of an operand without elements
@@ -140,17 +141,17 @@ Refusal support_fully_connected(const Graph& graph, const Node& node, const Sett
   double depth = double(weights.extent(node.flag("transpose_weight_matrix") ? 1 : 0));
   double rows = double(graph.in(node, 0)->elements()) / std::max(1.0, depth);
   if (Refusal why = within_limits(rows, double(weights.elements()) / std::max(1.0, depth), depth)) return why;
-  Finishing finishing;
-  return find_finishing(graph, node, &finishing);
+  FusedEpilogue fused;
+  return find_epilogue(graph, node, &fused);
 }
 
 void lower_fully_connected(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   if (graph.out(node).elements() == 0) return;
   State state{};
-  state.product = fully_connected(graph, node);
+  state.matmul = fully_connected(graph, node);
   state.batch = {{0, 0}};
-  add_step(node, std::move(state), finishing_of(graph, node), bias_of(graph, node), builder);
+  add_step(node, std::move(state), epilogue_of(graph, node), bias_of(graph, node), builder);
 }
 
 // ---- BatchMatMul -----------------------------------------------------------------------------------------------------
@@ -188,9 +189,9 @@ Refusal support_batch_matmul(const Graph& graph, const Node& node, const Setting
   size_t last_a = a.size() - 1, last_b = b.size() - 1;
   double rows = double(a[last_a - 1]), depth = double(a[last_a]), columns = std::max(double(b[last_b]), double(b[last_b - 1]));
   if (Refusal why = within_limits(std::max(rows, depth), columns, std::max(rows, depth))) return why;
-  if (graph.out(node).elements() > kMost) return refused("a result of this size", IPR_REASON_RESOURCE);
-  Finishing finishing;
-  return find_finishing(graph, node, &finishing);
+  if (graph.out(node).elements() > kMax) return refused("a result of this size", IPR_REASON_RESOURCE);
+  FusedEpilogue fused;
+  return find_epilogue(graph, node, &fused);
 }
 
 void lower_batch_matmul(const Node& node, Builder& builder) {
@@ -201,7 +202,7 @@ void lower_batch_matmul(const Node& node, Builder& builder) {
   Shape a = as_matrices(left, true), b = as_matrices(right, false);
   bool turn_a = node.flag("transpose_x") && left.rank() > 1, turn_b = node.flag("transpose_y") && right.rank() > 1;
   State state{};
-  MatrixProduct& m = state.product;
+  MatMul& m = state.matmul;
   int64_t a_columns = a[a.size() - 1], b_columns = b[b.size() - 1];
   m.rows = int32_t(a[a.size() - (turn_a ? 1 : 2)]), m.depth = int32_t(a[a.size() - (turn_a ? 2 : 1)]);
   m.columns = int32_t(b[b.size() - (turn_b ? 2 : 1)]);
@@ -218,7 +219,7 @@ void lower_batch_matmul(const Node& node, Builder& builder) {
     m.rows = int32_t(m.rows * int64_t(of_a.size()));
     state.batch.resize(1);
   }
-  add_step(node, std::move(state), finishing_of(graph, node), nullptr, builder);
+  add_step(node, std::move(state), epilogue_of(graph, node), nullptr, builder);
 }
 
 }  // namespace

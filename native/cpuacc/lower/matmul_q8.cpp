@@ -8,7 +8,7 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMost = 1 << 26;  // bytes of one matrix
+constexpr int64_t kMax = 1 << 26;  // bytes of one matrix
 
 /// One operand: where its matrices begin, and its steps in elements.
 struct Operand {
@@ -18,9 +18,10 @@ struct Operand {
 };
 
 struct State {
-  const Q8Kernels* kernels;
+  const GemmQ8Kernels* kernels;
+  const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
-  Q8Finish finish;
+  Q8Requantization requantization;
   const int32_t* begin;  // of all sums
   Operand a, b;
   int64_t rows, depth, columns, words;
@@ -88,7 +89,7 @@ void copy_rows(const State& s, const uint8_t* a, const Scratch& to) {
     uint8_t* out = to.rows + row * s.row_bytes();
     int32_t sum = 0;
     if (s.a.by_depth == 1) {
-      s.kernels->copy(out, from, s.depth, s.a.flip);
+      s.elementwise->copy(out, from, s.depth, s.a.flip);
       for (int64_t k = 0; s.zero_b != 0 && k < s.depth; ++k) sum += out[k];
     } else {
       for (int64_t k = 0; k < s.depth; ++k) sum += out[k] = uint8_t(from[k * s.a.by_depth] ^ flip);
@@ -103,12 +104,12 @@ void multiply(const State& s, const Scratch& scratch, uint8_t* out) {
   const uint8_t* segments[1] = {scratch.rows};
   const int8_t* weights = scratch.weights;
   for (const Q8Panel& panel : s.channels.panels) {
-    int64_t most = s.kernels->most_rows[panel.vectors];
+    int64_t most = s.kernels->max_rows[panel.vectors];
     for (int64_t row = 0; row < s.rows; row += most) {
       int count = int(std::min(most, s.rows - row));
       Q8Rows from{segments, 1, s.words, row * s.row_bytes(), s.row_bytes(), 0};
       s.kernels->tile(count, panel.vectors, from, weights, scratch.begin + panel.lane, sums);
-      s.kernels->finish(count, panel.vectors, sums, s.finish, panel.lane, s.zero_b ? scratch.byte_sums + row : nullptr,
+      s.kernels->requantize(count, panel.vectors, sums, s.requantization, panel.lane, s.zero_b ? scratch.byte_sums + row : nullptr,
                         out + row * s.columns + panel.first, s.columns, panel.channels, {nullptr, nullptr, 0});
     }
     weights += panel.vectors * s.kernels->lanes * s.words * 4;
@@ -136,7 +137,7 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
   if (a.rank() < 2 || b.rank() < 2) return refused("takes matrices", IPR_REASON_SHAPE);
   double depth = double(a.extent(node.flag("transpose_x") ? -2 : -1)) + 4;
-  if (depth * double(std::max(out.extent(-1), out.extent(-2)) + 64) > kMost)
+  if (depth * double(std::max(out.extent(-1), out.extent(-2)) + 64) > kMax)
     return refused("matrices of this size", IPR_REASON_RESOURCE);
   return taken();
 }
@@ -164,7 +165,8 @@ void lower(const Node& node, Builder& builder) {
   auto state = std::make_shared<State>();
   State& s = *state;
   bool turn_a = node.flag("transpose_x"), turn_b = node.flag("transpose_y");
-  s.kernels = &q8_kernels_for(builder.settings.isa);
+  s.kernels = &gemm_q8_kernels_for(builder.settings.isa);
+  s.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   s.rows = out.extent(-2), s.columns = out.extent(-1), s.depth = a.extent(turn_a ? -2 : -1);
   s.words = (s.depth + 3) / 4;
   s.a = {places_of(a.shape, out.shape), turn_a ? 1 : s.depth, turn_a ? s.rows : 1, flip_of(a)};
@@ -177,7 +179,7 @@ void lower(const Node& node, Builder& builder) {
   Q8Rule rule = Q8Rule::of(a, b, out, Q8Rule::fixed_point, true);
   Q8Limits limits;
   Q8Parameters parameters(Q8Parameters::pack(builder, s.channels, rule, out, limits, sums), s.channels.lanes(), out, limits);
-  s.finish = parameters.finish;
+  s.requantization = parameters.requantization;
   s.begin = parameters.bias;
   Step step;
   step.name = "BatchMatMul " + node.name;

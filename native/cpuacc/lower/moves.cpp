@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/kernels/rows.hpp"
-#include "cpuacc/lower/finish_f32.hpp"
+#include "cpuacc/lower/epilogue_f32.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -23,7 +23,7 @@ bool single(const Tensor* tensor) { return tensor == nullptr || tensor->elements
 // ---- Rows that are standardized ---------------------------------------------------------------------------------------
 
 struct Rows {
-  const RowKernels* kernels;
+  const NormalizeKernels* kernels;
   Spread spread;
   float eps;
   int64_t rows, length;
@@ -63,7 +63,7 @@ struct Rows {
 Step rows_step(const Node& node, Builder& builder, Rows rows, Buffer in, Buffer out) {
   const Graph& graph = builder.graph;
   const Tensor *scale = graph.in(node, 1), *shift = graph.in(node, 2);
-  rows.kernels = &row_kernels_for(builder.settings.isa);
+  rows.kernels = &normalize_kernels_for(builder.settings.isa);
   rows.one_scale = scale && scale->elements() == 1;
   rows.one_shift = shift && shift->elements() == 1;
   if (rows.length == 0) rows.rows = 0;
@@ -186,7 +186,7 @@ void batch_factors(const float* variance, float eps, int64_t channels, float* to
 }
 
 struct Batch {
-  const RowKernels* kernels;
+  const NormalizeKernels* kernels;
   float eps;
   int64_t count, channels, inner;
   bool clamps;
@@ -210,7 +210,7 @@ struct Batch {
 
 /// Blocks of 16 channels with constant parameters, and a clamp after them.
 struct BlockedBatch {
-  const RowKernels* kernels;
+  const NormalizeKernels* kernels;
   const float* parameters;  // the mean, factor, gamma and beta of every channel, filled up to whole blocks
   float low, high;
   int64_t slices, blocks, pixels;  // a slice is one block of one image
@@ -237,9 +237,9 @@ bool constant_parameters(const Graph& graph, const Node& node) {
 
 Refusal batch_support(const Graph& graph, const Node& node, const Settings&) {
   if (Refusal why = all_f32(graph, node)) return why;
-  Finishing finishing;
-  if (Refusal why = find_finishing(graph, node, &finishing)) return why;
-  const bool clamps = finishing.residual < 0 && finishing.finish.count == 0;
+  FusedEpilogue fused;
+  if (Refusal why = find_epilogue(graph, node, &fused)) return why;
+  const bool clamps = fused.residual < 0 && fused.epilogue.count == 0;
   return node.posts.empty() || clamps ? taken() : refused("takes no posts but a clamp");
 }
 
@@ -262,7 +262,7 @@ void lower_blocks(const Node& node, Builder& builder) {
     std::copy_n(of(4), channels, values + 2 * all);
     std::copy_n(of(3), channels, values + 3 * all);
   }));
-  Finish finish = finishing_of(graph, node).finish;
+  Epilogue epilogue = epilogue_of(graph, node).epilogue;
   Step step;
   step.name = "BatchNormalization " + node.name;
   step.fn = &BlockedBatch::run;
@@ -271,7 +271,7 @@ void lower_blocks(const Node& node, Builder& builder) {
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
   step.state = std::make_shared<BlockedBatch>(
-      BlockedBatch{&row_kernels_for(builder.settings.isa), parameters, finish.low, finish.high, lies[0] * lies[1], lies[1],
+      BlockedBatch{&normalize_kernels_for(builder.settings.isa), parameters, epilogue.low, epilogue.high, lies[0] * lies[1], lies[1],
                    lies[2] * lies[3]});
   builder.add(std::move(step));
 }
@@ -281,13 +281,13 @@ void lower_batch(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   Around at = around(in.shape, channel_axis(node, in.rank()));
   auto state = std::make_shared<Batch>();
-  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->kernels = &normalize_kernels_for(builder.settings.isa);
   state->eps = float(node.number("eps"));
   state->count = in.elements();
   state->channels = at.extent;
   state->inner = at.inner;
-  Finish finish = finishing_of(builder.graph, node).finish;
-  state->clamps = !node.posts.empty(), state->low = finish.low, state->high = finish.high;
+  Epilogue epilogue = epilogue_of(builder.graph, node).epilogue;
+  state->clamps = !node.posts.empty(), state->low = epilogue.low, state->high = epilogue.high;
   Step step;
   step.name = "BatchNormalization " + node.name;
   step.fn = &Batch::run;
@@ -303,7 +303,7 @@ void lower_batch(const Node& node, Builder& builder) {
 // ---- Length and local response ----------------------------------------------------------------------------------------
 
 struct UnitLength {
-  const RowKernels* kernels;
+  const NormalizeKernels* kernels;
   float eps;
   int64_t outer, extent, inner;
 
@@ -323,7 +323,7 @@ void lower_unit_length(const Node& node, Builder& builder) {
   int axis = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
   Around at = around(in.shape, axis);
   auto state = std::make_shared<UnitLength>();
-  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->kernels = &normalize_kernels_for(builder.settings.isa);
   state->eps = float(node.number("eps"));
   state->outer = at.outer, state->extent = at.extent, state->inner = at.inner;
   Step step;

@@ -33,16 +33,16 @@ struct Weights {
   const float* data;
   int64_t outputs, inputs, taps;
   int64_t by_output, by_input, by_tap;
-  bool pairs = false;  // to be packed as pairs of bfloat16
+  bool bfloat16 = false;  // to be packed as pairs of bfloat16
 
   float at(int64_t output, int64_t input, int64_t tap) const {
     return data[output * by_output + input * by_input + tap * by_tap];
   }
   /// Words of a column: an input channel each, or a pair of them.
-  int64_t words() const { return pairs ? (inputs + 1) / 2 : inputs; }
+  int64_t words() const { return bfloat16 ? (inputs + 1) / 2 : inputs; }
   int64_t packed() const { return blocks_of(outputs) * 16 * words() * taps; }
   float word(int64_t output, int64_t input, int64_t tap) const {
-    if (!pairs) return at(output, input, tap);
+    if (!bfloat16) return at(output, input, tap);
     return pair_of(at(output, input, tap), input + 1 < inputs ? at(output, input + 1, tap) : 0);
   }
 };
@@ -70,7 +70,7 @@ void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t byte
 /// and 1 for planes. `to` holds zeros where it is not written to. Where there are pairs (see Weights) all this is meant
 /// of pairs of input channels.
 inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64_t group, float* to) {
-  const int64_t each = w.pairs ? 2 : 1;
+  const int64_t each = w.bfloat16 ? 2 : 1;
   group *= each;
   for_panels(builder, w, panel, uint64_t(w.packed()) * 8, [&](int64_t block, int64_t wide) {
     int64_t first = block * 16, outputs = std::min(wide * 16, w.outputs - first);
@@ -86,10 +86,10 @@ inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64
 /// that of the kernels.
 inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int32_t tile,
                           void (*transform)(int32_t tile, const float* taps, float* to, int64_t step), float* to) {
-  const int64_t elements = (tile + 2) * (tile + 2), each = w.pairs ? 2 : 1;
+  const int64_t elements = (tile + 2) * (tile + 2), each = w.bfloat16 ? 2 : 1;
   for_panels(builder, w, panel, uint64_t(w.packed()) * 8, [&](int64_t block, int64_t wide) {
     const int64_t step = w.words() * wide * 16;
-    float* panel_at = to + elements * w.words() * block * 16;
+    float* blocks_of_panel_at = to + elements * w.words() * block * 16;
     for (int64_t b = 0; b < wide; ++b) {
       int64_t first = (block + b) * 16, outputs = std::min<int64_t>(16, w.outputs - first);
       auto transformed = [&](int64_t i, float* at, int64_t by) {
@@ -99,8 +99,8 @@ inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int
         transform(tile, taps, at, by);
       };
       for (int64_t i = 0; i < w.inputs; i += each) {
-        float* at = panel_at + (i / each * wide + b) * 16;
-        if (!w.pairs) {
+        float* at = blocks_of_panel_at + (i / each * wide + b) * 16;
+        if (!w.bfloat16) {
           transformed(i, at, step);
           continue;
         }

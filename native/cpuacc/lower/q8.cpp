@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
@@ -45,7 +45,7 @@ Refusal refused_posts(const Graph& graph, const Node& node) {
 /// A real bound as an unsigned code.
 int32_t code_of(double real, const Tensor& tensor, int32_t unbounded) {
   if (!std::isfinite(real)) return unbounded;
-  double steps = cpuref::round_half_away(double(float(real) / float(tensor.scale())));
+  double steps = native::round_half_away(double(float(real) / float(tensor.scale())));
   return int32_t(std::clamp(steps + unsigned_zero(tensor), 0.0, 255.0));
 }
 
@@ -129,14 +129,14 @@ Q8Rule Q8Rule::of(const Tensor& in, const Tensor& weights, const Tensor& result,
   for (double scale : weights.scales) {
     double product = product_in_single ? double(float(scale) * float(in.scale())) : single(scale) * single(in.scale());
     rule.ratios.push_back(product / single(result.scale()));
-    rule.factors.push_back(cpuref::quantize_multiplier(rule.ratios.back()));
+    rule.factors.push_back(native::quantize_multiplier(rule.ratios.back()));
   }
   return rule;
 }
 
 int64_t Q8Rule::operator()(int32_t sum, int64_t channel) const {
-  if (kind == fixed_point) return cpuref::multiply(sum, factor(channel));
-  return int64_t(cpuref::round_half_away(std::clamp(double(sum) * ratio(channel), -1e9, 1e9)));
+  if (kind == fixed_point) return native::multiply(sum, factor(channel));
+  return int64_t(native::round_half_away(std::clamp(double(sum) * ratio(channel), -1e9, 1e9)));
 }
 
 namespace {
@@ -153,7 +153,7 @@ double slope(const Q8Rule& rule, int64_t channel) {
 }
 
 /// Whether codes grow with the sums that there can be, and their distances fit int32.
-bool is_steady(const Q8Rule& rule, int64_t channel, int64_t reach) {
+bool is_monotonic(const Q8Rule& rule, int64_t channel, int64_t reach) {
   double left = rule.kind == Q8Rule::fixed_point ? std::ldexp(double(reach), rule.factor(channel).shift) : 0;
   return left < 0x1p31 && slope(rule, channel) * double(reach) < 0x1p30;
 }
@@ -221,15 +221,15 @@ struct Arrays {
     take(wide_scale), take(wide_half);
   }
 
-  Q8Finish finish(const Tensor& result, const Q8Limits& limits) const {
-    return {Q8Finish::Mode(header->mode), unsigned_zero(result), limits.low,  limits.high, flip_of(result), scale,
+  Q8Requantization requantization(const Tensor& result, const Q8Limits& limits) const {
+    return {Q8Requantization::Mode(header->mode), unsigned_zero(result), limits.low,  limits.high, flip_of(result), scale,
             scale_rest,                   half,                  wide_scale,  wide_half,   multiplier,      shift,
             offset};
   }
 };
 
 /// Whether the kernel gives the right codes just below and at all thresholds of these panels, and so for every sum.
-bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, Range panels, const Q8Finish& finish,
+bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range panels, const Q8Requantization& requantization,
               const Q8Limits& limits, const Q8Sums& sums_of, const std::vector<std::vector<int64_t>>& all) {
   for (int64_t number = panels.first; number < panels.last; ++number) {
     const Q8Panel& panel = channels.panels[size_t(number)];
@@ -244,7 +244,7 @@ bool is_right(const Q8Kernels& kernels, const Q8Channels& channels, Range panels
         sums[lane] = int32_t(std::max(sum - 1, -reach));
         sums[lanes + lane] = int32_t(std::min(sum, reach));
       }
-      kernels.finish(2, panel.vectors, sums, finish, panel.lane, nullptr, codes, 64, panel.channels, {nullptr, nullptr, 0});
+      kernels.requantize(2, panel.vectors, sums, requantization, panel.lane, nullptr, codes, 64, panel.channels, {nullptr, nullptr, 0});
       for (int n = 0; n < panel.channels; ++n) {
         size_t channel = size_t(panel.first + n) % all.size();
         int64_t sum = all[channel][size_t(code - limits.low - 1)], reach = reach_of(sums_of, int64_t(channel));
@@ -277,37 +277,37 @@ bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule&
 
 constexpr uint64_t kThresholdBytes = 16384;  // how many bytes are moved while the thresholds of a channel are found
 
-Q8Finish::Mode chosen_mode(Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
+Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
                            const Tensor& result, const Q8Limits& limits, const Q8Sums& sums) {
-  const Q8Kernels& kernels = q8_kernels_for(builder.settings.isa);
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(builder.settings.isa);
   int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
   bool quick = true;
   for (int64_t channel = 0; quick && channel < sums.count(); ++channel)
-    quick = is_steady(rule, channel, reach_of(sums, channel));
+    quick = is_monotonic(rule, channel, reach_of(sums, channel));
   const std::vector<int64_t> empty(size_t(std::max<int64_t>(0, high - low)));
   std::vector<std::vector<int64_t>> all(quick ? size_t(sums.count()) : 0, empty);
   builder.divide(int64_t(all.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
     for (int64_t n = first; n < last; ++n) find_thresholds(rule, n, reach_of(sums, n), low, all[size_t(n)]);
   });
   if (quick && fill_scales(arrays, channels, rule, sums, all, low)) {
-    for (Q8Finish::Mode mode : {Q8Finish::single, Q8Finish::twofold}) {
+    for (Q8Requantization::Mode mode : {Q8Requantization::single, Q8Requantization::twofold}) {
       arrays.header->mode = mode;
-      Q8Finish finish = arrays.finish(result, limits);
-      finish.flip = 0;
+      Q8Requantization requantization = arrays.requantization(result, limits);
+      requantization.flip = 0;
       std::atomic<bool> right{true};
       builder.divide(int64_t(channels.panels.size()), all.size() * kThresholdBytes, [&](int64_t first, int64_t last) {
-        if (right && !is_right(kernels, channels, {first, last}, finish, limits, sums, all)) right = false;
+        if (right && !is_exact(kernels, channels, {first, last}, requantization, limits, sums, all)) right = false;
       });
       if (right) return mode;
     }
   }
   for (int64_t lane = 0; lane < channels.lanes(); ++lane)
     arrays.wide_scale[lane] = rule.ratio(std::max<int64_t>(channels.of_lane[size_t(lane)], 0));
-  return rule.kind == Q8Rule::real ? Q8Finish::real : Q8Finish::fixed_point;
+  return rule.kind == Q8Rule::real ? Q8Requantization::real : Q8Requantization::fixed_point;
 }
 
 /// Without looking whether all codes come out right.
-void fill_quickly(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule) {
+void fill_approximate_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = std::max<int64_t>(channels.of_lane[size_t(lane)], 0);
     arrays.scale[lane] = float(rule.ratio(channel));
@@ -323,7 +323,7 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
     Arrays arrays(memory, channels.lanes());
     bool quickly = builder.settings.fast_requantization;
     for (int64_t channel = 0; channel < sums.count(); ++channel)
-      quickly = quickly && is_steady(rule, channel, reach_of(sums, channel));
+      quickly = quickly && is_monotonic(rule, channel, reach_of(sums, channel));
     for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
       int64_t channel = channels.of_lane[size_t(lane)];
       if (channel < 0) continue;
@@ -333,7 +333,7 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
       arrays.shift[lane] = rule.factor(channel).shift;
     }
     if (quickly)
-      fill_quickly(arrays, channels, rule);
+      fill_approximate_scales(arrays, channels, rule);
     else
       arrays.header->mode = chosen_mode(builder, arrays, channels, rule, result, limits, sums);
   });
@@ -342,7 +342,7 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
 Q8Parameters::Q8Parameters(const void* packed, int64_t lanes, const Tensor& result, const Q8Limits& limits) {
   Arrays arrays(const_cast<void*>(packed), lanes);
   bias = arrays.bias;
-  finish = arrays.finish(result, limits);
+  requantization = arrays.requantization(result, limits);
 }
 
 // ---- Images with channels first ------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ void Q8Images::finish() {
 Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits) {
   double common = 2 * std::max(single(a.scale()), single(b.scale()));
   auto factor = [](const Tensor& tensor, double ratio) {
-    cpuref::FixedPoint found = cpuref::quantize_multiplier(ratio);
+    native::FixedPoint found = native::quantize_multiplier(ratio);
     return Q8Add::Factor{unsigned_zero(tensor), int32_t(found.multiplier), found.shift};
   };
   double of_a = single(a.scale()) / single(result.scale()), of_b = single(b.scale()) / single(result.scale());

@@ -8,7 +8,7 @@
 
 #include "cpuacc/kernels/q8.hpp"
 #include "cpuacc/rules.hpp"
-#include "cpuref/fixedpoint.hpp"
+#include "common/fixed_point.hpp"
 
 namespace cpuacc {
 
@@ -67,11 +67,11 @@ struct Q8Channels {
 struct Q8Rule {
   enum Kind { fixed_point, real } kind;
   std::vector<double> ratios;  // one for all, or one for every channel
-  std::vector<cpuref::FixedPoint> factors;
+  std::vector<native::FixedPoint> factors;
 
   static Q8Rule of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind, bool product_in_single);
   double ratio(int64_t channel) const { return ratios[ratios.size() == 1 ? 0 : size_t(channel)]; }
-  const cpuref::FixedPoint& factor(int64_t channel) const { return factors[factors.size() == 1 ? 0 : size_t(channel)]; }
+  const native::FixedPoint& factor(int64_t channel) const { return factors[factors.size() == 1 ? 0 : size_t(channel)]; }
   int64_t operator()(int32_t sum, int64_t channel) const;
 };
 
@@ -104,7 +104,7 @@ class Q8Parameters {
   Q8Parameters(const void* packed, int64_t lanes, const Tensor& result, const Q8Limits& limits);
 
   const int32_t* bias;
-  Q8Finish finish;
+  Q8Requantization requantization;
 };
 
 /// One scale for a tensor of 8 bits.

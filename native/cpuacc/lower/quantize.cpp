@@ -27,11 +27,11 @@ void add_step(const Node& node, Builder& builder, Step::Function fn, std::shared
 
 /// The stored integers of one quantization as those of another one.
 Table rescaled(const Tensor& from, const Tensor& to) {
-  cpuref::FixedPoint factor = cpuref::quantize_multiplier(double(scale32(from)) / double(scale32(to)));
+  native::FixedPoint factor = native::quantize_multiplier(double(scale32(from)) / double(scale32(to)));
   Table table;
   for (int bits = 0; bits < 256; ++bits) {
     int64_t found = code_of(bits, from);
-    if (!from.same_quantization(to)) found = cpuref::multiply(found - from.zero_point(), factor) + to.zero_point();
+    if (!from.same_quantization(to)) found = native::multiply(found - from.zero_point(), factor) + to.zero_point();
     table[size_t(bits)] = clamped(double(found), to);
   }
   return table;

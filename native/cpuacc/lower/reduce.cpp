@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/kernels/rows.hpp"
 #include "cpuacc/rules.hpp"
 
@@ -34,7 +34,7 @@ struct Slices {
 // ---- Softmax ----------------------------------------------------------------------------------------------------------
 
 struct Softmax {
-  const RowKernels* kernels;
+  const SoftmaxKernels* kernels;
   Slices slices;
   float beta;
   bool logarithm;
@@ -55,7 +55,7 @@ void lower_softmax(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   Around at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
   auto state = std::make_shared<Softmax>();
-  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->kernels = &softmax_kernels_for(builder.settings.isa);
   state->slices = {at.extent == 0 ? 0 : at.outer, at.extent, at.inner};
   state->beta = float(node.number("beta", 1));
   state->logarithm = node.type == "LogSoftmax";
@@ -91,7 +91,7 @@ Reduction reduction_of(const Node& node) {
 }
 
 struct Reducing {
-  const RowKernels* kernels;
+  const ReduceKernels* kernels;
   Reduction operation;
   Slices slices;
 
@@ -156,7 +156,7 @@ void lower_reduce(const Node& node, Builder& builder) {
   for (const Group& group : groups)
     if (group.reduced) count *= group.extent, ++reduced;
   auto state = std::make_shared<Reducing>();
-  state->kernels = &row_kernels_for(builder.settings.isa);
+  state->kernels = &reduce_kernels_for(builder.settings.isa);
   state->operation = reduction_of(node);
   state->slices = {kept, count, 1};
   Buffer from = builder.buffer(node.inputs[0]);

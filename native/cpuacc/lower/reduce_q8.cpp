@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/lower/table_q8.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMost = 1 << 22;  // elements that are reduced to one: their sum is a number of 32 bits
+constexpr int64_t kMax = 1 << 22;  // elements that are reduced to one: their sum is a number of 32 bits
 
 enum class Kind { mean, sum, most, least, none };
 
@@ -40,10 +40,10 @@ struct Places {
 };
 
 /// A mean's count divides the multiplier, which is first moved up by as many bits as it has room for.
-cpuref::FixedPoint factor_of(Kind kind, const Tensor& in, const Tensor& out, int64_t count) {
-  cpuref::FixedPoint factor = cpuref::quantize_multiplier(double(scale32(in)) / double(scale32(out)));
+native::FixedPoint factor_of(Kind kind, const Tensor& in, const Tensor& out, int64_t count) {
+  native::FixedPoint factor = native::quantize_multiplier(double(scale32(in)) / double(scale32(out)));
   if (kind != Kind::mean) return factor;
-  int bits = std::min(31 - cpuref::leading_zeros(count), 31 + factor.shift);
+  int bits = std::min(31 - native::leading_zeros(count), 31 + factor.shift);
   return {(factor.multiplier << bits) / count, factor.shift - bits};
 }
 
@@ -51,7 +51,7 @@ struct Reducing {
   Kind kind;
   bool is_signed;
   int64_t zero_in, zero_out;
-  cpuref::FixedPoint factor;
+  native::FixedPoint factor;
   Places places;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -74,7 +74,7 @@ struct Reducing {
     if (kind == Kind::most) return uint8_t(most ^ flip);
     if (kind == Kind::least) return uint8_t(least ^ flip);
     sum -= int64_t(places.reduced.size()) * (zero_in + flip);
-    int64_t result = cpuref::multiply(sum, factor) + zero_out;
+    int64_t result = native::multiply(sum, factor) + zero_out;
     return uint8_t(std::clamp<int64_t>(result, is_signed ? -128 : 0, is_signed ? 127 : 255));
   }
 };
@@ -88,7 +88,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (kind == Kind::none || (chooses && !in.same_quantization(out)))
     return refused("takes means and sums of codes, and the largest and smallest of one scale", IPR_REASON_ATTRIBUTE);
   int64_t results = out.elements();
-  if (results <= 0 || in.elements() <= 0 || in.elements() / results > kMost)
+  if (results <= 0 || in.elements() <= 0 || in.elements() / results > kMax)
     return refused("takes 1 to 4194304 codes for each result", IPR_REASON_SHAPE);
   return node.posts.empty() ? taken() : refused("takes no posts");
 }

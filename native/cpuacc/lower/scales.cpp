@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "cpuacc/rules.hpp"
-#include "cpuref/fixedpoint.hpp"
+#include "common/fixed_point.hpp"
 
 namespace cpuacc {
 namespace {
@@ -109,15 +109,15 @@ struct Conversion {
   double quantized(double real, int64_t n) const {
     size_t at = to.of(n);
     float steps = float(real) / float(to.scales[at]);
-    double whole = steps != steps ? 0 : to_even ? std::nearbyint(double(steps)) : cpuref::round_half_away(double(steps));
+    double whole = steps != steps ? 0 : to_even ? std::nearbyint(double(steps)) : native::round_half_away(double(steps));
     return std::clamp(whole + to.zeros[at], limits.least, limits.most);
   }
 
   double requantized(double code, int64_t n) const {
     size_t at = to.of(n), before = from.of(n);
     if (same) return std::clamp(code, limits.least, limits.most);
-    cpuref::FixedPoint factor = cpuref::quantize_multiplier(from.scales[before] / to.scales[at]);
-    int64_t scaled = cpuref::multiply(int64_t(code - from.zeros[before]), factor);
+    native::FixedPoint factor = native::quantize_multiplier(from.scales[before] / to.scales[at]);
+    int64_t scaled = native::multiply(int64_t(code - from.zeros[before]), factor);
     return std::clamp(double(scaled) + to.zeros[at], limits.least, limits.most);
   }
 

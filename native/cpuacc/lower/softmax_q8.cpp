@@ -23,7 +23,7 @@ struct Row {
 
 /// The probability of a code so far below the greatest one, as an unsigned code.
 uint8_t code_of(const State& s, int64_t below, int64_t inverse, int exponent) {
-  int64_t code = cpuref::divide_by_pot(cpuref::times(inverse, s.exponentials[below]), exponent + 31 - 8);
+  int64_t code = native::divide_by_pot(native::times(inverse, s.exponentials[below]), exponent + 31 - 8);
   return uint8_t(std::clamp<int64_t>(code, 0, 255));
 }
 
@@ -32,7 +32,7 @@ void run_row(const State& s, Row row) {
   for (int64_t n = 0; n < s.extent; ++n) most = std::max(most, int(row.from[n * s.inner] ^ s.flip));
   int64_t total = 0;
   for (int64_t n = 0; n < s.extent; ++n) total += s.summands[most - (row.from[n * s.inner] ^ s.flip)];
-  auto [inverse, exponent] = cpuref::reciprocal(total, 12);
+  auto [inverse, exponent] = native::reciprocal(total, 12);
   bool tabulates = s.extent > 256;
   uint8_t codes[256];
   for (int below = 0; tabulates && below <= most; ++below) codes[below] = code_of(s, below, inverse, exponent);
@@ -73,12 +73,12 @@ void lower(const Node& node, Builder& builder) {
   state->rows = at.outer * at.inner, state->inner = at.inner, state->extent = at.extent;
   state->flip = uint8_t(flip_of(in));
   double scale = std::min(node.number("beta") * in.scale() * 0x1p26, 2147483647.0);
-  cpuref::FixedPoint factor = cpuref::quantize_multiplier(scale);
+  native::FixedPoint factor = native::quantize_multiplier(scale);
   double least = std::floor(31 * 0x1p26 / std::ldexp(1.0, factor.shift));
   for (int below = 0; below < 256; ++below) {
     bool counts = below <= least;
-    state->exponentials[below] = counts ? cpuref::exp_of_negative(cpuref::multiply(-below, factor), 5) : 0;
-    state->summands[below] = cpuref::rescaled(state->exponentials[below], 0, 12);
+    state->exponentials[below] = counts ? native::exp_of_negative(native::multiply(-below, factor), 5) : 0;
+    state->summands[below] = native::rescaled(state->exponentials[below], 0, 12);
   }
   Step step;
   step.name = "Softmax " + node.name;

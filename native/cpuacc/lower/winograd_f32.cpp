@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpuacc/kernels/winograd_f32.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
@@ -11,7 +12,7 @@ namespace {
 constexpr int64_t kChunkFloats = 150'000;  // of transformed input, that stay in the second-level cache
 
 struct State {
-  const ConvKernels* kernels;
+  const WinogradKernels* kernels;
   Winograd winograd;
   int64_t images, in_image, out_image;
   bool by_blocks;
@@ -23,19 +24,19 @@ void run_winograd(const Step& step, const Run& run, int part, int parts) {
   const float* in = run.at<float>(step.in[0]);
   const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
   float* out = run.at<float>(step.out[0]);
-  Part share{0, squares_of(w), 0, w.product.blocks};
+  OutputRange share{0, squares_of(w), 0, w.gemm.blocks};
   if (state.by_blocks) {
-    int panel = state.kernels->panel, panels = std::max(1, w.product.blocks / panel);
+    int panel = state.kernels->panel, panels = std::max(1, w.gemm.blocks / panel);
     Range cut = split(panels, part, parts);
     share.block = int(cut.first) * panel;
-    share.block_end = cut.last == panels ? w.product.blocks : int(cut.last) * panel;
+    share.block_end = cut.last == panels ? w.gemm.blocks : int(cut.last) * panel;
   } else {
     Range cut = split(share.row_end, part, parts);
     share.row = int(cut.first), share.row_end = int(cut.last);
   }
   if (share.row == share.row_end || share.block == share.block_end) return;
   for (int64_t image = 0; image < state.images; ++image) {
-    state.kernels->winograd(w, in, out, residual, run.part_scratch<float>(part), share);
+    state.kernels->convolve(w, in, out, residual, run.part_scratch<float>(part), share);
     in += state.in_image;
     out += state.out_image;
     if (residual) residual += state.out_image;
@@ -44,7 +45,7 @@ void run_winograd(const Step& step, const Run& run, int part, int parts) {
 
 /// One of the three stages of a convolution that threads share out by channels and elements.
 struct Stage {
-  const ConvKernels* kernels;
+  const WinogradKernels* kernels;
   Winograd winograd;
   int number, count;
 
@@ -57,7 +58,7 @@ struct Stage {
     if (self.number == 0) in = at(step.in[0]);
     if (self.number == 1) seen = at(step.in[0]), sums = at(step.out[0]);
     if (self.number == 2) sums = at(step.in[0]), residual = at(step.in[1]), in = at(step.in[2]), out = at(step.out[0]);
-    self.kernels->winograd_stage(self.winograd, self.number, in, out, residual, seen, sums, int(range.first), int(range.last));
+    self.kernels->stage(self.winograd, self.number, in, out, residual, seen, sums, int(range.first), int(range.last));
   }
 };
 
@@ -71,8 +72,8 @@ struct Sizes {
 
 /// Nanoseconds for one image on one thread, measured on a processor of 240 operations each, or twice as many of pairs of
 /// bfloat16; `tile` 1 is the direct sum.
-double cost(const Sizes& s, int64_t tile, bool pairs) {
-  const double operations = pairs ? 440 : 220, bytes = pairs ? 70 : 35;
+double cost(const Sizes& s, int64_t tile, bool bfloat16) {
+  const double operations = bfloat16 ? 440 : 220, bytes = bfloat16 ? 70 : 35;
   int64_t elements = tile == 1 ? 9 : (tile + 2) * (tile + 2);
   int64_t squares = ((s.out.h + tile - 1) / tile) * ((s.out.w + tile - 1) / tile);
   double products = 2.0 * double(s.weights() * elements) * double(tile == 1 ? s.out.h * s.out.w : squares) / operations;
@@ -82,19 +83,19 @@ double cost(const Sizes& s, int64_t tile, bool pairs) {
   return std::max(products + transforms, s.weights() * elements > 64 * 1024 ? memory : 0);
 }
 
-int64_t best_tile(const Sizes& sizes, bool pairs) {
+int64_t best_tile(const Sizes& sizes, bool bfloat16) {
   int64_t best = 1;
   for (int64_t tile : {2, 4})
-    if (cost(sizes, tile, pairs) < cost(sizes, best, pairs)) best = tile;
+    if (cost(sizes, tile, bfloat16) < cost(sizes, best, bfloat16)) best = tile;
   return best;
 }
 
-bool has_pairs(const Settings& settings) { return kernels_for(settings).pairs; }
+bool multiplies_bfloat16(const Settings& settings) { return winograd_kernels_for(settings.isa, settings.fast_math).bfloat16; }
 
 /// The tile that was found by timing, or else the one that is estimated to be best.
 int64_t tile_of(const Sizes& sizes, const Node& node, const Settings& settings) {
   int chosen = settings.choices.of(Choice::winograd, node.layer);
-  return chosen == 1 || chosen == 2 || chosen == 4 ? chosen : best_tile(sizes, has_pairs(settings));
+  return chosen == 1 || chosen == 2 || chosen == 4 ? chosen : best_tile(sizes, multiplies_bfloat16(settings));
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
@@ -110,8 +111,8 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
   if (!small || sizes.in.c < 16 || std::max({sizes.in.h, sizes.in.w, sizes.in.c, sizes.out.c}) > 1 << 14)
     return refused("another window than 3 x 3, or few channels", IPR_REASON_UNPROFITABLE);
   if (tile_of(sizes, node, settings) == 1) return refused("the direct sum is quicker", IPR_REASON_UNPROFITABLE);
-  Finishing finishing;
-  return find_finishing(graph, node, &finishing);
+  FusedEpilogue fused;
+  return find_epilogue(graph, node, &fused);
 }
 
 /// Whether the transforms of the weights are far from overflowing, so that the weights can be found again from them. What
@@ -128,10 +129,10 @@ bool are_moderate(const Tensor& weights, Builder& builder) {
 /// Three steps instead of one: squares are too few to be shared out, and so are blocks.
 void add_stages(const Node& node, const State& state, int residual, double nanoseconds, double operations, Builder& builder) {
   const Winograd& w = state.winograd;
-  const int64_t floats = int64_t{(w.tile + 2) * (w.tile + 2)} * squares_of(w) * 16, in_blocks = blocks_of(w.product.depth);
+  const int64_t floats = int64_t{(w.tile + 2) * (w.tile + 2)} * squares_of(w) * 16, in_blocks = blocks_of(w.gemm.depth);
   Buffer seen = builder.temporary(uint64_t(floats * in_blocks) * 4);
-  Buffer sums = builder.temporary(uint64_t(floats * w.product.blocks) * 4);
-  const int counts[] = {int(in_blocks), (w.tile + 2) * (w.tile + 2), w.product.blocks};
+  Buffer sums = builder.temporary(uint64_t(floats * w.gemm.blocks) * 4);
+  const int counts[] = {int(in_blocks), (w.tile + 2) * (w.tile + 2), w.gemm.blocks};
   for (int number : {0, 1, 2}) {
     Step step;
     step.name = "winograd stage " + std::to_string(number) + " " + node.name;
@@ -151,9 +152,9 @@ void lower(const Node& node, Builder& builder) {
   if (graph.out(node).elements() == 0) return;
   Sizes sizes(graph, node);
   if (!are_moderate(*graph.in(node, 1), builder)) return lower_direct_convolution(node, builder);
-  Finishing finishing = finishing_of(graph, node);
+  FusedEpilogue fused = epilogue_of(graph, node);
   auto state = std::make_shared<State>();
-  state->kernels = &kernels_for(builder.settings);
+  state->kernels = &winograd_kernels_for(builder.settings.isa, builder.settings.fast_math);
   state->images = sizes.in.n;
   state->in_image = sizes.in.floats();
   state->out_image = sizes.out.floats();
@@ -164,29 +165,29 @@ void lower(const Node& node, Builder& builder) {
   w.pad_top = int32_t(node.integer("pad_top")), w.pad_left = int32_t(node.integer("pad_left"));
   int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
   Weights weights = weights_of(*graph.in(node, 1), channels_last(node), sizes.out.c, sizes.in.c);
-  weights.pairs = state->kernels->pairs;
+  weights.bfloat16 = state->kernels->bfloat16;
   const float* packed = static_cast<const float*>(builder.pack(uint64_t(weights.packed() / 9 * elements) * 4, [&](void* to) {
-    pack_winograd(builder, weights, state->kernels->panel, w.tile, state->kernels->winograd_weights, static_cast<float*>(to));
+    pack_winograd(builder, weights, state->kernels->panel, w.tile, state->kernels->transform_weights, static_cast<float*>(to));
   }));
   const float* bias = pack_bias(bias_of(graph, node), 0, sizes.out.c, builder);
-  w.product = {int32_t(sizes.in.c), int32_t(blocks_of(sizes.out.c)), packed, bias, finishing.finish};
+  w.gemm = {int32_t(sizes.in.c), int32_t(blocks_of(sizes.out.c)), packed, bias, fused.epilogue};
   int64_t threads = builder.settings.threads, squares = squares_of(w);
-  state->by_blocks = w.product.blocks / state->kernels->panel >= 2 * threads &&
+  state->by_blocks = w.gemm.blocks / state->kernels->panel >= 2 * threads &&
                      (sizes.weights() * elements > 512 * 1024 || squares < 8 * threads);
   int64_t own = state->by_blocks ? squares : (squares + threads - 1) / threads;
   int64_t most = std::max<int64_t>(14, kChunkFloats / (elements * blocks_of(sizes.in.c) * 16));
   int64_t chunks = (own + most - 1) / most;
   w.chunk = int32_t((own + chunks - 1) / chunks);
-  const double nanoseconds = cost(sizes, w.tile, weights.pairs) * double(sizes.in.n);
+  const double nanoseconds = cost(sizes, w.tile, weights.bfloat16) * double(sizes.in.n);
   const double operations = 18.0 * double(sizes.in.n * sizes.in.c * sizes.out.c * sizes.out.h * sizes.out.w);
   if (!state->by_blocks && sizes.in.n == 1 && squares < 14 * threads && parts_for(builder.settings, nanoseconds) > 1)
-    return add_stages(node, *state, finishing.residual, nanoseconds, operations, builder);
+    return add_stages(node, *state, fused.residual, nanoseconds, operations, builder);
   Step step;
   step.name = (w.tile == 4 ? "winograd4x4 " : "winograd2x2 ") + node.name;
   step.fn = run_winograd;
   step.max_parts = parts_for(builder.settings, nanoseconds);
   step.operations = operations;
-  step.in = {builder.buffer(node.inputs[0]), builder.buffer(finishing.residual)};
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(scratch_of(w)) * 4;
   step.state = state;

@@ -26,7 +26,7 @@ from tests.native import compiler_for, install_plugin, mapped_files
 
 FOLDER = Path(__file__).parents[3] / "native" / "cpuref"
 NAME = "Interposer_CpuRef_backend.so"
-FLAGS = ("-O2", "-ffp-contract=off", "-fvisibility=hidden")
+FLAGS = ("-O2", "-ffp-contract=off", "-fvisibility=hidden", f"-I{FOLDER.parent}")
 TYPES = [
     "Activation", "Addition", "Concat", "Convolution2d", "DepthwiseConvolution2d", "Dequantize", "FullyConnected",
     "Multiplication", "Pooling2d", "Quantize", "Reshape", "Softmax",
@@ -267,7 +267,7 @@ def sanitized(natives, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("cases", [LAYERS, NETWORKS], ids=["layers", "networks"])
 def test_sanitizers_find_nothing(sanitized, cases):
-    status, report = sanitized(FOLDER / "cpuref.cpp", *cases, statements=["-ffp-contract=off"])
+    status, report = sanitized(FOLDER / "cpuref.cpp", *cases, statements=["-ffp-contract=off", f"-I{FOLDER.parent}"])
     assert status == 0, report
     assert report["counts"]["pass"] > 10
 
@@ -290,7 +290,8 @@ def test_sanitizers_would_find(sanitized, fault):
 def test_the_makefile_builds_it(tmp_path):
     if not sys.platform.startswith("linux") or shutil.which("make") is None:
         pytest.skip("dynamic backends are only for Linux, and make builds this one")
-    shutil.copytree(FOLDER, tmp_path / "cpuref", ignore=shutil.ignore_patterns("build"))
+    for folder in (FOLDER, FOLDER.parent / "common"):
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("build"))
     words = ["make", f"CXX={compiler_for('c++')}", f"PYTHON={sys.executable}", "CXXFLAGS=-O0 -Wall -Wextra -Werror"]
     done = subprocess.run(words, cwd=tmp_path / "cpuref", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

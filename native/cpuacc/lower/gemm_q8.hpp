@@ -1,8 +1,8 @@
 // Sums of products of codes over the taps of a window, which slides over the rows of an image: convolutions, and with
 // one tap and one row, products of matrices.
 
-#ifndef CPUACC_LOWER_PRODUCT_Q8_HPP
-#define CPUACC_LOWER_PRODUCT_Q8_HPP
+#ifndef CPUACC_LOWER_GEMM_Q8_HPP
+#define CPUACC_LOWER_GEMM_Q8_HPP
 
 #include <string>
 #include <vector>
@@ -55,10 +55,10 @@ struct Q8Window {
 };
 
 /// Appends the step that computes it. `in` and `out` are NHWC; `other` is absent, or added as the posts say.
-void add_product(Builder& builder, const std::string& name, const Q8Window& window, const Q8Rule& rule,
+void add_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Rule& rule,
                  const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
                  Buffer out, Buffer other);
 
 }  // namespace cpuacc
 
-#endif  // CPUACC_LOWER_PRODUCT_Q8_HPP
+#endif  // CPUACC_LOWER_GEMM_Q8_HPP

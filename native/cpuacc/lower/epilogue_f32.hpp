@@ -1,24 +1,24 @@
 // Posts of a node as the float32 kernels do them.
 
-#ifndef CPUACC_LOWER_FINISH_F32_HPP
-#define CPUACC_LOWER_FINISH_F32_HPP
+#ifndef CPUACC_LOWER_EPILOGUE_F32_HPP
+#define CPUACC_LOWER_EPILOGUE_F32_HPP
 
-#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/gemm_f32.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
 
 /// What is done with sums, and which tensor is added to them (-1: none).
-struct Finishing {
-  Finish finish;
+struct FusedEpilogue {
+  Epilogue epilogue;
   int residual = -1;
 };
 
 /// The posts of a node. Taken where there is at most one `add`, of the result's shape, and four in all.
-Refusal find_finishing(const Graph& graph, const Node& node, Finishing* found);
+Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found);
 
 /// Of a node that was taken.
-Finishing finishing_of(const Graph& graph, const Node& node);
+FusedEpilogue epilogue_of(const Graph& graph, const Node& node);
 
 /// The third operand, behind which those of posts come; nullptr where it is absent.
 const Tensor* bias_of(const Graph& graph, const Node& node);
@@ -28,4 +28,4 @@ Refusal constant_weights(const Graph& graph, const Node& node);
 
 }  // namespace cpuacc
 
-#endif  // CPUACC_LOWER_FINISH_F32_HPP
+#endif  // CPUACC_LOWER_EPILOGUE_F32_HPP

@@ -1,4 +1,4 @@
-#include "cpuacc/lower/product_q8.hpp"
+#include "cpuacc/lower/gemm_q8.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,22 +7,23 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kSlack = 64;      // bytes that may be read behind the last pixel of a copy
-constexpr int kMostSums = 128 * 16;  // that are turned into codes at once
+constexpr int kMaxSums = 128 * 16;  // that are turned into codes at once
 
 /// The bytes that are read one after the other for one pixel and one panel: a tap, or a row of taps side by side.
 struct Segment {
   int64_t y, x, channel;
 };
 
-struct Product {
-  const Q8Kernels* kernels;
+struct Gemm {
+  const GemmQ8Kernels* kernels;
+  const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
   std::vector<Segment> segments;  // those of the first panels, then those of others
   int64_t segment_count, words;   // of every panel
   const int8_t* weights;
   const int8_t* ones;  // weights that add bytes up; nullptr where no sum of bytes is wanted
   const int32_t* bias;
-  Q8Finish finish;
+  Q8Requantization requantization;
   Q8Add addition;
   bool adds, by_panels;
   bool reads_rows;  // three pixels side by side are a segment, and places are one pixel apart
@@ -40,7 +41,7 @@ struct Product {
 
 /// Some rows of places, and where their bytes are.
 struct Chunk {
-  const Product* product;
+  const Gemm* gemm;
   const uint8_t* from;   // the row and column that the windows of the first place begin with
   int64_t row_bytes;     // from one row of the image to the next
   uint32_t flip;
@@ -54,13 +55,13 @@ struct Chunk {
 /// The sums of places of a row, in tiles of at most `size`, and their codes.
 void run_stretch(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
                  int64_t count, int64_t size) {
-  const Product& p = *chunk.product;
-  alignas(64) int32_t sums[kMostSums];
+  const Gemm& p = *chunk.gemm;
+  alignas(64) int32_t sums[kMaxSums];
   const int64_t step = p.columns.stride * p.depth;
   const int8_t* weights = p.weights + panel.offset;
   const int32_t* bias = p.bias + panel.lane;
   if (count == 1 && p.segment_count == 1) {
-    p.kernels->vector_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, bias, sums);
+    p.kernels->gemv_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, bias, sums);
   } else {
     Q8Rows from{segments, p.segment_count, p.words, place * step, step, chunk.flip};
     int32_t* to = sums;
@@ -77,13 +78,13 @@ void run_stretch(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const*
   int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
   int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
   Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
-  p.kernels->finish(int(count), panel.vectors, sums, p.finish, panel.lane,
+  p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane,
                     panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr, chunk.out + at, by,
                     panel.channels, residual);
 }
 
 void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t** segments) {
-  const Product& p = *chunk.product;
+  const Gemm& p = *chunk.gemm;
   for (int64_t n = 0; n < p.segment_count; ++n) {
     const Segment& segment = p.segments[size_t(first + n)];
     segments[n] = chunk.from + (row * p.rows.stride + segment.y - p.top) * chunk.row_bytes +
@@ -92,12 +93,12 @@ void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t
 }
 
 void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segments) {
-  const Product& p = *chunk.product;
-  int64_t most = p.kernels->most_rows[panel.vectors];
+  const Gemm& p = *chunk.gemm;
+  int64_t most = p.kernels->max_rows[panel.vectors];
   int64_t tiles = (chunk.places + most - 1) / most, together = 4 / panel.vectors;  // which are finished together
   int64_t size = ((chunk.places + tiles - 1) / tiles + together - 1) / together * together;
   if (size > most) size = most;
-  int64_t stretch = kMostSums / (panel.vectors * p.kernels->lanes * size) * size;
+  int64_t stretch = kMaxSums / (panel.vectors * p.kernels->lanes * size) * size;
   for (int64_t row = 0; row < chunk.rows; ++row) {
     find_segments(chunk, panel.segments, row, segments);
     for (int64_t first = 0; first < chunk.places; first += stretch)
@@ -107,10 +108,10 @@ void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segment
 
 /// Adds up the bytes that every place sees, in all of whose lanes a tile of ones has them.
 void add_bytes(const Chunk& chunk, int64_t first_segment, const uint8_t** segments) {
-  const Product& p = *chunk.product;
+  const Gemm& p = *chunk.gemm;
   constexpr int32_t none[16] = {};
   alignas(64) int32_t sums[14 * 16];
-  const int64_t step = p.columns.stride * p.depth, most = p.kernels->most_rows[1], lanes = p.kernels->lanes;
+  const int64_t step = p.columns.stride * p.depth, most = p.kernels->max_rows[1], lanes = p.kernels->lanes;
   for (int64_t row = 0; row < chunk.rows; ++row) {
     find_segments(chunk, first_segment, row, segments);
     for (int64_t place = 0; place < chunk.places; place += most) {
@@ -124,7 +125,7 @@ void add_bytes(const Chunk& chunk, int64_t first_segment, const uint8_t** segmen
 void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
   int64_t summed = -1;  // the segments whose bytes were added up last
   for (int64_t n = panels.first; n < panels.last; ++n) {
-    const Q8Panel& panel = chunk.product->channels.panels[size_t(n)];
+    const Q8Panel& panel = chunk.gemm->channels.panels[size_t(n)];
     if (panel.moved && panel.segments != summed) add_bytes(chunk, panel.segments, segments);
     if (panel.moved) summed = panel.segments;
     run_panel(chunk, panel, segments);
@@ -132,7 +133,7 @@ void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
 }
 
 /// Copies the rows that a chunk sees, and sets what lies around the image.
-void copy_rows(const Product& p, const uint8_t* image, uint8_t* to, int64_t first, int64_t count) {
+void copy_rows(const Gemm& p, const uint8_t* image, uint8_t* to, int64_t first, int64_t count) {
   int64_t begin = std::clamp<int64_t>(-p.left, 0, p.width), bytes = p.width * p.depth;
   int64_t end = std::clamp<int64_t>(p.columns.extent - p.left, begin, p.width);
   for (int64_t row = first; row < first + count; ++row, to += bytes) {
@@ -141,7 +142,7 @@ void copy_rows(const Product& p, const uint8_t* image, uint8_t* to, int64_t firs
     memset(to, p.zero, size_t(filled));
     if (!inside) continue;
     const uint8_t* from = image + (row * p.columns.extent + begin + p.left) * p.depth;
-    p.kernels->copy(to + filled, from, (end - begin) * p.depth, p.flip);
+    p.elementwise->copy(to + filled, from, (end - begin) * p.depth, p.flip);
     memset(to + end * p.depth, p.zero, size_t((p.width - end) * p.depth));
   }
 }
@@ -153,20 +154,20 @@ struct Scratch {
   uint8_t* rows;
 };
 
-uint64_t segments_bytes(const Product& p) { return (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64; }
+uint64_t segments_bytes(const Gemm& p) { return (uint64_t(p.segment_count) * sizeof(void*) + 63) / 64 * 64; }
 
-uint64_t sums_bytes(const Product& p) {
+uint64_t sums_bytes(const Gemm& p) {
   int64_t places = p.flat ? p.chunk : p.chunk * p.columns.places;
   return p.ones ? (uint64_t(places) * sizeof(int32_t) + 63) / 64 * 64 : 0;
 }
 
-Scratch scratch_of(const Product& p, char* memory) {
+Scratch scratch_of(const Gemm& p, char* memory) {
   char *sums = memory + segments_bytes(p), *rows = sums + sums_bytes(p);
   return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums), reinterpret_cast<uint8_t*>(rows)};
 }
 
 /// Rows of places [first, last) of one image.
-void run_rows(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
+void run_rows(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
               const Scratch& scratch) {
   for (int64_t row = range.first; row < range.last; row += p.chunk) {
     int64_t rows = std::min(p.chunk, range.last - row), first = row * p.rows.stride + p.top;
@@ -183,13 +184,13 @@ void run_rows(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t* 
 }
 
 /// Places [first, last) of the only row, where the window has one cell.
-void run_places(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
+void run_places(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
                 const Scratch& scratch) {
   for (int64_t place = range.first; place < range.last; place += p.chunk) {
     int64_t places = std::min(p.chunk, range.last - place);
     Chunk chunk{&p, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other, scratch.byte_sums};
     if (p.copies) {
-      p.kernels->copy(scratch.rows, chunk.from, places * p.depth, p.flip);
+      p.elementwise->copy(scratch.rows, chunk.from, places * p.depth, p.flip);
       chunk.from = scratch.rows;
       chunk.flip = 0;
     }
@@ -197,8 +198,8 @@ void run_places(const Product& p, const uint8_t* in, uint8_t* out, const uint8_t
   }
 }
 
-void run_product(const Step& step, const Run& run, int part, int parts) {
-  const Product& p = step.as<Product>();
+void run_gemm(const Step& step, const Run& run, int part, int parts) {
+  const Gemm& p = step.as<Gemm>();
   Scratch scratch = scratch_of(p, run.part_scratch<char>(part));
   int64_t per_image = p.flat ? p.columns.places : p.rows.places, count = p.batch * per_image;
   int64_t panel_count = int64_t(p.channels.panels.size());
@@ -216,13 +217,13 @@ void run_product(const Step& step, const Run& run, int part, int parts) {
 
 /// One place, one panel after the other.
 struct Vector {
-  const Q8Kernels* kernels;
-  std::vector<Q8VectorPanel> panels;
-  Q8Finish finish;
-  Q8Vector work;
+  const GemmQ8Kernels* kernels;
+  std::vector<Q8GemvPanel> panels;
+  Q8Requantization requantization;
+  Q8Gemv work;
 
-  explicit Vector(const Product& p)
-      : kernels(p.kernels), finish(p.finish), work{nullptr, p.words, p.flip, p.weights, p.bias, &finish} {
+  explicit Vector(const Gemm& p)
+      : kernels(p.kernels), requantization(p.requantization), work{nullptr, p.words, p.flip, p.weights, p.bias, &requantization} {
     for (const Q8Panel& panel : p.channels.panels)
       panels.push_back({panel.first, panel.channels, panel.vectors, panel.lane, panel.offset});
     work.panels = panels.data();
@@ -232,15 +233,15 @@ struct Vector {
 };
 
 /// Whether that is all there is to do.
-bool is_vector(const Product& p) {
+bool is_gemv(const Gemm& p) {
   return p.flat && p.columns.places == 1 && p.segment_count == 1 && !p.copies && !p.adds && p.ones == nullptr &&
-         p.finish.mode == Q8Finish::single;
+         p.requantization.mode == Q8Requantization::single;
 }
 
-void run_vector(const Step& step, const Run& run, int part, int parts) {
+void run_gemv(const Step& step, const Run& run, int part, int parts) {
   const Vector& v = step.as<Vector>();
   Range panels = split(int64_t(v.panels.size()), part, parts);
-  v.kernels->vector_product(v.work, run.at<uint8_t>(step.in[0]), run.at<uint8_t>(step.out[0]), panels.first, panels.last);
+  v.kernels->gemv(v.work, run.at<uint8_t>(step.in[0]), run.at<uint8_t>(step.out[0]), panels.first, panels.last);
 }
 
 // ---- Packing -----------------------------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t 
   }
 }
 
-void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
+void pack_weights(const Gemm& p, const Q8Window& w, const Slices& slices, int64_t length, const Q8Sums& sums,
                   int8_t* to) {
   for (const Q8Panel& panel : p.channels.panels) {
     int64_t step = panel.vectors * p.kernels->lanes * 4;
@@ -315,7 +316,7 @@ void pack_weights(const Product& p, const Q8Window& w, const Slices& slices, int
   }
 }
 
-int8_t* pack_ones(const Product& p, int64_t bytes, int8_t* to) {
+int8_t* pack_ones(const Gemm& p, int64_t bytes, int8_t* to) {
   for (int64_t segment = 0; segment < p.segment_count; ++segment)
     for (int64_t word = 0; word < p.words; ++word)
       for (int64_t n = 0; n < p.kernels->lanes * 4; ++n) *to++ = word * 4 + n % 4 < bytes ? 1 : 0;
@@ -323,7 +324,7 @@ int8_t* pack_ones(const Product& p, int64_t bytes, int8_t* to) {
 }
 
 /// The window's way over the image: which rows and columns are seen, and whether these have to be copied.
-void place(Product& p, const Q8Window& w, int64_t segment_bytes) {
+void place(Gemm& p, const Q8Window& w, int64_t segment_bytes) {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
   for (size_t n = 0; n < w.taps.size(); ++n) {
     const Q8Tap& tap = w.taps[n];
@@ -346,7 +347,7 @@ bool covers_image(const Q8Axis& axis) {
 }
 
 /// So many rows, or places, that what they see stays in a cache beside the weights.
-int64_t chunk_of(const Product& p, int64_t weight_bytes) {
+int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
   int64_t room = weight_bytes > 24 * 1024 ? 96 * 1024 : 20 * 1024;
   if (p.flat) return std::max<int64_t>(84, room / std::max<int64_t>(p.depth, 1) / 84 * 84);
   int64_t row = std::max<int64_t>(p.width * p.depth * p.rows.stride, 1);
@@ -355,14 +356,14 @@ int64_t chunk_of(const Product& p, int64_t weight_bytes) {
 
 }  // namespace
 
-void add_product(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rule& rule,
+void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rule& rule,
                  const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
                  Buffer out, Buffer other) {
   Q8Window w = given;
   if (w.batch * w.rows.places * w.columns.places * w.outputs == 0) return;
   bool one = w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && covers_image(w.rows) && covers_image(w.columns);
-  auto product = std::make_shared<Product>();
-  Product& p = *product;
+  auto gemm = std::make_shared<Gemm>();
+  Gemm& p = *gemm;
   p.flat = one;
   if (one) {  // all pixels of all images are one row
     int64_t pixels = w.batch * w.rows.places * w.columns.places;
@@ -370,7 +371,8 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
     w.rows = {1, 1, 1, 1, 0, 1};
     w.columns = {pixels, pixels, 1, pixels, 0, 1};
   }
-  p.kernels = &q8_kernels_for(builder.settings.isa);
+  p.kernels = &gemm_q8_kernels_for(builder.settings.isa);
+  p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
   p.zero = uint8_t(unsigned_zero(input));
   p.flip = flip_of(input);
@@ -414,7 +416,7 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   const void* parameters = Q8Parameters::pack(builder, p.channels, rule, result, posts.limits, sums);
   Q8Parameters own(parameters, p.channels.lanes(), result, posts.limits);
   p.bias = own.bias;
-  p.finish = own.finish;
+  p.requantization = own.requantization;
   p.adds = posts.other >= 0;
   if (p.adds) p.addition = q8_addition(result, builder.graph[posts.other], output, posts.limits_of_sum);
 
@@ -422,7 +424,7 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   double nanoseconds = double(places) * double(weight_bytes) / 300 + double(places * w.outputs) / 20;
   Step step;
   step.name = name;
-  step.fn = run_product;
+  step.fn = run_gemm;
   step.max_parts = parts_for(builder.settings, nanoseconds);
   int64_t parts = step.max_parts, pieces = p.flat ? places / 42 : w.batch * w.rows.places;
   p.by_panels = int64_t(p.channels.panels.size()) >= parts && (pieces < parts || weight_bytes > places * w.depth * 2);
@@ -433,9 +435,9 @@ void add_product(Builder& builder, const std::string& name, const Q8Window& give
   uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
                                    : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
   step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
-  step.state = product;
-  if (is_vector(p)) {
-    step.fn = run_vector;
+  step.state = gemm;
+  if (is_gemv(p)) {
+    step.fn = run_gemv;
     step.state = std::make_shared<Vector>(p);
     step.max_parts = int(std::min<int64_t>(parts, int64_t(p.channels.panels.size())));
     step.scratch_per_part = 0;

@@ -2,8 +2,8 @@
 // of bfloat16, the numbers of two neighbouring channels in one word. A block of 16 words then holds 32 channels, and
 // everything that counts words, from tiles to strips, is the same for both; sums are of float32.
 
-#ifndef CPUACC_KERNELS_PAIRS_HPP
-#define CPUACC_KERNELS_PAIRS_HPP
+#ifndef CPUACC_KERNELS_BFLOAT16_PAIRS_HPP
+#define CPUACC_KERNELS_BFLOAT16_PAIRS_HPP
 
 #include <string.h>
 
@@ -13,24 +13,24 @@ namespace cpuacc::ISA_NS {
 namespace {
 
 #if defined(__AVX512BF16__)
-constexpr bool kPairs = true;
+constexpr bool kBfloat16Pairs = true;
 #else
-constexpr bool kPairs = false;
+constexpr bool kBfloat16Pairs = false;
 #endif
 
 /// Words for so many channels.
-CPUACC_INLINE int words_of(int channels) { return kPairs ? (channels + 1) / 2 : channels; }
+CPUACC_INLINE int words_of(int channels) { return kBfloat16Pairs ? (channels + 1) / 2 : channels; }
 /// Blocks of 16 words for so many channels.
 CPUACC_INLINE int word_blocks_of(int channels) { return (words_of(channels) + 15) / 16; }
 /// Where the words of a block of 16 channels begin, among blocks that lie `step` words apart.
 CPUACC_INLINE int64_t place_of_block(int block, int64_t step) {
-  return kPairs ? block / 2 * step + block % 2 * 8 : block * step;
+  return kBfloat16Pairs ? block / 2 * step + block % 2 * 8 : block * step;
 }
 
 /// What two vectors of weights, one behind the other, hold: floats, or the pairs that `p` holds for both.
-template <bool kOfPairs>
+template <bool kBfloat16>
 CPUACC_INLINE void load_both(const float* p, int64_t step, Vec* first, Vec* second) {
-  if constexpr (kOfPairs) {
+  if constexpr (kBfloat16) {
     const IntVec words = reinterpret_cast<IntVec>(load(p));
     *first = reinterpret_cast<Vec>(words << 16);
     *second = reinterpret_cast<Vec>(words & int32_t(0xffff0000));
@@ -76,7 +76,7 @@ struct Pair {
 template <int kStep>
 CPUACC_INLINE auto broadcast(const float* p) {
   if constexpr (kStep == 1)
-    return all(*p);
+    return broadcast(*p);
   else
     return Pair{_mm512_set1_epi32(*reinterpret_cast<const AnyWord*>(p))};
 }
@@ -86,7 +86,7 @@ CPUACC_INLINE Vec multiply_add(Pair x, Vec weights, Vec sum) {
 #else
 template <int>
 CPUACC_INLINE Vec broadcast(const float* p) {
-  return all(*p);
+  return broadcast(*p);
 }
 #endif
 CPUACC_INLINE Vec multiply_add(Vec x, Vec weights, Vec sum) { return sum + x * weights; }
@@ -94,4 +94,4 @@ CPUACC_INLINE Vec multiply_add(Vec x, Vec weights, Vec sum) { return sum + x * w
 }  // namespace
 }  // namespace cpuacc::ISA_NS
 
-#endif  // CPUACC_KERNELS_PAIRS_HPP
+#endif  // CPUACC_KERNELS_BFLOAT16_PAIRS_HPP

@@ -1,12 +1,13 @@
 // Products of matrices that lie in rows: packed into blocks and panels on the way, or, for one row, streamed.
 
-#ifndef CPUACC_KERNELS_MATRIX_HPP
-#define CPUACC_KERNELS_MATRIX_HPP
+#ifndef CPUACC_KERNELS_MATMUL_HPP
+#define CPUACC_KERNELS_MATMUL_HPP
 
 #include <string.h>
 
-#include "cpuacc/kernels/product.hpp"
-#include "cpuacc/kernels/turn.hpp"
+#include "cpuacc/kernels/gemm.hpp"
+#include "cpuacc/kernels/matmul_f32.hpp"
+#include "cpuacc/kernels/transpose.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -26,22 +27,22 @@ void pack_whole_rows(const float* a, int64_t a_row, int rows, int depth, float* 
 
 /// Rows as a blocked image: [block of depth][row][16], `step` words from block to block. Those of words have neighbours in
 /// depth beside each other.
-void pack_rows(const MatrixProduct& m, const float* a, int rows, float* to, int64_t step) {
-  if (kPairs || m.a_depth == 1) return pack_whole_rows(a, m.a_row, rows, m.depth, to, step);
+void pack_rows(const MatMul& m, const float* a, int rows, float* to, int64_t step) {
+  if (kBfloat16Pairs || m.a_depth == 1) return pack_whole_rows(a, m.a_row, rows, m.depth, to, step);
   for (int block = 0; block < m.depth; block += 16, to += step) {
     int count = m.depth - block < 16 ? m.depth - block : 16;
     const float* from = a + block * m.a_depth;
     int row = 0;
     if (m.a_row == 1 && count == 16)
       for (; row + 4 <= rows; row += 4)
-        for (int k = 0; k < 16; k += 4) turn(from + k * m.a_depth + row, m.a_depth, to + row * 16 + k, 16);
+        for (int k = 0; k < 16; k += 4) transpose_4x4(from + k * m.a_depth + row, m.a_depth, to + row * 16 + k, 16);
     for (int k = 0; k < count; ++k)
       for (int left = row; left < rows; ++left) to[left * 16 + k] = from[k * m.a_depth + left * m.a_row];
   }
 }
 
 /// One panel of `columns` columns: [depth][16 * blocks], with zeros behind them.
-void pack_panel(const MatrixProduct& m, const float* b, int columns, int blocks, float* to) {
+void pack_panel(const MatMul& m, const float* b, int columns, int blocks, float* to) {
   const int wide = blocks * 16;
   if (m.b_column == 1 && columns == wide) {
     for (int k = 0; k < m.depth; ++k, to += wide)
@@ -60,7 +61,7 @@ void pack_panel(const MatrixProduct& m, const float* b, int columns, int blocks,
     int column = 0;
     if (m.b_depth == 1 && last - first == 16)
       for (; column + 4 <= columns; column += 4)
-        for (int k = first; k < last; k += 4) turn(b + column * m.b_column + k, m.b_column, to + k * wide + column, wide);
+        for (int k = first; k < last; k += 4) transpose_4x4(b + column * m.b_column + k, m.b_column, to + k * wide + column, wide);
     for (; column < columns; ++column)
       for (int k = first; k < last; ++k) to[k * wide + column] = b[column * m.b_column + k * m.b_depth];
     for (int k = first; k < last; ++k)
@@ -69,10 +70,10 @@ void pack_panel(const MatrixProduct& m, const float* b, int columns, int blocks,
 }
 
 /// Panels that begin in the blocks [first, last), each where it lies among all.
-void pack_panels(const MatrixProduct& m, const float* b, float* to, int first, int last) {
+void pack_panels(const MatMul& m, const float* b, float* to, int first, int last) {
   const int all = (m.columns + 15) / 16;
   for (int block = first; block < last;) {
-    int blocks = panel_at(block, all), left = m.columns - block * 16;
+    int blocks = blocks_of_panel_at(block, all), left = m.columns - block * 16;
     pack_panel(m, b + block * 16 * m.b_column, left < blocks * 16 ? left : blocks * 16, blocks,
                to + int64_t{block} * 16 * m.depth);
     block += blocks;
@@ -80,67 +81,67 @@ void pack_panels(const MatrixProduct& m, const float* b, float* to, int first, i
 }
 
 /// A panel whose last block is not full: by way of `own`, as a row must not be written beyond its end.
-void ragged_panel(const MatrixProduct& m, Product p, const float* a, int64_t a_block, float* out, const float* residual,
+void ragged_panel(const MatMul& m, Gemm p, const float* a, int64_t a_block, float* out, const float* residual,
                   float* own, int rows, int block, int blocks) {
   const int wide = blocks * 16, columns = m.columns - block * 16;
-  const Finish work = p.finish;
-  p.finish.count = 0;
-  if (work.count) p.finish.low = -__builtin_inff(), p.finish.high = __builtin_inff();
+  const Epilogue epilogue = p.epilogue;
+  p.epilogue.count = 0;
+  if (epilogue.count) p.epilogue.low = -__builtin_inff(), p.epilogue.high = __builtin_inff();
   float* residual_rows = own + int64_t{rows} * wide;
   for (int row = 0; residual && row < rows; ++row)
     memcpy(residual_rows + row * wide, residual + row * m.out_row + block * 16, sizeof(float) * static_cast<size_t>(columns));
   const float* added = residual ? residual_rows - block * 16 : nullptr;
-  product(p, a, a_block, own - block * 16, {16, 0, wide}, work.count ? nullptr : added,
+  gemm(p, a, a_block, own - block * 16, {16, 0, wide}, epilogue.count ? nullptr : added,
           {0, rows, block, block + blocks});
-  if (work.count) finish(work, own, residual ? residual_rows : nullptr, 16, wide, rows, blocks);
+  if (epilogue.count) apply_post_ops(epilogue, own, residual ? residual_rows : nullptr, 16, wide, rows, blocks);
   for (int row = 0; row < rows; ++row)
     memcpy(out + row * m.out_row + block * 16, own + row * wide, sizeof(float) * static_cast<size_t>(columns));
 }
 
-void matrix(const MatrixProduct& m, const float* a, const float* b, float* out, const float* residual, float* scratch,
-            const Part& part) {
-  const int all = (m.columns + 15) / 16, most = rows_at_once(m);
+void matmul(const MatMul& m, const float* a, const float* b, float* out, const float* residual, float* scratch,
+            const OutputRange& range) {
+  const int all = (m.columns + 15) / 16, most = rows_per_pass(m);
   float* packed_rows = scratch;
   float* own = scratch + int64_t{most | 1} * ((m.depth + 15) / 16) * 16;
   float* panels = own + int64_t{most} * 6 * 16;
-  Product p{m.depth, all, m.packed, m.bias, m.finish};
+  Gemm p{m.depth, all, m.packed, m.bias, m.epilogue};
   if (!m.packed) {
     p.weights = panels;
-    pack_panels(m, b, panels, part.block, part.block_end);
+    pack_panels(m, b, panels, range.block, range.block_end);
   }
-  int full = part.block_end;
-  if (part.block_end == all && m.columns % 16)
-    for (full = part.block; full + panel_at(full, all) < all;) full += panel_at(full, all);
-  const Cut cut(part.row_end - part.row, most);
-  for (int n = 0, row = part.row; n < cut.tiles; row += cut.of(n), ++n) {
+  int full = range.block_end;
+  if (range.block_end == all && m.columns % 16)
+    for (full = range.block; full + blocks_of_panel_at(full, all) < all;) full += blocks_of_panel_at(full, all);
+  const RowTiles cut(range.row_end - range.row, most);
+  for (int n = 0, row = range.row; n < cut.tiles; row += cut.of(n), ++n) {
     const int rows = cut.of(n);
     float* to = out + row * m.out_row;
     const float* added = residual ? residual + row * m.out_row : nullptr;
     const int64_t step = int64_t{rows | 1} * 16;  // odd, so that blocks do not meet in the cache
     pack_rows(m, a + row * m.a_row, rows, packed_rows, step);
-    product(p, packed_rows, step, to, {16, 0, m.out_row}, added, {0, rows, part.block, full});
-    if (full < part.block_end) ragged_panel(m, p, packed_rows, step, to, added, own, rows, full, all - full);
+    gemm(p, packed_rows, step, to, {16, 0, m.out_row}, added, {0, rows, range.block, full});
+    if (full < range.block_end) ragged_panel(m, p, packed_rows, step, to, added, own, rows, full, all - full);
   }
 }
 
-constexpr int kAtOnce = kBlockVecs == 1 ? kVectorPanel : 2;  // blocks of one row, whose sums are in registers
+constexpr int kGemvBlocks = kBlockVecs == 1 ? kMaxGemvPanel : 2;  // blocks of one row, whose sums are in registers
 
 /// kBlocks blocks of one row, of a panel that is `wide`. Two sums for each, so that additions overlap. Weights are one
 /// stream, which the processor fetches ahead by itself: prefetches slow it down.
-template <int kBlocks, bool kOfPairs>
-__attribute__((noinline)) void vector_panel(const float* a, int depth, const float* b, int wide, const float* bias,
+template <int kBlocks, bool kBfloat16>
+__attribute__((noinline)) void gemv_panel(const float* a, int depth, const float* b, int wide, const float* bias,
                                             float* out) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   Vec even[kVecs], odd[kVecs];
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) even[n] = load(bias + n * kLanes), odd[n] = Vec{};
   int k = 0;
-  for (; k + 2 <= depth; k += 2, b += (kOfPairs ? 1 : 2) * wide) {
-    Vec x = all(a[k]), y = all(a[k + 1]);
+  for (; k + 2 <= depth; k += 2, b += (kBfloat16 ? 1 : 2) * wide) {
+    Vec x = broadcast(a[k]), y = broadcast(a[k + 1]);
 #pragma GCC unroll 16
     for (int n = 0; n < kVecs; ++n) {
       Vec first, second;
-      load_both<kOfPairs>(b + n * kLanes, wide, &first, &second);
+      load_both<kBfloat16>(b + n * kLanes, wide, &first, &second);
       even[n] += x * first;
       odd[n] += y * second;
     }
@@ -149,46 +150,46 @@ __attribute__((noinline)) void vector_panel(const float* a, int depth, const flo
 #pragma GCC unroll 16
     for (int n = 0; n < kVecs; ++n) {
       Vec first, second;
-      load_both<kOfPairs>(b + n * kLanes, 0, &first, &second);
-      even[n] += all(a[k]) * first;
+      load_both<kBfloat16>(b + n * kLanes, 0, &first, &second);
+      even[n] += broadcast(a[k]) * first;
     }
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) store(out + n * kLanes, even[n] + odd[n]);
 }
 
-typedef void (*VectorPanel)(const float*, int, const float*, int, const float*, float*);
-template <bool kOfPairs>
-constexpr VectorPanel kVectorPanels[kVectorPanel + 1] = {
-    nullptr, vector_panel<1, kOfPairs>, vector_panel<2, kOfPairs>,
+typedef void (*GemvPanel)(const float*, int, const float*, int, const float*, float*);
+template <bool kBfloat16>
+constexpr GemvPanel kGemvPanels[kMaxGemvPanel + 1] = {
+    nullptr, gemv_panel<1, kBfloat16>, gemv_panel<2, kBfloat16>,
 #if defined(__AVX512F__)
-    vector_panel<3, kOfPairs>, vector_panel<4, kOfPairs>, vector_panel<5, kOfPairs>, vector_panel<6, kOfPairs>,
-    vector_panel<7, kOfPairs>, vector_panel<8, kOfPairs>
+    gemv_panel<3, kBfloat16>, gemv_panel<4, kBfloat16>, gemv_panel<5, kBfloat16>, gemv_panel<6, kBfloat16>,
+    gemv_panel<7, kBfloat16>, gemv_panel<8, kBfloat16>
 #endif
 };
 
-void vector(const MatrixProduct& m, const float* a, float* out, const float* residual, const Part& part) {
+void gemv(const MatMul& m, const float* a, float* out, const float* residual, const OutputRange& range) {
   const int all_blocks = (m.columns + 15) / 16;
-  const int64_t words = m.pairs ? (m.depth + 1) / 2 : m.depth;
-  const VectorPanel* panels = m.pairs ? kVectorPanels<true> : kVectorPanels<false>;
-  for (int block = part.block; block < part.block_end; block += m.panel) {
+  const int64_t words = m.bfloat16 ? (m.depth + 1) / 2 : m.depth;
+  const GemvPanel* panels = m.bfloat16 ? kGemvPanels<true> : kGemvPanels<false>;
+  for (int block = range.block; block < range.block_end; block += m.panel) {
     int blocks = all_blocks - block < m.panel ? all_blocks - block : m.panel;
-    float sums[kVectorPanel * 16], added[kVectorPanel * 16];
+    float sums[kMaxGemvPanel * 16], added[kMaxGemvPanel * 16];
     const float* b = m.packed + block * 16 * words;
     const float* bias = m.bias + block * 16;
-    for (int first = 0; first < blocks; first += kAtOnce) {
-      int count = blocks - first < kAtOnce ? blocks - first : kAtOnce;
+    for (int first = 0; first < blocks; first += kGemvBlocks) {
+      int count = blocks - first < kGemvBlocks ? blocks - first : kGemvBlocks;
       panels[count](a, m.depth, b + first * 16, blocks * 16, bias + first * 16, sums + first * 16);
     }
     int columns = m.columns - block * 16 < blocks * 16 ? m.columns - block * 16 : blocks * 16;
     size_t bytes = sizeof(float) * static_cast<size_t>(columns);
     if (residual) memcpy(added, residual + block * 16, bytes);
-    if (m.finish.count) {
-      finish(m.finish, sums, residual ? added : nullptr, 16, 16, 1, blocks);
+    if (m.epilogue.count) {
+      apply_post_ops(m.epilogue, sums, residual ? added : nullptr, 16, 16, 1, blocks);
     } else {
       for (int n = 0; n < blocks * 16; n += kLanes) {
         Vec sum = load(sums + n);
         if (residual) sum += load(added + n);
-        store(sums + n, at_most(at_least(sum, all(m.finish.low)), all(m.finish.high)));
+        store(sums + n, at_most(at_least(sum, broadcast(m.epilogue.low)), broadcast(m.epilogue.high)));
       }
     }
     memcpy(out + block * 16, sums, bytes);
@@ -198,4 +199,4 @@ void vector(const MatrixProduct& m, const float* a, float* out, const float* res
 }  // namespace
 }  // namespace cpuacc::ISA_NS
 
-#endif  // CPUACC_KERNELS_MATRIX_HPP
+#endif  // CPUACC_KERNELS_MATMUL_HPP

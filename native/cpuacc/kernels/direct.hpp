@@ -1,11 +1,12 @@
 // Convolutions with a window: strips of the padded image in scratch memory, over which the taps of a tile reach.
 
-#ifndef CPUACC_KERNELS_WINDOW_HPP
-#define CPUACC_KERNELS_WINDOW_HPP
+#ifndef CPUACC_KERNELS_DIRECT_HPP
+#define CPUACC_KERNELS_DIRECT_HPP
 
 #include <string.h>
 
-#include "cpuacc/kernels/product.hpp"
+#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/gemm.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -56,7 +57,7 @@ inline void copy_every(const float* from, int64_t step, int count, float* to) {
 /// Zeros for so many pixels of one channel or block.
 template <int kStep>
 CPUACC_INLINE void clear(float* to, int count) {
-  if (kPairs && kStep == 16)
+  if (kBfloat16Pairs && kStep == 16)
     for (int n = 0; n < count; ++n) store_words(to + n * 16, Vec{});
   else
     memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(count));
@@ -93,62 +94,62 @@ CPUACC_INLINE void copy_channel(const Convolution& c, const Strip& strip, const 
       }
 }
 
-inline const float* plane(const Planes& p, const float* in, int channel) {
+inline const float* plane(const InputStrides& p, const float* in, int channel) {
   int64_t at = p.first_channel + channel;
   return in + (p.channel_block ? at / 16 * p.channel_block + at % 16 : at * p.channel);
 }
 
 template <int kStep>
-void convolve_strips(const Convolution& c, const float* in, const Planes& planes, float* out, const Grid& grid,
-                     const float* residual, float* scratch, const Part& part) {
+void direct_strips(const Convolution& c, const float* in, const InputStrides& in_strides, float* out, const OutputStrides& out_strides,
+                     const float* residual, float* scratch, const OutputRange& range) {
   const Strip strip(c);
-  const Product& p = c.product;
+  const Gemm& p = c.gemm;
   const int count = c.kernel_height * c.kernel_width * (kStep == 1 ? p.depth : 1);
-  const bool flat = strip.columns == c.out_width && grid.row == c.out_width * grid.pixel;
-  Tile t{};
+  const bool flat = strip.columns == c.out_width && out_strides.row == c.out_width * out_strides.pixel;
+  MicroKernelArgs t{};
   t.a_block = strip.channel() * kStep;
   t.taps = c.taps;
   t.tap_count = count;
   t.depth = kStep == 1 ? 1 : words_of(p.depth);
-  t.c_block = grid.block;
-  t.c_pixel = grid.pixel;
-  t.low = p.finish.low;
-  t.high = p.finish.high;
-  for (int row = part.row; row < part.row_end; row += c.strip) {
-    int rows = part.row_end - row < c.strip ? part.row_end - row : c.strip;
+  t.c_block = out_strides.block;
+  t.c_pixel = out_strides.pixel;
+  t.low = p.epilogue.low;
+  t.high = p.epilogue.high;
+  for (int row = range.row; row < range.row_end; row += c.strip) {
+    int rows = range.row_end - row < c.strip ? range.row_end - row : c.strip;
     for (int channel = 0; channel < p.depth; channel += kStep)
-      copy_channel<kStep>(c, strip, plane(planes, in, channel), planes.row, planes.pixel, row,
+      copy_channel<kStep>(c, strip, plane(in_strides, in, channel), in_strides.row, in_strides.pixel, row,
                           p.depth - channel < 16 ? p.depth - channel : 16,
                           scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
-    for (int block = part.block; block < part.block_end;) {
-      int blocks = panel_at(block, p.blocks);
+    for (int block = range.block; block < range.block_end;) {
+      int blocks = blocks_of_panel_at(block, p.blocks);
       int64_t size = int64_t{blocks} * 16 * t.depth * count;
       t.b = p.weights + int64_t{block} * 16 * t.depth * count;
       t.bias = p.bias + block * 16;
-      t.ahead = reinterpret_cast<const char*>(t.b + size);
-      int most = rows_of_panel(blocks), tiles = flat ? (rows * c.out_width + most - 1) / most : rows * ((c.out_width + most - 1) / most);
-      t.ahead_step = (blocks * 64 + tiles - 1) / tiles;
+      t.prefetch = reinterpret_cast<const char*>(t.b + size);
+      int most = mr_of_panel(blocks), tiles = flat ? (rows * c.out_width + most - 1) / most : rows * ((c.out_width + most - 1) / most);
+      t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
       for (int r = 0; r < rows; r += flat ? rows : 1) {
-        int64_t to = block * grid.block + (row + r) * grid.row;
+        int64_t to = block * out_strides.block + (row + r) * out_strides.row;
         t.a = scratch + int64_t{r} * strip.columns * kStep;
         t.c = out + to;
         t.residual = residual ? residual + to : nullptr;
-        run_of_tiles<kStep>(t, flat ? rows * c.out_width : c.out_width, blocks, kStep, p.finish);
+        run_micro_kernels<kStep>(t, flat ? rows * c.out_width : c.out_width, blocks, kStep, p.epilogue);
       }
       block += blocks;
     }
   }
 }
 
-void convolve(const Convolution& c, const float* in, const Planes& planes, float* out, const Grid& grid,
-              const float* residual, float* scratch, const Part& part) {
+void direct(const Convolution& c, const float* in, const InputStrides& in_strides, float* out, const OutputStrides& out_strides,
+              const float* residual, float* scratch, const OutputRange& range) {
   if (c.planar)
-    convolve_strips<1>(c, in, planes, out, grid, residual, scratch, part);
+    direct_strips<1>(c, in, in_strides, out, out_strides, residual, scratch, range);
   else
-    convolve_strips<16>(c, in, planes, out, grid, residual, scratch, part);
+    direct_strips<16>(c, in, in_strides, out, out_strides, residual, scratch, range);
 }
 
 }  // namespace
 }  // namespace cpuacc::ISA_NS
 
-#endif  // CPUACC_KERNELS_WINDOW_HPP
+#endif  // CPUACC_KERNELS_DIRECT_HPP

@@ -1,4 +1,4 @@
-#include "cpuacc/box.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@ namespace cpuacc {
 namespace {
 
 struct Clamp {
-  const Q8Kernels* kernels;
+  const ElementwiseQ8Kernels* kernels;
   uint32_t flip;
   Q8Limits limits;
   int64_t count;
@@ -42,13 +42,13 @@ void lower_clamp(const Node& node, Builder& builder) {
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<Clamp>(
-      Clamp{&q8_kernels_for(builder.settings.isa), flip_of(out), limits, out.elements()});
+      Clamp{&elementwise_q8_kernels_for(builder.settings.isa), flip_of(out), limits, out.elements()});
   step.in_place = 0;
   builder.add(std::move(step));
 }
 
 struct Sum {
-  const Q8Kernels* kernels;
+  const ElementwiseQ8Kernels* kernels;
   Q8Add add;
   uint32_t flip;
   int64_t count;
@@ -90,13 +90,13 @@ void lower_sum(const Node& node, Builder& builder) {
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<Sum>(
-      Sum{&q8_kernels_for(builder.settings.isa), q8_addition(a, b, out, limits), flip_of(a), out.elements()});
+      Sum{&elementwise_q8_kernels_for(builder.settings.isa), q8_addition(a, b, out, limits), flip_of(a), out.elements()});
   builder.add(std::move(step));
 }
 
 }  // namespace
 
-Family codes_q8_family() {
+Family elementwise_q8_family() {
   Family family;
   family.lowerings = {{"Activation", "clamp of codes", clamps, lower_clamp, nullptr},
                       {"Addition", "codes", sums, lower_sum, nullptr},

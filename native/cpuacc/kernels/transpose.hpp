@@ -1,11 +1,11 @@
 // Four by four elements, turned: what matrices and images are transposed with.
 
-#ifndef CPUACC_KERNELS_TURN_HPP
-#define CPUACC_KERNELS_TURN_HPP
+#ifndef CPUACC_KERNELS_TRANSPOSE_HPP
+#define CPUACC_KERNELS_TRANSPOSE_HPP
 
 #include <stdint.h>
 
-#include "shuffle.hpp"
+#include "cpuacc/kernels/simd.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -14,7 +14,7 @@ typedef float Four __attribute__((vector_size(16)));
 typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
 
 /// From rows of `in` to columns of `out`.
-static inline __attribute__((always_inline)) void turn(const float* in, int64_t in_row, float* out, int64_t out_row) {
+static inline __attribute__((always_inline)) void transpose_4x4(const float* in, int64_t in_row, float* out, int64_t out_row) {
   Four a = *reinterpret_cast<const LooseFour*>(in), b = *reinterpret_cast<const LooseFour*>(in + in_row);
   Four c = *reinterpret_cast<const LooseFour*>(in + 2 * in_row), d = *reinterpret_cast<const LooseFour*>(in + 3 * in_row);
   typedef int32_t Mask __attribute__((vector_size(16)));
@@ -29,4 +29,4 @@ static inline __attribute__((always_inline)) void turn(const float* in, int64_t 
 }  // namespace
 }  // namespace cpuacc::ISA_NS
 
-#endif  // CPUACC_KERNELS_TURN_HPP
+#endif  // CPUACC_KERNELS_TRANSPOSE_HPP

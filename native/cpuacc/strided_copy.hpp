@@ -1,7 +1,7 @@
 // Boxes that are copied: how views of a tensor (turned, cut, stepped) become the steps of a copy.
 
-#ifndef CPUACC_BOX_HPP
-#define CPUACC_BOX_HPP
+#ifndef CPUACC_STRIDED_COPY_HPP
+#define CPUACC_STRIDED_COPY_HPP
 
 #include "cpuacc/kernels/moves.hpp"
 #include "cpuacc/step.hpp"
@@ -29,4 +29,4 @@ Step fill_step(Builder& builder, std::string name, Buffer out, const void* value
 
 }  // namespace cpuacc
 
-#endif  // CPUACC_BOX_HPP
+#endif  // CPUACC_STRIDED_COPY_HPP

@@ -1,8 +1,8 @@
 // Fixed-point arithmetic as TFLite's reference kernels do it: real factors are integers and shifts. Everything equals
 // interposer/kernels/fixedpoint.py and fixedfunctions.py, bit for bit.
 
-#ifndef CPUREF_FIXEDPOINT_HPP
-#define CPUREF_FIXEDPOINT_HPP
+#ifndef NATIVE_COMMON_FIXED_POINT_HPP
+#define NATIVE_COMMON_FIXED_POINT_HPP
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-namespace cpuref {
+namespace native {
 
 constexpr int64_t kOne = std::numeric_limits<int32_t>::max();
 constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
@@ -132,6 +132,6 @@ inline std::pair<int64_t, int> reciprocal(int64_t x, int integer_bits) {
   return {one_over_one_plus(shifted_left(x, zeros) - (int64_t(1) << 31)), integer_bits - zeros};
 }
 
-}  // namespace cpuref
+}  // namespace native
 
-#endif  // CPUREF_FIXEDPOINT_HPP
+#endif  // NATIVE_COMMON_FIXED_POINT_HPP

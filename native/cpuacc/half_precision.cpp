@@ -1,4 +1,4 @@
-#include "cpuacc/halves.hpp"
+#include "cpuacc/half_precision.hpp"
 
 #include <algorithm>
 #include <map>
@@ -16,7 +16,7 @@ void widen_constant(Tensor& tensor, int32_t dtype, const Settings& settings) {
   element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32)(tensor.data, values->data(), tensor.elements());
   static const float nothing = 0;
   tensor.data = values->empty() ? &nothing : values->data();
-  tensor.keep = std::move(values);
+  tensor.owner = std::move(values);
 }
 
 void widen(Tensor& tensor, const Settings& settings) {
@@ -121,7 +121,7 @@ class Widener {
     int made = graph_.add_tensor(graph_[tensor]);
     graph_[made].dtype = dtype;
     graph_[made].data = nullptr;
-    graph_[made].keep = nullptr;
+    graph_[made].owner = nullptr;
     return made;
   }
 
@@ -162,6 +162,6 @@ Refusal refuses_halves(const Graph& graph, const Node& node) {
   return taken();
 }
 
-Family halves_family() { return {{}, {{"halves", widen_all}}}; }
+Family half_precision_family() { return {{}, {{"halves", widen_all}}}; }
 
 }  // namespace cpuacc

@@ -10,7 +10,7 @@
 namespace cpuacc {
 namespace {
 
-using cpuref::FixedPoint;
+using native::FixedPoint;
 
 constexpr int64_t kMany = 1 << 15;  // elements from which on a table pays
 constexpr uint64_t kPairs = 1 << 16;
@@ -32,17 +32,17 @@ struct Rule {
 /// By the reciprocal of the divisor; a quotient by zero counts as zero.
 int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
   int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
-  auto [inverse, exponent] = cpuref::reciprocal(divisor, 31);
+  auto [inverse, exponent] = native::reciprocal(divisor, 31);
   int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
-  int headroom = dividend == 0 ? 31 : cpuref::leading_zeros(size) - 1;
-  int64_t found = cpuref::multiply(dividend, {inverse, std::min(headroom, 30)});
-  return cpuref::multiply(found, {factor.multiplier, factor.shift - exponent - headroom});
+  int headroom = dividend == 0 ? 31 : native::leading_zeros(size) - 1;
+  int64_t found = native::multiply(dividend, {inverse, std::min(headroom, 30)});
+  return native::multiply(found, {factor.multiplier, factor.shift - exponent - headroom});
 }
 
 /// Before the zero point of the result is added.
 int64_t Rule::combined(int64_t a, int64_t b) const {
-  using cpuref::multiply;
-  auto moved = [](int64_t x, int bits, const FixedPoint& factor) { return multiply(cpuref::shifted_left(x, bits), factor); };
+  using native::multiply;
+  auto moved = [](int64_t x, int bits, const FixedPoint& factor) { return multiply(native::shifted_left(x, bits), factor); };
   switch (operation) {
     case Binary::add:
     case Binary::sub: return multiply(moved(a, 20, of_a) + moved(b, 20, of_b), of_result);
@@ -57,7 +57,7 @@ int64_t Rule::combined(int64_t a, int64_t b) const {
 }
 
 bool Rule::compared(int64_t a, int64_t b) const {
-  int64_t first = cpuref::multiply(256 * a, of_a), second = cpuref::multiply(256 * b, of_b);
+  int64_t first = native::multiply(256 * a, of_a), second = native::multiply(256 * b, of_b);
   switch (operation) {
     case Binary::equal: return first == second;
     case Binary::not_equal: return first != second;
@@ -80,7 +80,7 @@ uint8_t Rule::operator()(uint8_t first, uint8_t second) const {
   return uint8_t(std::clamp<int64_t>(code, signed_out ? -128 : 0, signed_out ? 127 : 255));
 }
 
-FixedPoint factor(double real) { return cpuref::quantize_multiplier(real); }
+FixedPoint factor(double real) { return native::quantize_multiplier(real); }
 
 /// The factors of an operation. Those in float32 are the reference's, too.
 void fill_factors(Rule& rule, const Tensor& a, const Tensor& b, const Tensor& out) {
@@ -197,7 +197,7 @@ void lower(const Node& node, Builder& builder) {
 
 }  // namespace
 
-Family pairs_q8_family() {
+Family binary_q8_family() {
   Family family;
   for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
                            "Minimum", "Prelu", "Comparison"})

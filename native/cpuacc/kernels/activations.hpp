@@ -1,9 +1,9 @@
 // Activation functions on vectors, and what is done with the sums of a tile after they were stored.
 
-#ifndef CPUACC_KERNELS_FUNCTIONS_HPP
-#define CPUACC_KERNELS_FUNCTIONS_HPP
+#ifndef CPUACC_KERNELS_ACTIVATIONS_HPP
+#define CPUACC_KERNELS_ACTIVATIONS_HPP
 
-#include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/gemm_f32.hpp"
 #include "cpuacc/kernels/simd.hpp"
 
 namespace cpuacc::ISA_NS {
@@ -20,12 +20,12 @@ CPUACC_INLINE Vec power_of_two(IntVec n) { return reinterpret_cast<Vec>((reinter
 /// Within 2 units in the last place; 0 and infinity where it leaves the range.
 CPUACC_INLINE Vec exponential(Vec x) {
   const float magic = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
-  x = at_most(at_least(x, all(-104.0f)), all(89.0f));
+  x = at_most(at_least(x, broadcast(-104.0f)), broadcast(89.0f));
   Vec shifted = x * 1.44269504f + magic;
   IntVec n = reinterpret_cast<IntVec>(reinterpret_cast<BitVec>(shifted) - 0x4b400000u);  // any bits if x is NaN
   Vec whole = __builtin_convertvector(n, Vec);
   Vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-  Vec p = ((((all(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
+  Vec p = ((((broadcast(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
            1.6666665459e-1f) * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
   IntVec half = n >> 1;
@@ -35,10 +35,10 @@ CPUACC_INLINE Vec exponential(Vec x) {
 /// exp(x) of x <= 0; 0 where that is less than the smallest normal number.
 CPUACC_INLINE Vec exponential_below_zero(Vec x) {
   const float magic = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
-  Vec within = at_least(x, all(-87.0f));
+  Vec within = at_least(x, broadcast(-87.0f));
   Vec shifted = within * 1.44269504f + magic, whole = shifted - magic;
   Vec r = within - whole * 0.693359375f + whole * 2.12194440e-4f;
-  Vec p = ((((all(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
+  Vec p = ((((broadcast(1.9875691500e-4f) * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
            1.6666665459e-1f) * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
   BitVec power = (reinterpret_cast<BitVec>(shifted) << 23) + (127u << 23);  // of the low bits: those of `magic` leave
@@ -47,7 +47,7 @@ CPUACC_INLINE Vec exponential_below_zero(Vec x) {
 
 /// exp(x) - 1, exact to the last digits about 0.
 CPUACC_INLINE Vec exponential_less_one(Vec x) {
-  Vec near = x + x * x * (all(0.5f) + x * (all(1.0f / 6) + x * (all(1.0f / 24) + x * (all(1.0f / 120) + x * (1.0f / 720)))));
+  Vec near = x + x * x * (broadcast(0.5f) + x * (broadcast(1.0f / 6) + x * (broadcast(1.0f / 24) + x * (broadcast(1.0f / 120) + x * (1.0f / 720)))));
   return select(absolute(x) < 0.25f, near, exponential(x) - 1.0f);
 }
 
@@ -55,7 +55,7 @@ CPUACC_INLINE Vec sigmoid(Vec x) { return 1.0f / (1.0f + exponential(-x)); }
 
 CPUACC_INLINE Vec hyperbolic_tangent(Vec x) {
   Vec s = x * x;
-  Vec near = x + x * s * ((((all(-5.70498872745e-3f) * s + 2.06390887954e-2f) * s - 5.37397155531e-2f) * s +
+  Vec near = x + x * s * ((((broadcast(-5.70498872745e-3f) * s + 2.06390887954e-2f) * s - 5.37397155531e-2f) * s +
                            1.33314422036e-1f) * s - 3.33332819422e-1f);
   return select(absolute(x) < 0.625f, near, 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f));
 }
@@ -63,8 +63,8 @@ CPUACC_INLINE Vec hyperbolic_tangent(Vec x) {
 /// log(1 + exp(x))
 CPUACC_INLINE Vec soft_relu(Vec x) {
   Vec e = exponential(-absolute(x)), z = e / (e + 2.0f), s = z * z;
-  Vec series = 1.0f + s * (all(1.0f / 3) + s * (all(0.2f) + s * (all(1.0f / 7) + s * (all(1.0f / 9) + s * (1.0f / 11)))));
-  return at_least(x, all(0.0f)) + 2.0f * z * series;
+  Vec series = 1.0f + s * (broadcast(1.0f / 3) + s * (broadcast(0.2f) + s * (broadcast(1.0f / 7) + s * (broadcast(1.0f / 9) + s * (1.0f / 11)))));
+  return at_least(x, broadcast(0.0f)) + 2.0f * z * series;
 }
 
 /// 1 / x of numbers that are neither very large nor very small.
@@ -79,12 +79,12 @@ CPUACC_INLINE Vec reciprocal(Vec x) {
 
 /// x * P(x * x) / Q(x * x), fitted for |x| <= 4: within 4e-7.
 CPUACC_INLINE Vec error_function(Vec x) {
-  Vec within = at_most(at_least(x, all(-4.0f)), all(4.0f)), s = within * within;
-  Vec p = ((((all(1.97482536e-6f) * s + 2.88037915e-4f) * s + 4.00356081e-3f) * s + 5.34672274e-2f) * s +
+  Vec within = at_most(at_least(x, broadcast(-4.0f)), broadcast(4.0f)), s = within * within;
+  Vec p = ((((broadcast(1.97482536e-6f) * s + 2.88037915e-4f) * s + 4.00356081e-3f) * s + 5.34672274e-2f) * s +
            1.96247207e-1f) * s + 1.12837898f;
-  Vec q = ((((all(3.74806245e-5f) * s + 1.21633594e-3f) * s + 1.54442592e-2f) * s + 1.16475677e-1f) * s +
+  Vec q = ((((broadcast(3.74806245e-5f) * s + 1.21633594e-3f) * s + 1.54442592e-2f) * s + 1.16475677e-1f) * s +
            5.07250719e-1f) * s + 1.0f;
-  Vec one = select(x < 0.0f, all(-1.0f), all(1.0f));
+  Vec one = select(x < 0.0f, broadcast(-1.0f), broadcast(1.0f));
   return select(absolute(x) >= 4.0f, one, within * p * reciprocal(q));
 }
 
@@ -92,7 +92,7 @@ CPUACC_INLINE Vec error_function(Vec x) {
 /// underflows: exp(-x * x / 2) / |x| * P(1 / (x * x)).
 CPUACC_INLINE Vec normal_tail(Vec x) {
   Vec r = 1.0f / x, s = r * r;
-  Vec p = ((((all(-29.198675f) * s + 16.573282f) * s - 4.7548237f) * s + 1.1648006f) * s - 0.39860401f) * s + 0.39894155f;
+  Vec p = ((((broadcast(-29.198675f) * s + 16.573282f) * s - 4.7548237f) * s + 1.1648006f) * s - 0.39860401f) * s + 0.39894155f;
   return exponential(-0.5f * x * x) * -r * p;
 }
 
@@ -104,7 +104,7 @@ CPUACC_INLINE Vec gelu(Vec x) {
 }
 
 CPUACC_INLINE Vec mish(Vec x) {
-  Vec e = exponential(at_most(x, all(20.0f))), w = e * (e + 2.0f);
+  Vec e = exponential(at_most(x, broadcast(20.0f))), w = e * (e + 2.0f);
   return x * w / (w + 2.0f);
 }
 
@@ -127,13 +127,13 @@ CPUACC_INLINE Vec apply(Function function, Vec x, Vec a, Vec b) {
     case Function::sqrt: return square_root(x);
     case Function::square: return x * x;
     case Function::elu: return select(x >= zero, x, a * exponential_less_one(x));
-    case Function::hard_swish: return x * at_most(at_least(x + 3.0f, zero), all(6.0f)) * (1.0f / 6);
+    case Function::hard_swish: return x * at_most(at_least(x + 3.0f, zero), broadcast(6.0f)) * (1.0f / 6);
     case Function::gelu: return gelu(x);
     case Function::gelu_tanh: return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
     case Function::selu: return b * select(x > zero, x, a * exponential_less_one(x));
     case Function::celu: return at_least(x, zero) + at_most(a * exponential_less_one(x / a), zero);
     case Function::softsign: return x / (1.0f + absolute(x));
-    case Function::hard_sigmoid: return at_most(at_least(a * x + b, zero), all(1.0f));
+    case Function::hard_sigmoid: return at_most(at_least(a * x + b, zero), broadcast(1.0f));
     case Function::swish: return x / (1.0f + exponential(-a * x));
     case Function::mish: return mish(x);
     case Function::thresholded_relu: return select(x > a, x, zero);
@@ -147,7 +147,7 @@ CPUACC_INLINE Vec apply(Function function, Vec x, Vec a, Vec b) {
 template <Function kFunction>
 void apply_rows(float* c, int64_t pitch, int rows, int length, float a, float b) {
   for (int m = 0; m < rows; ++m, c += pitch)
-    for (int n = 0; n < length; n += kLanes) store(c + n, apply(kFunction, load(c + n), all(a), all(b)));
+    for (int n = 0; n < length; n += kLanes) store(c + n, apply(kFunction, load(c + n), broadcast(a), broadcast(b)));
 }
 
 void apply_function(const PostOp& op, float* c, int64_t pitch, int rows, int length) {
@@ -165,13 +165,13 @@ void apply_function(const PostOp& op, float* c, int64_t pitch, int rows, int len
 }
 
 /// The work that does not fit into registers, on `rows` pixels of some blocks of channels that were just stored.
-__attribute__((noinline, unused)) void finish(const Finish& work, float* c, const float* residual, int64_t c_block,
+__attribute__((noinline, unused)) void apply_post_ops(const Epilogue& epilogue, float* c, const float* residual, int64_t c_block,
                                       int64_t c_pixel, int rows, int blocks) {
-  for (int i = 0; i < work.count; ++i)
+  for (int i = 0; i < epilogue.count; ++i)
     for (int n = 0; n < blocks; ++n) {
       float* to = c + n * c_block;
-      if (work.ops[i].function != Function::add) {
-        apply_function(work.ops[i], to, c_pixel, rows, 16);
+      if (epilogue.ops[i].function != Function::add) {
+        apply_function(epilogue.ops[i], to, c_pixel, rows, 16);
         continue;
       }
       const float* from = residual + n * c_block;
@@ -184,4 +184,4 @@ __attribute__((noinline, unused)) void finish(const Finish& work, float* c, cons
 }  // namespace
 }  // namespace cpuacc::ISA_NS
 
-#endif  // CPUACC_KERNELS_FUNCTIONS_HPP
+#endif  // CPUACC_KERNELS_ACTIVATIONS_HPP

@@ -1,7 +1,7 @@
 // float16 and bfloat16: tensors are stored so at the border and as constants of the network, and computed in float32.
 
-#ifndef CPUACC_HALVES_HPP
-#define CPUACC_HALVES_HPP
+#ifndef CPUACC_HALF_PRECISION_HPP
+#define CPUACC_HALF_PRECISION_HPP
 
 #include "cpuacc/lowering.hpp"
 
@@ -22,4 +22,4 @@ Refusal refuses_halves(const Graph& graph, const Node& node);
 
 }  // namespace cpuacc
 
-#endif  // CPUACC_HALVES_HPP
+#endif  // CPUACC_HALF_PRECISION_HPP

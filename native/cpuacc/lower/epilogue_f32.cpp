@@ -1,4 +1,4 @@
-#include "cpuacc/lower/finish_f32.hpp"
+#include "cpuacc/lower/epilogue_f32.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,16 +11,16 @@ namespace {
 bool is_clamp(const PostOp& op) { return op.function == Function::relu || op.function == Function::bounded_relu; }
 
 /// [add] [clamp], and nothing else, is done in registers.
-void simplify(Finish* finish) {
-  int32_t at = finish->count > 0 && finish->ops[0].function == Function::add ? 1 : 0;
-  if (finish->count > at + 1 || (finish->count == at + 1 && !is_clamp(finish->ops[at]))) return;
-  if (finish->count == at + 1) {
-    const PostOp& clamp = finish->ops[at];
+void simplify(Epilogue* epilogue) {
+  int32_t at = epilogue->count > 0 && epilogue->ops[0].function == Function::add ? 1 : 0;
+  if (epilogue->count > at + 1 || (epilogue->count == at + 1 && !is_clamp(epilogue->ops[at]))) return;
+  if (epilogue->count == at + 1) {
+    const PostOp& clamp = epilogue->ops[at];
     bool bounded = clamp.function == Function::bounded_relu;
-    finish->low = bounded ? clamp.b : 0.0f;
-    if (bounded) finish->high = clamp.a;
+    epilogue->low = bounded ? clamp.b : 0.0f;
+    if (bounded) epilogue->high = clamp.a;
   }
-  finish->count = 0;
+  epilogue->count = 0;
 }
 
 /// Channels that fill up the last block hold 0, and have to keep it.
@@ -44,13 +44,13 @@ bool fills_blocks(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Refusal find_finishing(const Graph& graph, const Node& node, Finishing* found) {
-  *found = Finishing();
-  Finish& finish = found->finish;
-  finish = {-INFINITY, INFINITY, 0, {}};
+Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found) {
+  *found = FusedEpilogue();
+  Epilogue& epilogue = found->epilogue;
+  epilogue = {-INFINITY, INFINITY, 0, {}};
   for (const Post& post : node.posts) {
-    if (finish.count == 4) return refused("more than four functions behind it");
-    PostOp& op = finish.ops[finish.count++] = {Function::add, float(post.a), float(post.b)};
+    if (epilogue.count == 4) return refused("more than four functions behind it");
+    PostOp& op = epilogue.ops[epilogue.count++] = {Function::add, float(post.a), float(post.b)};
     if (post.kind == Post::activation) {
       op.function = function_of(post.function);
       if (op.function == Function::add)
@@ -62,13 +62,13 @@ Refusal find_finishing(const Graph& graph, const Node& node, Finishing* found) {
       found->residual = post.tensor;
     }
   }
-  simplify(&finish);
+  simplify(&epilogue);
   return taken();
 }
 
-Finishing finishing_of(const Graph& graph, const Node& node) {
-  Finishing found;
-  find_finishing(graph, node, &found);
+FusedEpilogue epilogue_of(const Graph& graph, const Node& node) {
+  FusedEpilogue found;
+  find_epilogue(graph, node, &found);
   return found;
 }
 

@@ -1,7 +1,7 @@
 // float16 and bfloat16 to and from float32, rounded to the nearest, ties to even.
 
-#ifndef CPUACC_KERNELS_HALVES_HPP
-#define CPUACC_KERNELS_HALVES_HPP
+#ifndef CPUACC_KERNELS_HALF_PRECISION_HPP
+#define CPUACC_KERNELS_HALF_PRECISION_HPP
 
 #include <string.h>
 
@@ -86,4 +86,4 @@ void floats_to_brains(const void* from, void* to, int64_t count) {
 }  // namespace
 }  // namespace cpuacc::ISA_NS
 
-#endif  // CPUACC_KERNELS_HALVES_HPP
+#endif  // CPUACC_KERNELS_HALF_PRECISION_HPP

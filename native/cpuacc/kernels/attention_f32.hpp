@@ -1,0 +1,50 @@
+// Scaled dot-product attention of float32.
+
+#ifndef CPUACC_KERNELS_ATTENTION_F32_HPP
+#define CPUACC_KERNELS_ATTENTION_F32_HPP
+
+#include "cpuacc/kernels/gemm_f32.hpp"
+
+namespace cpuacc {
+
+/// One head. Strides are in elements, from one row or element of a matrix to the next. A key is visible to a query if it is
+/// valid, lies within the window around the position of the query, and is not masked.
+struct AttentionHead {
+  int32_t queries, keys, size, value_size;
+  int64_t query_row, query_element, key_row, key_element, value_row, value_element, out_row;
+  float query_scale;           // factor of the query before its product with the keys
+  float scale, cap;            // a score is x = scale * product, then cap * tanh(x / cap) if cap is not 0
+  int64_t mask_row, mask_key;  // strides of the mask; 0 if it is broadcast
+  int32_t mask_keys;           // keys that the mask covers; those after them are not visible
+  bool mask_is_bool;
+  bool zero_if_no_key;  // the result of a query that sees no key is 0; otherwise it is NaN
+  bool excludes;        // keys that are not visible, or masked by minus infinity, do not count even if they hold NaN
+  int64_t left, right;  // keys that a query sees before and after its own position; -1: all
+  int32_t rows;         // queries at once
+};
+
+/// Operands of one head: its matrices, the position of the first query among the keys, and the number of valid keys.
+struct AttentionOperands {
+  const float *query, *key, *value;
+  const void* mask;    // float32 or bool; nullptr if absent
+  const float* zeros;  // as many as keys, and as elements of a row of values, rounded up to blocks of 16
+  int64_t position, valid;
+};
+
+/// Floats of scratch memory.
+static inline int64_t scratch_of(const AttentionHead& h) {
+  int64_t keys = (h.keys + 15) / 16 * 16, values = (h.value_size + 15) / 16 * 16, size = (h.size + 15) / 16 * 16;
+  return keys * h.size + values * h.keys + (size + keys + values + 1) * h.rows + keys;
+}
+
+struct AttentionKernels {
+  /// Queries [first, last). `same_head`: the previous call with this scratch memory had the same key and value.
+  void (*attend)(const AttentionHead&, const AttentionOperands&, float* out, float* scratch, int first, int last,
+                 bool same_head);
+};
+
+CPUACC_TABLE(AttentionKernels, attention_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_ATTENTION_F32_HPP

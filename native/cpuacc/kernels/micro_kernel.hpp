@@ -1,0 +1,126 @@
+// The inner kernel of matrix products and convolutions: some pixels times a panel of output channels, in registers.
+
+#ifndef CPUACC_KERNELS_MICRO_KERNEL_HPP
+#define CPUACC_KERNELS_MICRO_KERNEL_HPP
+
+#include "cpuacc/kernels/bfloat16_pairs.hpp"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+constexpr int kBlockVecs = 16 / kLanes;  // vectors in one block of 16 channels
+
+/// How many blocks of output channels a panel has at most, and how many pixels a tile of that many blocks: as many as
+/// the registers hold beside one row of weights and one pixel.
+constexpr int kMaxPanelBlocks = kLanes == 16 ? 3 : 1;
+constexpr int mr_of_panel(int blocks) {
+  return kLanes == 16 ? (blocks == 3 ? 9 : 14) : (kRegisters - kBlockVecs - 2) / kBlockVecs;
+}
+
+struct MicroKernelArgs {
+  const float* a;         // the first pixel; pixels lie kStep floats apart
+  int64_t a_block;        // floats from one block of 16 input channels to the next
+  const int32_t* taps;    // where a is for each place of the window, in floats
+  int32_t tap_count;
+  int32_t depth;          // input channels, or pairs of them
+  const float* b;         // weights: [block of input channels][tap][channel][panel]
+  const float* bias;
+  float* c;
+  int64_t c_block, c_pixel;  // floats from one block of 16 output channels, and from one pixel, to the next
+  const float* residual;     // laid out as c, or nullptr
+  float low, high;
+  const char* prefetch;   // what to fetch while this is computed, a line for each input channel and tap
+  int64_t prefetch_step;  // bytes
+};
+
+template <int kMR, int kNRVecs, int kStep, int kCount>
+CPUACC_INLINE void accumulate(Vec (&sums)[kMR][kNRVecs], const float* a, const float* b) {
+#pragma GCC unroll 16
+  for (int u = 0; u < kCount; ++u) {
+    Vec weights[kNRVecs];
+#pragma GCC unroll 16
+    for (int n = 0; n < kNRVecs; ++n) weights[n] = load(b + (u * kNRVecs + n) * kLanes);
+#pragma GCC unroll 32
+    for (int m = 0; m < kMR; ++m) {
+      auto x = broadcast<kStep>(a + m * kStep + u);
+#pragma GCC unroll 16
+      for (int n = 0; n < kNRVecs; ++n) sums[m][n] = multiply_add(x, weights[n], sums[m][n]);
+    }
+  }
+}
+
+/// kStep 16: pixels of blocked images. kStep 1: planes; every tap is one input channel at one place of the window.
+template <int kMR, int kBlocks, int kStep>
+__attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
+  constexpr int kNRVecs = kBlocks * kBlockVecs, kUnroll = 4;
+  Vec sums[kMR][kNRVecs];
+#pragma GCC unroll 16
+  for (int n = 0; n < kNRVecs; ++n) {
+    Vec bias = load(t.bias + n * kLanes);
+#pragma GCC unroll 32
+    for (int m = 0; m < kMR; ++m) sums[m][n] = bias;
+  }
+  const float* b = t.b;
+  const char* prefetch_at = t.prefetch;
+  const int64_t prefetch_step = t.prefetch_step;
+  if constexpr (kStep == 1) {
+    for (int tap = 0; tap < t.tap_count; ++tap, b += kNRVecs * kLanes, prefetch_at += prefetch_step) {
+      prefetch_line(prefetch_at);
+      accumulate<kMR, kNRVecs, 1, 1>(sums, t.a + t.taps[tap], b);
+    }
+  } else {
+    const float* block = t.a;
+    for (int left = t.depth; left > 0; left -= 16, block += t.a_block)
+      for (int tap = 0; tap < t.tap_count; ++tap) {
+        const float* a = block + t.taps[tap];
+        int k = left < 16 ? left : 16;
+        for (; k >= kUnroll; k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
+#pragma GCC unroll 4
+          for (int u = 0; u < kUnroll; ++u) prefetch_line(prefetch_at + u * prefetch_step);
+          accumulate<kMR, kNRVecs, kStep, kUnroll>(sums, a, b);
+        }
+        for (; k > 0; --k, ++a, b += kNRVecs * kLanes) accumulate<kMR, kNRVecs, kStep, 1>(sums, a, b);
+      }
+  }
+  Vec low = broadcast(t.low), high = broadcast(t.high);
+  float* c = t.c;
+  const float* residual = t.residual;
+#pragma GCC unroll 32
+  for (int m = 0; m < kMR; ++m, c += t.c_pixel) {
+#pragma GCC unroll 16
+    for (int n = 0; n < kNRVecs; ++n) {
+      int64_t at = n / kBlockVecs * t.c_block + n % kBlockVecs * kLanes;
+      if (residual) sums[m][n] += load(residual + at);
+      store(c + at, at_most(at_least(sums[m][n], low), high));
+    }
+    if (residual) residual += t.c_pixel;
+  }
+}
+
+using MicroKernel = void (*)(const MicroKernelArgs&);
+
+template <int kBlocks, int kStep>
+struct MicroKernels;
+
+#define CPUACC_MR(m) (m <= mr_of_panel(kBlocks) ? micro_kernel<(m <= mr_of_panel(kBlocks) ? m : 1), kBlocks, kStep> : nullptr)
+template <int kBlocks, int kStep>
+struct MicroKernels {
+  static constexpr MicroKernel of[15] = {
+      nullptr,       CPUACC_MR(1), CPUACC_MR(2),  CPUACC_MR(3),  CPUACC_MR(4),  CPUACC_MR(5),  CPUACC_MR(6), CPUACC_MR(7),
+      CPUACC_MR(8), CPUACC_MR(9), CPUACC_MR(10), CPUACC_MR(11), CPUACC_MR(12), CPUACC_MR(13), CPUACC_MR(14)};
+};
+#undef CPUACC_MR
+
+template <int kStep>
+inline MicroKernel find_micro_kernel(int rows, int blocks) {
+  if constexpr (kMaxPanelBlocks > 1) {
+    if (blocks == 2) return MicroKernels<2, kStep>::of[rows];
+    if (blocks == 3) return MicroKernels<3, kStep>::of[rows];
+  }
+  return MicroKernels<1, kStep>::of[rows];
+}
+
+}  // namespace
+}  // namespace cpuacc::ISA_NS
+
+#endif  // CPUACC_KERNELS_MICRO_KERNEL_HPP
