@@ -48,7 +48,7 @@ Case pointwise(int32_t size, int32_t depth, int32_t outputs) {
                       const Gemm gemm{depth, blocks, of.weights.get(), of.bias.get(), kNoEpilogue};
                       const int64_t block = int64_t{pixels} * 16;
                       kernels.pointwise(gemm, of.in.get(), block, of.out.get(), {block, block, 16}, nullptr,
-                                      of.scratch.get(), {0, pixels, 0, blocks});
+                                        of.scratch.get(), {0, pixels, 0, blocks});
                     }};
           }};
 }
@@ -84,14 +84,14 @@ Case window(int32_t size, int32_t channels, int32_t outputs, int32_t kernel, int
             c.stride_y = c.stride_x = stride, c.dilation_y = c.dilation_x = 1, c.pad_top = c.pad_left = kernel / 2;
             c.strip = strip, c.planar = planar;
             const InputStrides strides = planar ? InputStrides{int64_t{size} * size, size, 1, 0, 0}
-                                         : InputStrides{0, size * 16, 16, int64_t{size} * size * 16, 0};
+                                                : InputStrides{0, size * 16, 16, int64_t{size} * size * 16, 0};
             return {planar ? Limit::multiply_add : limit_of(kernels),
                     2.0 * out_size * out_size * channels * outputs * taps, [=, &kernels] {
                       Convolution convolution = c;
                       convolution.taps = offsets->data();
                       kernels.direct(convolution, of.in.get(), strides, of.out.get(),
-                                       {int64_t{out_size} * out_size * 16, out_size * 16, 16}, nullptr,
-                                       of.scratch.get(), {0, out_size, 0, blocks});
+                                     {int64_t{out_size} * out_size * 16, out_size * 16, 16}, nullptr, of.scratch.get(),
+                                     {0, out_size, 0, blocks});
                     }};
           }};
 }
@@ -152,7 +152,7 @@ Case bottleneck(int32_t size, int32_t inputs, int32_t channels, int32_t outputs)
 
 MatMul make_product(int32_t rows, int32_t columns, int32_t depth, const Operands& of, bool packed) {
   MatMul m{rows,          columns,    depth, depth, 1, columns, 1, columns, packed ? of.weights.get() : nullptr,
-                  of.bias.get(), kNoEpilogue};
+           of.bias.get(), kNoEpilogue};
   return m;
 }
 

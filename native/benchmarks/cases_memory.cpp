@@ -75,7 +75,7 @@ Case layer_normalization(int64_t length) {
                 [=](Isa isa, const Floats& a, const Floats& b, const Floats& out) {
                   for (int64_t n = 0; n + length <= kCount; n += length)
                     normalize_kernels_for(isa).standardize(a.get() + n, out.get() + n, length, Spread::variance, 1e-5f,
-                                                     {b.get(), b.get(), 1, length});
+                                                           {b.get(), b.get(), 1, length});
                 });
 }
 

@@ -16,18 +16,18 @@ struct Factors {
       : scale(buffer<float>(lanes, 0.001f)), rest(buffer<float>(lanes)), half(buffer<float>(lanes, 0.5f)),
         wide_scale(buffer<double>(lanes, 0.001)), wide_half(buffer<double>(lanes, 0.5)),
         multiplier(buffer<int32_t>(lanes, 1 << 30)), shift(buffer<int32_t>(lanes, -9)), requantization{mode,
-                                                                                               0,
-                                                                                               0,
-                                                                                               255,
-                                                                                               0,
-                                                                                               scale.get(),
-                                                                                               rest.get(),
-                                                                                               half.get(),
-                                                                                               wide_scale.get(),
-                                                                                               wide_half.get(),
-                                                                                               multiplier.get(),
-                                                                                               shift.get(),
-                                                                                               nullptr} {}
+                                                                                                       0,
+                                                                                                       0,
+                                                                                                       255,
+                                                                                                       0,
+                                                                                                       scale.get(),
+                                                                                                       rest.get(),
+                                                                                                       half.get(),
+                                                                                                       wide_scale.get(),
+                                                                                                       wide_half.get(),
+                                                                                                       multiplier.get(),
+                                                                                                       shift.get(),
+                                                                                                       nullptr} {}
 
   std::shared_ptr<float[]> scale, rest, half;
   std::shared_ptr<double[]> wide_scale, wide_half;
@@ -67,8 +67,8 @@ Case requantize(const char* name, Q8Requantization::Mode mode) {
             auto out = buffer<uint8_t>(rows * channels);
             auto factors = std::make_shared<Factors>(mode, channels);
             return {Limit::copy, 5.0 * double(rows * channels), [=, &kernels] {
-                      kernels.requantize(int(rows), 4, sums.get(), factors->requantization, 0, nullptr, out.get(), channels,
-                                     int(channels), {nullptr, nullptr, 0});
+                      kernels.requantize(int(rows), 4, sums.get(), factors->requantization, 0, nullptr, out.get(),
+                                         channels, int(channels), {nullptr, nullptr, 0});
                     }};
           }};
 }
@@ -88,7 +88,8 @@ Case depthwise(int64_t bytes, int64_t channels) {
                       const uint8_t* taps[12];
                       for (int n = 0; n < 12; ++n) taps[n] = in.get() + n * bytes;
                       uint8_t* to[1] = {out.get()};
-                      depthwise.convolve({3, 1, period, 1, weights.get(), bias.get()}, taps, factors->requantization, to, bytes);
+                      depthwise.convolve({3, 1, period, 1, weights.get(), bias.get()}, taps, factors->requantization,
+                                         to, bytes);
                     }};
           }};
 }

@@ -24,7 +24,7 @@ Arena::Chunk::~Chunk() {
 char* Arena::take(uint64_t bytes) {
   const uint64_t size = rounded(bytes);
   if (chunks_.empty() || chunks_.back()->size - chunks_.back()->used < size) {
-    uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back()->size;  // small networks take small pages
+    uint64_t least = chunks_.empty() ? 64 * 1024 : 2 * chunks_.back()->size;  // small networks allocate small chunks
     uint64_t wanted = std::max(size, std::min<uint64_t>(least, 8 * kHuge));
     wanted = wanted >= kHuge ? (wanted + kHuge - 1) / kHuge * kHuge : (wanted + 4095) / 4096 * 4096;
     auto made = std::make_shared<Chunk>();

@@ -1,4 +1,4 @@
-// Memory for constants: many pieces, aligned, in a few large pages, freed together.
+// Memory for constants: many aligned pieces in a few large chunks, which are freed together.
 
 #ifndef NATIVE_COMMON_ARENA_HPP
 #define NATIVE_COMMON_ARENA_HPP
@@ -15,11 +15,12 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Zeroed bytes, aligned to 64, behind those that were given before where there is room. Throws std::bad_alloc.
+  /// Return zeroed bytes, aligned to 64, after the previous ones if the chunk has room for them. Throws std::bad_alloc.
   char* take(uint64_t bytes);
-  /// Undoes the last `take`, which has to have been of so many bytes.
+  /// Undo the last `take`, which has to have requested the same number of bytes.
   void give_back(char* taken, uint64_t bytes);
-  /// Keeps what was taken last where it is, and what lies in the same 16 MiB at most, also when the arena is gone.
+  /// Return a handle that keeps the last piece alive, and its chunk of at most 16 MiB, even after the arena is
+  /// destroyed.
   std::shared_ptr<const void> hold() const { return chunks_.back(); }
   uint64_t total() const { return total_; }
 

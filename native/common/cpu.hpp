@@ -1,4 +1,4 @@
-// What the processor can do, by which kernels are chosen at run time.
+// What the processor supports. Kernels are chosen by it at run time.
 
 #ifndef NATIVE_COMMON_CPU_HPP
 #define NATIVE_COMMON_CPU_HPP
@@ -10,8 +10,8 @@ namespace native {
 /// Instruction sets that kernels are compiled for, each a superset of the one before.
 enum class Isa { baseline, avx2, avx512, avx512vnni, avx512bf16 };
 
-/// The best that this processor and its system have, or the lower one that the environment variable
-/// INTERPOSER_CPUACC_ISA names ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16").
+/// The best instruction set that the processor and the operating system support. The environment variable
+/// INTERPOSER_CPUACC_ISA selects a lower one: "baseline", "avx2", "avx512", "avx512vnni" or "avx512bf16".
 Isa best_isa();
 
 /// An error message if INTERPOSER_CPUACC_ISA names no instruction set that is known; else empty.
@@ -19,10 +19,10 @@ std::string unknown_isa();
 
 const char* isa_name(Isa isa);
 
-/// What the system calls the processor; empty where it does not say.
+/// The model name of the processor; empty if the system does not report it.
 std::string processor();
 
-/// Bytes of the second-level cache of one core; a usual size where it is not known.
+/// Bytes of the second-level cache of one core; 512 KiB if the system does not report it.
 long l2_bytes();
 
 }  // namespace native

@@ -1,5 +1,5 @@
-// Fixed-point arithmetic as TFLite's reference kernels do it: real factors are integers and shifts. Everything equals
-// interposer/kernels/fixedpoint.py and fixedfunctions.py, bit for bit.
+// The fixed-point arithmetic of TFLite's reference kernels. All results equal those of interposer/kernels/fixedpoint.py
+// and fixedfunctions.py, bit for bit.
 
 #ifndef NATIVE_COMMON_FIXED_POINT_HPP
 #define NATIVE_COMMON_FIXED_POINT_HPP
@@ -21,7 +21,8 @@ struct FixedPoint {
   int shift;
 };
 
-/// The nearest fixed-point number to a real factor: 0 below the range, the largest one above it.
+/// Return the fixed-point number that is nearest to a real factor. Factors below the range become 0, those above it the
+/// largest number.
 inline FixedPoint quantize_multiplier(double real) {
   if (!std::isfinite(real)) return {kOne, 30};
   int shift = 0;
@@ -33,38 +34,38 @@ inline FixedPoint quantize_multiplier(double real) {
   return {multiplier, shift};
 }
 
-/// x * 2**shift; what a sign cannot be shifted into is lost, as in a processor.
+/// x * 2**shift; bits that leave the 32 bits are lost, as in a processor.
 inline int64_t shifted_left(int64_t x, int shift) { return int64_t(uint64_t(x) << shift); }
 
 inline int64_t wrapped(int64_t x) { return int32_t(uint32_t(uint64_t(x))); }
 
 inline int64_t saturated(int64_t x) { return std::clamp(x, kLeast, kOne); }
 
-/// a * b / 2**31, rounded with ties towards plus infinity.
+/// a * b / 2**31, rounded to the nearest, ties toward plus infinity.
 inline int64_t high_mul(int64_t a, int64_t b) { return (a * b + (int64_t(1) << 30)) >> 31; }
 
-/// x / 2**exponent, rounded with ties away from zero.
+/// x / 2**exponent, rounded to the nearest, ties away from zero.
 inline int64_t divide_by_pot(int64_t x, int exponent) {
   if (exponent == 0) return x;
   return (x + (int64_t(1) << (exponent - 1)) - (x < 0 ? 1 : 0)) >> exponent;
 }
 
-/// A 32-bit integer times a factor; bits that a shift to the left moves beyond the 32nd are lost.
+/// Multiply a 32-bit integer by a factor. Bits that a shift to the left moves beyond the 32nd are lost.
 inline int64_t multiply(int64_t x, const FixedPoint& factor) {
   if (factor.shift > 0) return high_mul(wrapped(shifted_left(x, factor.shift)), factor.multiplier);
   return divide_by_pot(high_mul(x, factor.multiplier), -factor.shift);
 }
 
-/// The nearest whole number, ties away from zero; the argument has been rounded to float32 or is smaller than 2**52.
+/// Round to the nearest integer, ties away from zero. The argument has the precision of float32, or is less than 2**52.
 inline double round_half_away(double x) { return std::copysign(std::floor(std::fabs(x) + 0.5), x); }
 
-/// The nearest int8; what is not a number becomes the least one.
+/// Round and saturate to int8; NaN becomes -128.
 template <class Number>
 int8_t clamped(Number x) {
   return x >= Number(-128) ? int8_t(std::min(x, Number(127))) : int8_t(-128);
 }
 
-/// A real number as a stored integer; what is not a number counts as 0.
+/// Quantize a real number to int8; NaN counts as 0.
 inline int8_t quantized(float real, float scale, int64_t zero_point, bool to_even = false) {
   float steps = real / scale;
   if (std::isnan(steps)) steps = 0;
@@ -72,7 +73,7 @@ inline int8_t quantized(float real, float scale, int64_t zero_point, bool to_eve
   return clamped(whole + double(zero_point));
 }
 
-// ---- Functions of numbers with a sign, some integer bits and a fraction, in 32 bits. "Q5" has 5 integer bits. ----------
+// ---- Functions of numbers with a sign, some integer bits and a fraction, in 32 bits. "Q5" has 5 integer bits. -------
 
 inline int64_t times(int64_t a, int64_t b) { return std::min(high_mul(a, b), kOne); }
 
@@ -80,20 +81,20 @@ inline int64_t constant(double real, int integer_bits = 0) {
   return int64_t(std::nearbyint(std::ldexp(real, 31 - integer_bits)));
 }
 
-/// The same number with another count of integer bits, rounded or saturated.
+/// Convert a fixed-point number to another number of integer bits, rounded and saturated.
 inline int64_t rescaled(int64_t x, int source_bits, int target_bits) {
   if (source_bits < target_bits) return divide_by_pot(x, target_bits - source_bits);
   return saturated(shifted_left(x, source_bits - target_bits));
 }
 
-/// How many of 32 bits above the highest set one are 0.
+/// The number of leading zeros of a 32-bit integer.
 inline int leading_zeros(int64_t x) {
   int bits = 0;
   while (bits < 33 && x >> bits != 0) ++bits;
   return 32 - bits;
 }
 
-/// exp(x) for -1/4 <= x < 0 in Q0, by the series around -1/8 up to the fourth power.
+/// exp(x) for -1/4 <= x < 0 in Q0, by the Taylor series around -1/8 up to the fourth power.
 inline int64_t exp_near_eighth(int64_t x) {
   x += constant(1.0 / 8);
   int64_t square = times(x, x);
@@ -103,7 +104,7 @@ inline int64_t exp_near_eighth(int64_t x) {
   return scale + times(x + divide_by_pot(third + square, 1), scale);
 }
 
-/// exp(x) in Q0 for x <= 0: a series for the part within a quarter, a factor for every bit above it.
+/// exp(x) in Q0 for x <= 0: the series for the remainder modulo 1/4, and a factor for each higher bit.
 inline int64_t exp_of_negative(int64_t x, int integer_bits) {
   if (x == 0) return kOne;
   int64_t quarter = constant(0.25, integer_bits);
@@ -126,7 +127,7 @@ inline int64_t one_over_one_plus(int64_t x) {
   return rescaled(found, 1, 0);
 }
 
-/// 1 / x for x > 0 as a number in Q0, and the exponent of 2 by which it is to be divided still.
+/// 1 / x for x > 0: a number in Q0, and the exponent of 2 by which it still has to be divided.
 inline std::pair<int64_t, int> reciprocal(int64_t x, int integer_bits) {
   int zeros = leading_zeros(x);
   return {one_over_one_plus(shifted_left(x, zeros) - (int64_t(1) << 31)), integer_bits - zeros};

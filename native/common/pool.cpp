@@ -12,9 +12,11 @@
 namespace native {
 namespace {
 
-constexpr int64_t kSpinAfterWork = 50'000;   // nanoseconds that a thread spins for more work before it sleeps
-constexpr int64_t kSpinWhileHeld = 2'000'000;  // the same while a run holds the pool
-constexpr int kSpinsOfCaller = 20'000;       // before it offers its processor to others
+constexpr int64_t kSpinAfterWork =
+    50'000;  // nanoseconds that an idle thread spins before it sleeps; waking a sleeping thread takes microseconds
+constexpr int64_t kSpinWhileHeld =
+    2'000'000;  // the same while a lease is held, longer than the pause between the steps of a run
+constexpr int kSpinsOfCaller = 20'000;  // before the caller offers its core to other threads
 
 std::atomic<unsigned> forks{0};
 
@@ -52,15 +54,15 @@ struct Team {
   struct alignas(64) Worker {
     Team* team = nullptr;
     int number = 0;
-    std::atomic<int> cpu{-1};          // that it is pinned to
-    std::atomic<uint32_t> claimed{0};  // the newest job whose part of this number somebody does
+    std::atomic<int> cpu{-1};          // the core that it is pinned to; -1: none
+    std::atomic<uint32_t> claimed{0};  // the newest job whose part of this number is being done
     pthread_t thread{};
 
     bool claim(uint32_t job);
   };
 
-  alignas(64) std::atomic<uint32_t> ticket{0};  // counts jobs and calls to wake up
-  alignas(64) std::atomic<int> pending{0};      // parts of the job that are not done
+  alignas(64) std::atomic<uint32_t> ticket{0};  // counts jobs and wake-up calls
+  alignas(64) std::atomic<int> pending{0};      // parts of the job that are not finished
   alignas(64) std::atomic<bool> held{false};
   std::atomic<int> sleeping{0};
   std::atomic<bool> stopping{false};
@@ -70,7 +72,7 @@ struct Team {
   std::atomic<uint32_t> job{0};  // the ticket of the newest job
   std::mutex owner;
   unsigned fork_count = 0;
-  std::vector<int> cpus;  // that the process may use
+  std::vector<int> cpus;  // cores that the process may use
   std::vector<Worker> workers;
 
   explicit Team(int threads);
@@ -81,8 +83,8 @@ struct Team {
   void keep_clear_of_caller();
 };
 
-/// True for the one who is to do the part of this number; the caller does what a worker that sleeps has not begun.
-/// A job stays until all of its parts are done, so that who claims one may read what is to be done.
+/// Return true for the thread that has to do the part of this number. The caller does the parts that sleeping workers
+/// have not begun. A job stays valid until all of its parts are finished.
 bool Team::Worker::claim(uint32_t job) {
   uint32_t last = claimed.load(std::memory_order_relaxed);
   return int32_t(last - job) < 0 && claimed.compare_exchange_strong(last, job, std::memory_order_acq_rel);
@@ -104,7 +106,8 @@ Team::Team(int threads) : fork_count(forks.load(std::memory_order_relaxed)), wor
     if (pthread_create(&worker.thread, nullptr, enter, &worker) != 0) break;
     ++started;
   }
-  if (started < workers.size()) {  // the workers have addresses of their own: those that did not start stay unused
+  if (started < workers.size()) {  // workers are addressed by threads and cannot be moved, so that those that did not
+                                   // start stay unused
     for (size_t n = started; n < workers.size(); ++n) workers[n].number = 0;
   }
   keep_clear_of_caller();
@@ -117,7 +120,7 @@ void Team::stop() {
     if (worker.number > 0) pthread_join(worker.thread, nullptr);
 }
 
-/// A new ticket, and whoever sleeps wakes up.
+/// Issue a new ticket, and wake sleeping workers.
 void Team::call() {
   ticket.fetch_add(1, std::memory_order_seq_cst);
   if (sleeping.load(std::memory_order_seq_cst) > 0) wake(&ticket);
@@ -130,10 +133,10 @@ void Team::pin(Worker& worker, int cpu) {
   if (pthread_setaffinity_np(worker.thread, sizeof one, &one) == 0) worker.cpu.store(cpu, std::memory_order_relaxed);
 }
 
-/// A worker on the processor of the caller moves to one that no other worker has. Pins them all at first.
+/// Pin workers to cores that no other worker has, and move a worker off the core of the caller.
 void Team::keep_clear_of_caller() {
   int mine = sched_getcpu();
-  if (cpus.size() <= workers.size()) return;  // fewer processors than threads: the system places them
+  if (cpus.size() <= workers.size()) return;  // the system places the threads if there are fewer cores than threads
   auto taken = [&](int cpu) {
     return cpu == mine || std::any_of(workers.begin(), workers.end(), [&](const Worker& other) {
              return other.cpu.load(std::memory_order_relaxed) == cpu;
@@ -166,7 +169,7 @@ void Team::work(Worker& self) {
     }
     seen = current;
     if (stopping.load(std::memory_order_relaxed)) return;
-    if (job.load(std::memory_order_relaxed) != seen) continue;  // only woken up
+    if (job.load(std::memory_order_relaxed) != seen) continue;  // a wake-up call without a job
     if (!self.claim(seen)) continue;
     int count = parts.load(std::memory_order_relaxed);
     if (self.number < count) function(context, self.number, count);
@@ -179,12 +182,12 @@ Pool::Pool(int threads) : threads_(threads) { watch_forks(); }
 Pool::~Pool() {
   Team* team = team_.load();
   if (team == nullptr) return;
-  if (team->fork_count != forks.load()) return;  // its threads were left behind in the parent
+  if (team->fork_count != forks.load()) return;  // after a fork, the threads exist in the parent only
   team->stop();
   delete team;
 }
 
-/// Waits until no other thread starts a team; those of the parent, at a fork, are not here to end what they began.
+/// Wait until no other thread starts a team. Threads of the parent that were starting one do not exist after a fork.
 void Pool::begin_starting() {
   unsigned mine = forks.load(std::memory_order_relaxed) + 1;
   for (;;) {
@@ -204,7 +207,8 @@ Team* Pool::team() {
   } ended{starting_};
   team = team_.load(std::memory_order_acquire);
   if (team == nullptr || team->fork_count != forks.load(std::memory_order_relaxed)) {
-    team = new Team(threads_);  // that of the parent stays: locks in it may be held by threads that are gone
+    team = new Team(
+        threads_);  // the team of the parent is leaked, because its locks may be held by threads that do not exist here
     team_.store(team, std::memory_order_release);
   }
   return team;

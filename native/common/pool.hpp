@@ -1,4 +1,4 @@
-// Threads that divide steps of a few microseconds among them: they spin for a moment, then sleep until they are called.
+// A thread pool for steps of a few microseconds. Idle threads spin for a moment, and then sleep until they are woken.
 
 #ifndef NATIVE_COMMON_POOL_HPP
 #define NATIVE_COMMON_POOL_HPP
@@ -11,13 +11,13 @@
 
 namespace native {
 
-/// Runs functions in parts. Threads are started when they are first needed, each on a processor of its own among those
-/// that the process may use, and started again in the child of a fork.
+/// Runs functions in parts on several threads. Threads are started on first use, pinned to different cores that the
+/// process may use, and started again in the child of a fork. Thread safe.
 class Pool {
  public:
   using Function = void (*)(void* context, int part, int parts);
 
-  /// `threads` counts the calling one.
+  /// `threads` includes the calling thread.
   explicit Pool(int threads);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -25,16 +25,17 @@ class Pool {
 
   int threads() const { return threads_; }
 
-  /// The right to use the pool for some calls of `run`. Where another thread has it, `run` does all parts itself, one
-  /// after the other, with the same results. Threads that sleep are woken at once, and do not sleep while it is held.
+  /// The right to use the pool for several calls of `run`. While another thread holds the pool, `run` computes all
+  /// parts on the calling thread, one after another, with the same results. Creating a lease wakes the threads, which
+  /// do not sleep while it is held.
   class Lease {
    public:
-    explicit Lease(Pool* pool);  // of nullptr: none
+    explicit Lease(Pool* pool);  // nullptr: `run` computes all parts on the calling thread
     ~Lease();
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
-    /// Call function(context, part, parts) for every part, at the same time; returns when all have returned.
+    /// Call function(context, part, parts) for each part concurrently, and return when all calls have returned.
     void run(Function function, void* context, int parts);
 
    private:
@@ -46,7 +47,8 @@ class Pool {
   void begin_starting();
 
   int threads_;
-  std::atomic<unsigned> starting_{0};  // 0: nobody; else one more than the forks of the process in which a thread does
+  std::atomic<unsigned> starting_{
+      0};  // 0: no thread starts a team; otherwise 1 + the number of forks of the process in which a thread does
   std::atomic<struct Team*> team_{nullptr};
 };
 

@@ -11,7 +11,8 @@ namespace {
 constexpr uint64_t kMagic = 0x32304243434155ull;
 
 struct Header {
-  uint64_t magic, signature, check, pieces, choices, begin;  // `begin`: of the pieces; `check` is of all behind the header
+  uint64_t magic, signature, check, pieces, choices,
+      begin;  // `begin` is the offset of the pieces; `check` is the checksum of all bytes after the header
 };
 
 uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -57,7 +58,9 @@ void add_tensor(Hasher& hash, const ipr::TensorInfo& info) {
   if (info.is_constant()) add_constant(hash, info.constant());
 }
 
-[[noreturn]] void corrupt() { throw ipr::Error("the bytes are no compiled part of CpuAcc, or damaged", IPR_CORRUPT); }
+[[noreturn]] void corrupt() {
+  throw ipr::Error("the bytes are not a compiled subgraph of CpuAcc, or are damaged", IPR_CORRUPT);
+}
 
 }  // namespace
 
@@ -109,8 +112,7 @@ BlobContent content_of(const void* data, uint64_t size) {
   content.restored.sizes.resize(header.pieces);
   std::vector<int32_t> choices(header.choices);
   if (header.pieces > 0) std::memcpy(content.restored.sizes.data(), bytes + sizeof header, header.pieces * 8);
-  if (header.choices > 0)
-    std::memcpy(choices.data(), bytes + sizeof header + header.pieces * 8, header.choices * 4);
+  if (header.choices > 0) std::memcpy(choices.data(), bytes + sizeof header + header.pieces * 8, header.choices * 4);
   content.choices = Choices::of_numbers(choices);
   uint64_t left = size - header.begin;
   for (uint64_t piece : content.restored.sizes) {

@@ -1,4 +1,4 @@
-// What was packed for a program, as bytes that a file can keep.
+// Compiled programs as bytes that the host can cache in a file.
 
 #ifndef CPUACC_BLOB_HPP
 #define CPUACC_BLOB_HPP
@@ -10,12 +10,14 @@
 
 namespace cpuacc {
 
-/// Of everything that a program depends on: layers, attributes, tensors, and some of the bytes of every constant.
+/// A hash of everything that a program depends on: layers, attributes, tensors, and samples of the bytes of each
+/// constant.
 uint64_t signature_of(const ipr::Graph& graph);
 
 std::vector<unsigned char> blob_of(const Program& program);
 
-/// The content of a blob, which must outlive it. Throws ipr::Error with IPR_CORRUPT where the bytes are no blob.
+/// The content of a blob. It refers to the bytes of the blob, which have to outlive it. `content_of` throws ipr::Error
+/// with IPR_CORRUPT if the bytes are not a valid blob.
 struct BlobContent {
   uint64_t signature;
   Choices choices;

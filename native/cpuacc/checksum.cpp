@@ -11,7 +11,8 @@ uint64_t mixed(uint64_t x) {
 }
 
 uint64_t checksum(const void* data, uint64_t size, uint64_t start) {
-  constexpr int lanes = 8;  // sums side by side, each of products with odd numbers, so that order counts
+  constexpr int lanes =
+      8;  // independent accumulators; the multiplications make the result depend on the order of the words
   uint64_t sums[lanes];
   for (int n = 0; n < lanes; ++n) sums[n] = mixed(start + uint64_t(n) + 1);
   const char* bytes = static_cast<const char*>(data);

@@ -1,4 +1,4 @@
-// Numbers that stand for bytes.
+// Checksums of bytes.
 
 #ifndef CPUACC_CHECKSUM_HPP
 #define CPUACC_CHECKSUM_HPP
@@ -7,10 +7,10 @@
 
 namespace cpuacc {
 
-/// A number that is another one for other bytes, for all practical purposes.
+/// A 64-bit checksum that detects differences; not cryptographic.
 uint64_t checksum(const void* data, uint64_t size, uint64_t start = 0);
 
-/// The same bits, mixed.
+/// Mix the bits of a number.
 uint64_t mixed(uint64_t bits);
 
 }  // namespace cpuacc

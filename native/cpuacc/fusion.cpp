@@ -1,5 +1,5 @@
-// Work on results that is fused into the nodes which give them: activation functions, and the addition of another
-// tensor. The lowering that would take the node is asked each time.
+// Fusion of post-ops: activation functions and additions of another tensor become part of the node that produces their
+// operand. Each fusion is accepted only if the lowering of the node supports it.
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace cpuacc {
 namespace {
 
-/// The node that alone reads the only result of a node; -1 where there is none.
+/// The only node that reads the only output of a node; -1 if there is no such node.
 int only_user(const Graph& graph, const Node& node) {
   if (node.type.empty() || node.outputs.size() != 1 || graph.is_border(node.outputs[0])) return -1;
   std::vector<int> users = graph.users(node.outputs[0]);
@@ -19,7 +19,8 @@ bool is_addition(const Node& node) {
   return node.type == "Addition" || (node.type == "ElementwiseBinary" && node.text("operation") == "ADD");
 }
 
-/// A node that is only an activation function or an addition, as work on the result `of` another one.
+/// Describe a node that is an activation function or an addition as a post-op on tensor `of`. Return false for other
+/// nodes.
 bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
   if (!node.posts.empty() || node.outputs.size() != 1) return false;
   post.through = of;
@@ -35,7 +36,7 @@ bool post_of(const Graph& graph, const Node& node, int of, Post& post) {
   return graph[post.tensor].shape == graph.out(node).shape && graph[of].shape == graph.out(node).shape;
 }
 
-/// Fuses the node behind another one into it, where its lowering can do both.
+/// Fuse the consumer of a node into the node if its lowering supports both.
 bool fuse_next(Graph& graph, Node& node, const Settings& settings) {
   int next = only_user(graph, node);
   Post post;

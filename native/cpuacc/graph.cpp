@@ -13,7 +13,7 @@ Tensor tensor_of(const ipr::TensorInfo& info) {
   made.scales.assign(info.scales().begin(), info.scales().end());
   made.zero_points.assign(info.zero_points().begin(), info.zero_points().end());
   made.axis = info.is_quantized() ? info.axis() : -1;
-  static const char nothing = 0;  // a constant without elements may have no address
+  static const char nothing = 0;  // constants without elements may have no address
   if (info.is_constant()) made.data = info.constant().data ? info.constant().data : &nothing;
   return made;
 }
@@ -46,9 +46,7 @@ Node node_of(const ipr_graph& graph, const ipr::Layer& layer) {
 
 }  // namespace
 
-int64_t Tensor::elements() const {
-  return ipr_elements(shape.data(), rank());
-}
+int64_t Tensor::elements() const { return ipr_elements(shape.data(), rank()); }
 
 uint64_t Tensor::bytes() const {
   uint64_t item = ipr::item_size(dtype);
@@ -145,7 +143,7 @@ int Graph::add_tensor(const Tensor& like) {
 
 namespace {
 
-/// Depth first from the results that are wanted, in the order of the nodes, so that an order that works is kept.
+/// Sorts nodes topologically, stable with respect to their present order, and drops nodes whose outputs are not needed.
 struct Sorter {
   Graph& graph;
   std::vector<char> wanted;

@@ -10,7 +10,7 @@
 namespace cpuacc {
 namespace {
 
-/// The constant elements of a tensor in float32.
+/// Convert a constant to float32.
 void widen_constant(Tensor& tensor, int32_t dtype, const Settings& settings) {
   auto values = std::make_shared<std::vector<float>>(size_t(tensor.elements()));
   element_kernels_for(settings.isa).cast(dtype, IPR_DTYPE_FLOAT32)(tensor.data, values->data(), tensor.elements());
@@ -34,8 +34,8 @@ Node cast_node(const Graph& graph, int from, int to) {
   return node;
 }
 
-/// Whether a layer reads its operands as they would be after rounding: because a small difference of an operand may be a
-/// large one of the result, or because a result of a wider type shows the rounding.
+/// Return whether a layer needs operands that are rounded to half precision. A small difference of its operands may be
+/// a large one of its result, or a wider result may show the rounding.
 bool reads_rounded(const Graph& graph, const Node& node) {
   if (node.type == "Comparison" || node.type == "ArgMinMax") return true;
   if (node.type == "Cast") return !is_half(graph.out(node));
@@ -44,17 +44,29 @@ bool reads_rounded(const Graph& graph, const Node& node) {
     return function == Function::thresholded_relu || function == Function::shrink;
   }
   switch (binary_of(node)) {
-    case Binary::floor_div: case Binary::mod: case Binary::fmod: return true;
-    default: break;
+    case Binary::floor_div:
+    case Binary::mod:
+    case Binary::fmod:
+      return true;
+    default:
+      break;
   }
   switch (unary_of(node)) {
-    case Unary::floor: case Unary::ceil: case Unary::round: case Unary::sign: case Unary::is_nan: case Unary::is_inf:
-    case Unary::is_positive_inf: case Unary::is_negative_inf: return true;
-    default: return false;
+    case Unary::floor:
+    case Unary::ceil:
+    case Unary::round:
+    case Unary::sign:
+    case Unary::is_nan:
+    case Unary::is_inf:
+    case Unary::is_positive_inf:
+    case Unary::is_negative_inf:
+      return true;
+    default:
+      return false;
   }
 }
 
-/// Adds what converts at the border, and the casts that round to fewer bits.
+/// Inserts conversions at the border of the graph, and casts where values have to be rounded.
 class Widener {
  public:
   Widener(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
@@ -79,7 +91,8 @@ class Widener {
     for (int tensor : graph_.outputs)
       if (wide_.count(tensor) && !is_input(tensor)) graph_.nodes.push_back(cast_node(graph_, wide_[tensor], tensor));
     for (size_t n = 0; n < graph_.tensors.size(); ++n)
-      if (is_half(graph_.tensors[n]) && !stays_.count(int(n)) && !wide_.count(int(n))) widen(graph_.tensors[n], settings_);
+      if (is_half(graph_.tensors[n]) && !stays_.count(int(n)) && !wide_.count(int(n)))
+        widen(graph_.tensors[n], settings_);
   }
 
  private:
@@ -96,7 +109,7 @@ class Widener {
     return node.type == "Cast" && is_half(graph_.out(node)) && graph_.in(node, 0)->dtype != graph_.out(node).dtype;
   }
 
-  /// A cast to fewer bits goes by way of a tensor that has them.
+  /// Round the result of a cast to half precision by casting it there and back.
   void round_result(Node& node) {
     int made = twin(node.outputs[0], IPR_DTYPE_FLOAT32), narrow = twin(node.outputs[0], graph_.out(node).dtype);
     stays_[narrow] = true;
@@ -105,7 +118,7 @@ class Widener {
     node.outputs[0] = made;
   }
 
-  /// So that the layer sees what it would if each result were rounded.
+  /// Round the operands of a layer, so that it computes what it would if all results were rounded.
   void round_operands(Node& node) {
     for (int& tensor : node.inputs) {
       if (tensor < 0 || !is_half(graph_[tensor]) || graph_[tensor].is_constant() || is_input(tensor)) continue;
@@ -127,25 +140,25 @@ class Widener {
 
   Graph& graph_;
   const Settings& settings_;
-  std::map<int, int> wide_;    // tensors of the border, and what stands for them inside
-  std::map<int, bool> stays_;  // tensors that keep their type
+  std::map<int, int> wide_;    // tensors at the border, and their float32 versions
+  std::map<int, bool> stays_;  // tensors that keep their dtype
   std::vector<Node> rounded_;
 };
 
-bool taken_as_it_is(const Graph& graph, const Settings& settings) {
+bool is_supported_as_is(const Graph& graph, const Settings& settings) {
   return std::all_of(graph.nodes.begin(), graph.nodes.end(),
                      [&](const Node& node) { return find_lowering(graph, node, settings) != nullptr; });
 }
 
 bool widen_all(Graph& graph, const Settings& settings) {
-  if (!has_halves(graph) || taken_as_it_is(graph, settings)) return false;
+  if (!has_half_precision(graph) || is_supported_as_is(graph, settings)) return false;
   Widener(graph, settings).run();
   return true;
 }
 
 }  // namespace
 
-bool has_halves(const Graph& graph) { return std::any_of(graph.tensors.begin(), graph.tensors.end(), is_half); }
+bool has_half_precision(const Graph& graph) { return std::any_of(graph.tensors.begin(), graph.tensors.end(), is_half); }
 
 Graph widened(const Graph& graph, const Settings& settings) {
   Graph made = graph;
@@ -154,11 +167,12 @@ Graph widened(const Graph& graph, const Settings& settings) {
   return made;
 }
 
-Refusal refuses_halves(const Graph& graph, const Node& node) {
+Refusal refuse_half_precision(const Graph& graph, const Node& node) {
   for (const std::vector<int>* tensors : {&node.inputs, &node.outputs})
     for (int tensor : *tensors)
       if (tensor >= 0 && is_half(graph[tensor]) && (node.type == "Quantize" || node.type == "Dequantize"))
-        return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32", IPR_REASON_DATA_TYPE);
+        return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32",
+                       IPR_REASON_DATA_TYPE);
   return taken();
 }
 

@@ -1,4 +1,5 @@
-// float16 and bfloat16: tensors are stored so at the border and as constants of the network, and computed in float32.
+// float16 and bfloat16: tensors have these types at the border and as constants of the network; layers compute in
+// float32.
 
 #ifndef CPUACC_HALF_PRECISION_HPP
 #define CPUACC_HALF_PRECISION_HPP
@@ -11,14 +12,14 @@ inline bool is_half(const Tensor& tensor) {
   return !tensor.is_quantized() && (tensor.dtype == IPR_DTYPE_FLOAT16 || tensor.dtype == IPR_DTYPE_BFLOAT16);
 }
 
-/// Whether any tensor is one of these.
-bool has_halves(const Graph& graph);
+/// Return whether a tensor of the graph has one of these types.
+bool has_half_precision(const Graph& graph);
 
-/// All of them as float32, of which constants are converted: what a node is asked about.
+/// Return the graph with float32 instead of these types; constants are converted. Support is queried on this graph.
 Graph widened(const Graph& graph, const Settings& settings);
 
-/// Why a node with such operands or results is not computed in float32; taken where it is, or has none of them.
-Refusal refuses_halves(const Graph& graph, const Node& node);
+/// Return why a node with operands or results of these types cannot be computed in float32; no refusal if it can.
+Refusal refuse_half_precision(const Graph& graph, const Node& node);
 
 }  // namespace cpuacc
 

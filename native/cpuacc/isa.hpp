@@ -1,21 +1,23 @@
-// Kernels are compiled once for every instruction set: each kernels/<family>.cpp becomes one object per set, with the
-// set's flags and the macro ISA_NS (baseline, avx2, avx512, avx512vnni), and exports a table of functions from the
-// namespace cpuacc::ISA_NS. In kernels/<family>.hpp, which both sides include:
+// Kernels are compiled once for each instruction set. Each kernels/<kind>.cpp becomes one object file per set, with the
+// flags of the set and the macro ISA_NS (baseline, avx2, avx512, avx512vnni), and exports tables of functions from the
+// namespace cpuacc::ISA_NS. kernels/<kind>.hpp, which kernels and lowerings include, declares a table:
 //
 //     struct PoolKernels { void (*max)(const float* in, float* out, int64_t n); };
 //     CPUACC_TABLE(PoolKernels, pool_kernels)
 //
-// in kernels/<family>.cpp:
+// kernels/<kind>.cpp defines it:
 //
 //     namespace cpuacc::ISA_NS {
 //     static void max(...) {...}
 //     extern const PoolKernels pool_kernels = {max};
 //     }
 //
-// and in lower/<family>.cpp: `pool_kernels_for(settings.isa).max(...)`. In kernel files everything else is static or in
-// an unnamed namespace, nothing of std:: with code of its own is used (inline functions would be shared among the sets),
-// and there are no initialisers at load time. For avx512bf16 only products of pairs are compiled (see pairs.hpp); in all
-// else it is avx512vnni. Includes: <immintrin.h>, <stdint.h>, <string.h>, <math.h>.
+// A lowering calls `pool_kernels_for(settings.isa).max(...)`.
+//
+// Everything else in kernel files is static or in an unnamed namespace. Kernels use no functions of namespace std with
+// code of their own, because the linker would merge inline functions of different sets. They have no initializers at
+// load time, and include only <immintrin.h>, <stdint.h>, <string.h> and <math.h>. For avx512bf16, only
+// kernels/gemm_f32.cpp is compiled (see CPUACC_BFLOAT16_TABLE); other kernels use avx512vnni.
 
 #ifndef CPUACC_ISA_HPP
 #define CPUACC_ISA_HPP
@@ -34,27 +36,32 @@
 #elif defined(CPUACC_X86)
 
 #include "common/cpu.hpp"
-#define CPUACC_TABLE(Type, name)                        \
-  namespace baseline {                                  \
-  extern const Type name;                               \
-  }                                                     \
-  namespace avx2 {                                      \
-  extern const Type name;                               \
-  }                                                     \
-  namespace avx512 {                                    \
-  extern const Type name;                               \
-  }                                                     \
-  namespace avx512vnni {                                \
-  extern const Type name;                               \
-  }                                                     \
-  inline const Type& name##_for(native::Isa isa) {      \
-    switch (isa) {                                      \
-      case native::Isa::avx2: return avx2::name;        \
-      case native::Isa::avx512: return avx512::name;    \
-      case native::Isa::avx512vnni: return avx512vnni::name; \
-      case native::Isa::avx512bf16: return avx512vnni::name; \
-      default: return baseline::name;                   \
-    }                                                   \
+#define CPUACC_TABLE(Type, name)                   \
+  namespace baseline {                             \
+  extern const Type name;                          \
+  }                                                \
+  namespace avx2 {                                 \
+  extern const Type name;                          \
+  }                                                \
+  namespace avx512 {                               \
+  extern const Type name;                          \
+  }                                                \
+  namespace avx512vnni {                           \
+  extern const Type name;                          \
+  }                                                \
+  inline const Type& name##_for(native::Isa isa) { \
+    switch (isa) {                                 \
+      case native::Isa::avx2:                      \
+        return avx2::name;                         \
+      case native::Isa::avx512:                    \
+        return avx512::name;                       \
+      case native::Isa::avx512vnni:                \
+        return avx512vnni::name;                   \
+      case native::Isa::avx512bf16:                \
+        return avx512vnni::name;                   \
+      default:                                     \
+        return baseline::name;                     \
+    }                                              \
   }
 
 #else
@@ -68,8 +75,8 @@
 
 #endif
 
-// CPUACC_BFLOAT16_TABLE(Type, name), after CPUACC_TABLE, declares a second table that is compiled for avx512bf16. It is the
-// table of `name_for(isa, true)` if the processor has these instructions.
+// CPUACC_BFLOAT16_TABLE(Type, name), after CPUACC_TABLE, declares a second table that is compiled for avx512bf16. It is
+// the table of `name_for(isa, true)` if the processor has these instructions.
 #if defined(ISA_NS)
 #define CPUACC_BFLOAT16_TABLE(Type, name)
 #elif defined(NATIVE_BF16)

@@ -1,4 +1,4 @@
-// Chooses the layout of every value, and puts conversions where regions of different layouts meet.
+// The pass that chooses the memory layout of each tensor, and inserts conversions between regions of different layouts.
 
 #include <algorithm>
 #include <map>
@@ -26,15 +26,17 @@ class Chooser {
       for (size_t n = 0; n < node.outputs.size(); ++n) node.outputs[n] = result(node.outputs[n], at(wanted.out, n));
       std::vector<int> made = node.outputs;
       graph_.nodes.push_back(std::move(node));
-      for (size_t n = 0; n < made.size(); ++n)  // a border tensor is plain
+      for (size_t n = 0; n < made.size(); ++n)  // tensors at the border are plain
         if (made[n] != plain[n]) convert(made[n], plain[n]);
     }
   }
 
  private:
-  static Layout at(const std::vector<Layout>& layouts, size_t n) { return n < layouts.size() ? layouts[n] : Layout::plain; }
+  static Layout at(const std::vector<Layout>& layouts, size_t n) {
+    return n < layouts.size() ? layouts[n] : Layout::plain;
+  }
 
-  /// Operands that exist in a blocked version are looked at in that one.
+  /// Let operands refer to their blocked version if it exists.
   void prefer_blocked(Node& node) {
     for (int& tensor : node.inputs) {
       if (tensor < 0) continue;
@@ -57,7 +59,7 @@ class Chooser {
     return found == originals_.end() ? tensor : found->second;
   }
 
-  /// A tensor in a layout, converted where it is not there yet.
+  /// The version of a tensor in a layout; inserts a conversion if it does not exist.
   int version(int tensor, Layout layout) {
     int first = original(tensor);
     if (graph_[first].layout == layout) return first;
@@ -73,7 +75,8 @@ class Chooser {
     return made;
   }
 
-  /// Where a node writes its result: the tensor itself, or a blocked one beside a tensor of the border.
+  /// The tensor to which a node writes a result: the tensor itself, or a blocked version if the tensor is at the
+  /// border.
   int result(int tensor, Layout layout) {
     if (!is_blocked(layout)) return tensor;
     bool border = std::find(graph_.outputs.begin(), graph_.outputs.end(), tensor) != graph_.outputs.end();

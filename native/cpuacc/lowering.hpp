@@ -1,4 +1,5 @@
-// Which nodes a family of kernels takes, and how it turns them into steps. The list of all is in registry.cpp.
+// Lowerings: which nodes a family of kernels supports, and how it turns them into steps. registry.cpp lists all
+// families.
 
 #ifndef CPUACC_LOWERING_HPP
 #define CPUACC_LOWERING_HPP
@@ -12,7 +13,7 @@
 
 namespace cpuacc {
 
-/// Why a node is not taken; false where it is.
+/// The reason why a node is not supported; converts to false if it is supported.
 struct Refusal {
   int32_t code = IPR_REASON_NONE;
   std::string text;
@@ -22,30 +23,30 @@ struct Refusal {
 inline Refusal taken() { return {}; }
 inline Refusal refused(std::string text, int32_t code = IPR_REASON_OTHER) { return {code, std::move(text)}; }
 
-/// What layouts a node wants for its operands and results, by position; what is missing is plain.
+/// The layouts that a node requests for its operands and results, by position. Missing entries are plain.
 struct Layouts {
   std::vector<Layout> in, out;
 };
 
-/// One way to run one type of node.
+/// One implementation of one type of node.
 struct Lowering {
   const char* type;  // "Convolution2d"
-  const char* name;  // of the way: "winograd", "plain"
+  const char* name;  // of the implementation: "winograd", "plain"
 
-  /// Whether it takes a node with its posts (a fusing pass asks again with one more). Shapes may be asked for;
-  /// constants are there. Also asked about single layers of a network that is not compiled yet, so keep it quick.
+  /// Return whether it supports a node with its post-ops. Fusion asks again with one more post-op. Shapes are known and
+  /// constants are present. Also called for single layers of networks that are not compiled, so it has to be fast.
   Refusal (*support)(const Graph&, const Node&, const Settings&);
 
-  /// Appends steps (or shares memory). Reads layouts from the tensors of the graph.
+  /// Append steps, or share memory. The layouts of the tensors are final.
   void (*lower)(const Node&, Builder&);
 
-  /// nullptr: plain only. Else what it would like best, given which of its operands are blocked already (in the
-  /// graph's tensors). It must then be able to run with exactly that.
+  /// nullptr: plain layouts only. Otherwise return the preferred layouts, given the present layouts of the operands.
+  /// The lowering then has to support exactly these.
   Layouts (*layouts)(const Graph&, const Node&, const Settings&);
 };
 
-/// A change of the graph before it is lowered, such as a fusion of several nodes into one. True where it changed
-/// something; the caller indexes the graph again then.
+/// A change of the graph before it is lowered, such as fusion. `apply` returns true if it changed the graph; the caller
+/// then updates the index of the graph.
 struct Pass {
   const char* name;
   bool (*apply)(Graph&, const Settings&);
@@ -56,12 +57,12 @@ struct Family {
   std::vector<Pass> passes;
 };
 
-/// All families in order: the first lowering that takes a node runs it. Families of one file are functions
-/// `Family <name>_family()`, declared and listed in registry.cpp.
+/// All families in order of priority: the first lowering that supports a node computes it. Each file has a function
+/// `Family <name>_family()`, which registry.cpp declares and lists.
 const std::vector<Lowering>& lowerings();
 const std::vector<Pass>& passes();
 
-/// The first lowering that takes a node; nullptr, and in `why` the last refusal, where there is none.
+/// The first lowering that supports a node; nullptr if there is none, with the last refusal in `why`.
 const Lowering* find_lowering(const Graph& graph, const Node& node, const Settings& settings, Refusal* why = nullptr);
 
 }  // namespace cpuacc

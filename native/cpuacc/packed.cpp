@@ -14,7 +14,8 @@ namespace {
 
 using Memory = std::shared_ptr<const void>;
 
-constexpr uint64_t kCommon = 256 * 1024;  // for fewer bytes it is not worth to keep memory of others
+constexpr uint64_t kLeastSharedBytes =
+    256 * 1024;  // smaller pieces are not shared: each shared piece keeps a chunk of another program alive
 
 struct Known {
   std::weak_ptr<const void> memory;
@@ -24,15 +25,15 @@ struct Known {
 struct Library {
   std::mutex mutex;
   std::multimap<uint64_t, Known> pieces;  // by checksum
-  size_t limit = 64;                      // of pieces, above which those of programs that are gone are left out
+  size_t limit = 64;                      // number of pieces at which pieces of destroyed programs are removed
 };
 
 Library& library();
 
 Library* made_library() {
-  // A child of a fork finds the mutex free, whatever other threads were at.
+  // The mutex is free in the child of a fork, even if another thread of the parent held it.
   pthread_atfork([] { library().mutex.lock(); }, [] { library().mutex.unlock(); }, [] { library().mutex.unlock(); });
-  return new Library;  // never freed: programs may outlive what is destroyed at the end of the process
+  return new Library;  // never freed, because programs may outlive static objects at the end of the process
 }
 
 Library& library() {
@@ -66,7 +67,7 @@ void remember(uint64_t sum, const Memory& memory, Packed::Piece piece) {
 const char* Packed::add(char* data, uint64_t bytes) {
   total_ += bytes;
   pieces_.push_back({data, bytes});
-  if (bytes < kCommon) return data;
+  if (bytes < kLeastSharedBytes) return data;
   const uint64_t sum = checksum(data, bytes);
   for (auto& [memory, same] : alike(sum, bytes)) {
     if (std::memcmp(data, same, bytes) != 0) continue;

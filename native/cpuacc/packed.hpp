@@ -1,4 +1,4 @@
-// Bytes that were packed from constants, which programs with the same weights have in common.
+// Packed constants, which programs with the same weights share.
 
 #ifndef CPUACC_PACKED_HPP
 #define CPUACC_PACKED_HPP
@@ -11,7 +11,7 @@
 
 namespace cpuacc {
 
-/// Everything that is made once from constants, in the order in which it was made; what a blob keeps.
+/// All pieces that a program packed from constants, in order of creation. A blob stores these.
 class Packed {
  public:
   struct Piece {
@@ -19,19 +19,20 @@ class Packed {
     uint64_t size;
   };
 
-  /// Zeroed bytes, aligned to 64, for the next piece.
+  /// Return zeroed bytes, aligned to 64, for the next piece.
   char* take(uint64_t bytes) { return memory_.take(bytes); }
-  /// Ends the piece that was taken last. Where somebody has the same bytes, they are used in its place, and stay for
-  /// as long as one of the two lives. Thread safe among programs.
+  /// Complete the piece that `take` returned last, and return its address. If another program has a piece with the same
+  /// bytes, that piece is used instead, and stays alive as long as one of the two programs. Thread safe with respect to
+  /// other programs.
   const char* add(char* data, uint64_t bytes);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Bytes of all pieces, whoever made them.
+  /// Bytes of all pieces, including shared ones.
   uint64_t total() const { return total_; }
 
  private:
   native::Arena memory_;
-  std::vector<std::shared_ptr<const void>> shared_;  // memory of others
+  std::vector<std::shared_ptr<const void>> shared_;  // chunks of other programs
   std::vector<Piece> pieces_;
   uint64_t total_ = 0;
 };

@@ -1,4 +1,5 @@
-// Several nodes that are one function: x * sigmoid(x), the gelu of exported networks, a product and its bias.
+// Fusion of nodes that together are one function: x * sigmoid(x), the GELU of exported networks, a matrix product and
+// its bias.
 
 #include <cmath>
 
@@ -7,18 +8,20 @@
 namespace cpuacc {
 
 bool is_operation(const Node& node, const char* type, const char* operation) {
-  return node.posts.empty() && (node.type == type || (node.type == "ElementwiseBinary" && node.text("operation") == operation));
+  return node.posts.empty() &&
+         (node.type == type || (node.type == "ElementwiseBinary" && node.text("operation") == operation));
 }
 
 Node* private_producer(Graph& graph, int tensor) {
-  if (tensor < 0 || graph[tensor].producer < 0 || graph.is_border(tensor) || graph.users(tensor).size() != 1) return nullptr;
+  if (tensor < 0 || graph[tensor].producer < 0 || graph.is_border(tensor) || graph.users(tensor).size() != 1)
+    return nullptr;
   Node& node = graph.nodes[size_t(graph[tensor].producer)];
   return node.type.empty() || !node.posts.empty() ? nullptr : &node;
 }
 
 namespace {
 
-/// Whether a tensor is one constant number near a value.
+/// Return whether a tensor is a single constant close to a value.
 bool is_number(const Graph& graph, int tensor, double value) {
   if (tensor < 0) return false;
   const Tensor& constant = graph[tensor];
@@ -26,7 +29,7 @@ bool is_number(const Graph& graph, int tensor, double value) {
          std::fabs(double(*constant.values<float>()) - value) <= 1e-6 * std::fabs(value);
 }
 
-/// For x * number or number * x: x; -1 where it is not that.
+/// Return x if a node computes x * number or number * x; otherwise -1.
 int other_factor(const Graph& graph, const Node& node, double number) {
   if (!is_operation(node, "Multiplication", "MUL")) return -1;
   if (is_number(graph, node.inputs[1], number)) return node.inputs[0];
@@ -49,7 +52,7 @@ void set_number(Node& node, const char* name, double number) {
   node.attributes.push_back(value);
 }
 
-/// Makes a node the activation function of a tensor.
+/// Turn a node into an activation function of a tensor.
 void become_activation(Node& node, const char* function, int of, double a) {
   node.type = "Activation";
   node.attributes.clear();
@@ -75,7 +78,7 @@ bool fuse_swish(Graph& graph, Node& node) {
   return false;
 }
 
-/// x as it goes into erf(x / sqrt(2)) + 1, where a tensor is that; -1 otherwise. Empties the nodes on the way.
+/// Return x if a tensor is erf(x / sqrt(2)) + 1; otherwise -1. `found` receives the nodes in between.
 int gate_of_gelu(Graph& graph, int tensor, Node* found[3]) {
   Node* sum = private_producer(graph, tensor);
   if (!sum || !is_operation(*sum, "Addition", "ADD")) return -1;
@@ -91,7 +94,7 @@ int gate_of_gelu(Graph& graph, int tensor, Node* found[3]) {
   return other_factor(graph, *scaled, std::sqrt(0.5));
 }
 
-/// 0.5 * (x * (1 + erf(x / sqrt(2)))), or x * (0.5 * (...)), or (0.5 * x) * (...).
+/// Fuse 0.5 * (x * (1 + erf(x / sqrt(2)))), x * (0.5 * (...)), or (0.5 * x) * (...).
 bool fuse_gelu(Graph& graph, Node& node) {
   if (!is_operation(node, "Multiplication", "MUL") || !is_f32(graph.out(node))) return false;
   Node *way[3], *half = nullptr, *product = &node;
@@ -123,7 +126,7 @@ bool fuse_gelu(Graph& graph, Node& node) {
   return false;
 }
 
-/// A product with a constant matrix and the vector that is added to it: FullyConnected.
+/// Fuse a product with a constant matrix and the addition of a vector into FullyConnected.
 bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
   if (!is_operation(node, "Addition", "ADD") || !is_f32(graph.out(node))) return false;
   for (size_t n = 0; n < 2; ++n) {
@@ -135,7 +138,8 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
     const Tensor &weights = *graph.in(*product, 1), &in = *graph.in(*product, 0);
     bool plain = !product->flag("transpose_x") && !product->flag("adjoint_x") && !product->flag("adjoint_y");
     if (!plain || weights.rank() != 2 || !weights.is_constant() || in.rank() < 2) continue;
-    if (graph[bias].elements() != graph.out(node).shape.back() || graph[bias].shape.back() != graph[bias].elements()) continue;
+    if (graph[bias].elements() != graph.out(node).shape.back() || graph[bias].shape.back() != graph[bias].elements())
+      continue;
     if (graph.out(*product).shape != graph.out(node).shape) continue;
     Node fused;
     fused.type = "FullyConnected";

@@ -1,4 +1,4 @@
-// What passes that look for several nodes that are one function have in common.
+// Helpers of passes that search for several nodes that are one function.
 
 #ifndef CPUACC_PATTERNS_HPP
 #define CPUACC_PATTERNS_HPP
@@ -7,10 +7,10 @@
 
 namespace cpuacc {
 
-/// Whether a node is a layer of this type, or an ElementwiseBinary with this operation, and nothing else.
+/// Return whether a node is a layer of this type, or an ElementwiseBinary with this operation, without post-ops.
 bool is_operation(const Node& node, const char* type, const char* operation);
 
-/// The node that gives a tensor which only one operand of one node reads; nullptr otherwise.
+/// The producer of a tensor that is read by only one operand of one node; nullptr if the tensor is read elsewhere.
 Node* private_producer(Graph& graph, int tensor);
 
 }  // namespace cpuacc

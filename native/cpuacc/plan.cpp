@@ -9,12 +9,14 @@ namespace {
 
 uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-constexpr uint64_t kCopied = 64 * 1024;  // smaller constants are copied, so that the host may forget them
-constexpr uint64_t kDivided = 256 * 1024;  // to touch fewer bytes is not worth waking threads for
+constexpr uint64_t kLargestCopiedConstant =
+    64 * 1024;  // bytes; smaller constants are copied, so that the host may free them
+constexpr uint64_t kLeastDividedBytes =
+    256 * 1024;  // bytes; packing less than this takes about as long as waking threads
 
 using Work = std::function<void(int64_t, int64_t)>;
 
-/// A range that threads take pieces of, one after the other.
+/// A range from which threads take pieces dynamically.
 struct Divided {
   const Work* work;
   int64_t count, piece;
@@ -48,8 +50,8 @@ Buffer Plan::buffer(int tensor) {
   if (tensor < 0 || values_[size_t(tensor)].base != 0) return made;
   Value& value = values_[size_t(tensor)];
   const Tensor& constant = graph[tensor];
-  if (value.first == 0 || constant.owner) return made;  // copied before, or our own
-  if (value.bytes > kCopied) {
+  if (value.first == 0 || constant.owner) return made;  // already copied, or owned by the program
+  if (value.bytes > kLargestCopiedConstant) {
     reads_constants_ = true;
     return made;
   }
@@ -75,7 +77,7 @@ const void* Plan::pack(uint64_t bytes, const std::function<void(void*)>& make) {
     make(memory);
   } else {
     if (number >= restored_->sizes.size() || restored_->sizes[number] != bytes)
-      throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
+      throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
     const char* from = restored_->data + restored_offset_;
     auto copy = [&](int64_t first, int64_t last) { std::memcpy(memory + first, from + first, size_t(last - first)); };
     if (bytes > 0) divide(int64_t(bytes), 2 * bytes, copy);
@@ -98,7 +100,7 @@ void Plan::join(int child, int parent, uint64_t offset) {
   values_[size_t(child)].offset = offset;
 }
 
-/// Let all that lies in `root` lie in the memory of a border tensor of the same size.
+/// Place all that shares memory with `root` in the memory of a border tensor of the same size.
 bool Plan::take_border(int root, int border) {
   if (is_border(root) || values_[size_t(root)].bytes != values_[size_t(border)].bytes) return false;
   join(root, border, 0);
@@ -106,7 +108,7 @@ bool Plan::take_border(int root, int border) {
 }
 
 bool Plan::share(int result, int operand, uint64_t offset, bool inside) {
-  buffer(operand);  // a constant may be copied
+  buffer(operand);  // copies the constant if it is small
   Place a = find(operand), b = find(result);
   if (a.root == b.root) return false;
   if (inside) {
@@ -129,7 +131,7 @@ void Plan::add(Step step) {
 }
 
 void Plan::divide(int64_t count, uint64_t bytes, const Work& work) {
-  int parts = pool_ == nullptr || bytes < kDivided ? 1 : int(std::min<int64_t>(settings.threads, count));
+  int parts = pool_ == nullptr || bytes < kLeastDividedBytes ? 1 : int(std::min<int64_t>(settings.threads, count));
   if (parts < 2) return work(0, count);
   Divided divided{&work, count, std::max<int64_t>(1, count / (4 * parts))};
   native::Pool::Lease lease(pool_);
@@ -171,7 +173,7 @@ void Plan::share_in_place() {
   }
 }
 
-/// The largest first, each at the lowest place that is free while it lives.
+/// Place the largest values first, each at the lowest offset that is free during its lifetime.
 void Plan::place_roots() {
   std::vector<int> roots, placed;
   for (size_t n = 0; n < values_.size(); ++n)
@@ -181,7 +183,7 @@ void Plan::place_roots() {
   for (int root : roots) {
     Value& value = values_[size_t(root)];
     uint64_t size = std::max<uint64_t>(64, rounded(value.bytes)), place = 0;
-    for (int other : placed) {  // in the order of their places
+    for (int other : placed) {  // in order of offset
       const Value& there = values_[size_t(other)];
       if (there.last < value.first || there.first > value.last) continue;
       if (there.place >= place + size) break;

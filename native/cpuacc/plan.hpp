@@ -1,4 +1,4 @@
-// Lowers nodes into steps, and gives every value that lives during a run its place.
+// Lowers nodes to steps, and assigns memory to all values of a run.
 
 #ifndef CPUACC_PLAN_HPP
 #define CPUACC_PLAN_HPP
@@ -11,7 +11,7 @@ namespace cpuacc {
 
 class Plan : public Builder {
  public:
-  /// `pool` helps with packing; nullptr: there is one thread.
+  /// `pool` helps to pack weights; nullptr if there is one thread.
   Plan(const Graph& graph, const Settings& settings, Packed& packed, const Restored* restored, native::Pool* pool);
 
   Buffer buffer(int tensor) override;
@@ -21,23 +21,23 @@ class Plan : public Builder {
   void add(Step step) override;
   void divide(int64_t count, uint64_t bytes, const std::function<void(int64_t, int64_t)>& work) override;
 
-  /// Let what is added from now on be the work of a node.
+  /// Attribute the following steps to a node.
   void begin(const Node& node) { node_ = &node; }
-  /// The steps with all places filled in; nothing else may be called afterwards.
+  /// Return the steps with final addresses. No other function may be called afterwards.
   std::vector<Step> finish();
   uint64_t arena_bytes() const { return arena_bytes_; }
-  /// Whether steps read constants of the host where these lie.
+  /// Return whether steps read constants in the memory of the host.
   bool reads_constants() const { return reads_constants_; }
 
  private:
-  /// A value, or a part of another one: `offset` bytes behind the beginning of `parent`.
+  /// A value, or a part of another value: `offset` bytes after the beginning of `parent`.
   struct Value {
     uint64_t bytes = 0;
     int parent = -1;
     uint64_t offset = 0;
-    uint32_t base = 1;  // as in Buffer
+    uint32_t base = 1;  // see Buffer
     uint64_t place = 0;
-    int first = -1, last = -1;  // steps; of a root, those of all its parts
+    int first = -1, last = -1;  // lifetime in steps; for a root, of all values in its memory
   };
   struct Place {
     int root;

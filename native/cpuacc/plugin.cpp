@@ -1,4 +1,4 @@
-// CpuAcc as the host sees it.
+// The backend as the host sees it: options, support queries, compilation, blobs.
 
 #include <algorithm>
 #include <fstream>
@@ -18,13 +18,13 @@ bool is_known(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; });
 }
 
-/// What holds for nodes of all types.
+/// Refuse nodes with unknown dimensions.
 Refusal unknown_extents(const Graph& graph, const Node& node) {
   auto known = [&](int tensor) { return tensor < 0 || is_known(graph[tensor].shape); };
   if (std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
       std::all_of(node.outputs.begin(), node.outputs.end(), known))
     return taken();
-  return refused("a shape is not known before it runs", IPR_REASON_SHAPE);
+  return refused("a shape is unknown until the network runs", IPR_REASON_SHAPE);
 }
 
 ipr::Verdict verdict(const Graph& graph, const Node& node, const Settings& settings) {
@@ -34,12 +34,12 @@ ipr::Verdict verdict(const Graph& graph, const Node& node, const Settings& setti
   return ipr::no(why.text, why.code);
 }
 
-/// Nodes that are not taken as they are, but with float32 in place of float16 and bfloat16.
+/// Accept nodes that are supported with float32 instead of float16 and bfloat16.
 void accept_widened(const Graph& graph, const Settings& settings, std::vector<ipr::Verdict>& found) {
   const Graph wide = widened(graph, settings);
   for (size_t n = 0; n < found.size(); ++n) {
     if (found[n].verdict != IPR_NO) continue;
-    Refusal why = refuses_halves(graph, graph.nodes[n]);
+    Refusal why = refuse_half_precision(graph, graph.nodes[n]);
     found[n] = why ? ipr::no(why.text, why.code) : verdict(wide, wide.nodes[n], settings);
   }
 }
@@ -56,17 +56,21 @@ class CpuAcc : public ipr::Backend {
     info.capabilities =
         IPR_CAP_CONCURRENT_EXECUTE | IPR_CAP_CONCURRENT_COMPILE | IPR_CAP_FORK_SAFE | IPR_CAP_DETERMINISTIC;
     info.options = {
-        {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0, everywhere},
-        {"FastRequantization", "let quantized results differ from the reference by one step", false, everywhere},
-        {"FastMathEnabled", "round operands of products to bfloat16 where that is quicker; sums stay float32", false, everywhere},
-        {"TuningLevel", "0: choose kernels by rules; 1: time the alternatives when a network is loaded; 2: take longer", 0,
+        {"NumberOfThreads", "threads for one run, the calling one among them; 0: as many as the host allows", 0,
          everywhere},
-        {"CacheDirectory", "the folder where the host keeps what is compiled; empty: the one that it keeps everything in", "",
+        {"FastRequantization", "let quantized results differ from the reference by one step", false, everywhere},
+        {"FastMathEnabled", "round operands of products to bfloat16 where that is quicker; sums stay float32", false,
+         everywhere},
+        {"TuningLevel", "0: choose kernels by rules; 1: time the alternatives when a network is loaded; 2: take longer",
+         0, everywhere},
+        {"CacheDirectory",
+         "the folder where the host keeps what is compiled; empty: the one that it keeps everything in", "",
          everywhere},
     };
-    info.properties = {{"NonConstWeights", "some operators take weights that are not constant", true},
-                       {"ConstantTensorsAsInputs", "every operand may be constant", true},
-                       {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())}};
+    info.properties = {
+        {"NonConstWeights", "some operators take weights that are not constant", true},
+        {"ConstantTensorsAsInputs", "every operand may be constant", true},
+        {"InstructionSet", "what the kernels are compiled for here", native::isa_name(native::best_isa())}};
     return info;
   }
 
@@ -85,7 +89,7 @@ class CpuAcc : public ipr::Backend {
     Settings wanted = settings(options);
     std::vector<ipr::Verdict> found;
     for (const Node& node : graph.nodes) found.push_back(verdict(graph, node, wanted));
-    if (has_halves(graph)) accept_widened(graph, wanted, found);
+    if (has_half_precision(graph)) accept_widened(graph, wanted, found);
     return found;
   }
 
@@ -95,7 +99,7 @@ class CpuAcc : public ipr::Backend {
       wanted.choices = choices;
       return std::make_unique<Program>(prepared(offered, wanted), wanted, pool(wanted.threads));
     };
-    constexpr double seconds[] = {0, 0.1, 1};  // for every alternative, by tuning level
+    constexpr double seconds[] = {0, 0.1, 1};  // of measurement for each alternative, by tuning level
     std::unique_ptr<Program> made = wanted.tuning > 0 ? tuned(make, seconds[wanted.tuning]) : make({});
     made->signature = signature_of(offered);
     return made;
@@ -103,12 +107,12 @@ class CpuAcc : public ipr::Backend {
 
   bool has_blobs() const override { return true; }
 
-  /// Everything that changes what is packed, and the bytes of this library.
+  /// Everything that affects packed constants, including a checksum of this library.
   std::string fingerprint(const ipr::Options& options) override {
     Settings wanted = settings(options);
     return "CpuAcc " + std::to_string(library()) + " " + native::isa_name(wanted.isa) + " threads " +
-           std::to_string(wanted.threads) + " fast requantization " +
-           std::to_string(wanted.fast_requantization) + " fast math " + std::to_string(wanted.fast_math) + " tuning " + std::to_string(wanted.tuning) + " cache " +
+           std::to_string(wanted.threads) + " fast requantization " + std::to_string(wanted.fast_requantization) +
+           " fast math " + std::to_string(wanted.fast_math) + " tuning " + std::to_string(wanted.tuning) + " cache " +
            std::to_string(native::l2_bytes()) + (wanted.tuning > 0 ? " on " + native::processor() : "");
   }
 
@@ -120,10 +124,10 @@ class CpuAcc : public ipr::Backend {
 
   std::unique_ptr<ipr::Executable> restore(const void* data, uint64_t size, const ipr::Graph* offered,
                                            const ipr::Options& options) override {
-    if (!offered) throw ipr::Error("a compiled part needs its network", IPR_INVALID_ARGUMENT);
+    if (!offered) throw ipr::Error("a compiled subgraph needs its network", IPR_INVALID_ARGUMENT);
     BlobContent content = content_of(data, size);
     if (content.signature != signature_of(*offered))
-      throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
+      throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
     Settings wanted = settings(options);
     wanted.choices = content.choices;
     auto made = std::make_unique<Program>(prepared(*offered, wanted), wanted, pool(wanted.threads), &content.restored);
@@ -145,12 +149,12 @@ class CpuAcc : public ipr::Backend {
   static int64_t number(const ipr::Options& options, const char* name, int64_t absent, int64_t least, int64_t most) {
     int64_t given = options.integer(name, absent);
     if (given >= least && given <= most) return given;
-    throw ipr::Error(std::string(name) + " is " + std::to_string(given) + "; expected " + std::to_string(least) + " to " +
-                         std::to_string(most),
+    throw ipr::Error(std::string(name) + " is " + std::to_string(given) + "; expected " + std::to_string(least) +
+                         " to " + std::to_string(most),
                      IPR_INVALID_ARGUMENT);
   }
 
-  /// A number for the bytes of this library.
+  /// A checksum of this library.
   uint64_t library() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (library_ == 0) {
@@ -168,7 +172,7 @@ class CpuAcc : public ipr::Backend {
     return graph;
   }
 
-  /// The pool of so many threads, which executables share.
+  /// The pool with this number of threads, which executables share.
   native::Pool* pool(int threads) {
     if (threads < 2) return nullptr;
     std::lock_guard<std::mutex> lock(mutex_);

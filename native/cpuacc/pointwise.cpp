@@ -7,6 +7,7 @@
 namespace cpuacc {
 namespace {
 
+// clang-format off
 const char* const kBinaries[] = {"add",         "div",          "maximum",    "minimum",          "mul",  "sub",
                                  "sq_diff",     "power",        "floor_div",  "mod",              "fmod", "atan2",
                                  "bitwise_and", "bitwise_or",   "bitwise_xor", "shift_left",      "shift_right",
@@ -22,8 +23,9 @@ const char* const kFunctions[] = {"sigmoid", "tanh",   "linear",     "relu", "bo
                                   "abs",     "sqrt",   "square",     "elu",  "hard_swish",   "gelu",      "gelu_tanh",
                                   "selu",    "celu",   "softsign",   "hard_sigmoid", "swish", "mish",
                                   "thresholded_relu", "shrink"};
+// clang-format on
 
-/// The place of a name, written in capitals as attributes have it, in a list in small letters.
+/// The index of a name in upper case, as attributes have it, in a list of names in lower case.
 template <size_t kCount>
 int place_of(std::string_view name, const char* const (&names)[kCount]) {
   auto equal = [&](const char* one) {
@@ -38,8 +40,8 @@ struct Named {
   Binary operation;
 };
 
-const Named kNamed[] = {{"Addition", Binary::add},  {"Subtraction", Binary::sub}, {"Multiplication", Binary::mul},
-                        {"Division", Binary::div},  {"Maximum", Binary::maximum}, {"Minimum", Binary::minimum},
+const Named kNamed[] = {{"Addition", Binary::add}, {"Subtraction", Binary::sub}, {"Multiplication", Binary::mul},
+                        {"Division", Binary::div}, {"Maximum", Binary::maximum}, {"Minimum", Binary::minimum},
                         {"Prelu", Binary::prelu}};
 
 }  // namespace
@@ -86,7 +88,7 @@ Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands) {
   found.operands = int(operands.size());
   std::vector<Axis> axes;
   int64_t sizes[3] = {1, 1, 1};
-  for (size_t n = result.size(); n-- > 0;) {  // from the last axis on, those are joined that lie together for all
+  for (size_t n = result.size(); n-- > 0;) {  // merge axes, from the last one on, that are contiguous in all operands
     Axis axis{result[n], {0, 0, 0}};
     for (size_t i = 0; i < operands.size(); ++i) {
       size_t missing = result.size() - operands[i]->size();
@@ -98,8 +100,10 @@ Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands) {
     auto joins = [&](size_t i) { return axis.step[i] == axes.back().extent * axes.back().step[i]; };
     bool all = !axes.empty();
     for (size_t i = 0; all && i < operands.size(); ++i) all = joins(i);
-    if (all) axes.back().extent *= axis.extent;
-    else axes.push_back(axis);
+    if (all)
+      axes.back().extent *= axis.extent;
+    else
+      axes.push_back(axis);
   }
   if (axes.empty()) axes.push_back({1, {1, 1, 1}});
   found.length = axes[0].extent;

@@ -1,4 +1,4 @@
-// Times of the steps of a program, printed when it goes, where INTERPOSER_CPUACC_PROFILE=1.
+// Times of the steps of a program, printed when it is destroyed if INTERPOSER_CPUACC_PROFILE is 1.
 
 #ifndef CPUACC_PROFILE_HPP
 #define CPUACC_PROFILE_HPP
@@ -13,13 +13,13 @@ namespace cpuacc {
 
 class Profile {
  public:
-  /// `steps` must outlive it.
+  /// `steps` have to outlive the profile.
   explicit Profile(const std::vector<Step>& steps);
   ~Profile();
   Profile(const Profile&) = delete;
 
   bool is_on() const { return on_; }
-  /// Nanoseconds of each step of one run. May be called by several threads.
+  /// Record the nanoseconds of each step of one run. Thread safe.
   void add(const std::vector<int64_t>& times);
 
  private:

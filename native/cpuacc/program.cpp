@@ -9,7 +9,7 @@
 namespace cpuacc {
 namespace {
 
-constexpr size_t kFewBases = 32;
+constexpr size_t kBasesOnStack = 32;
 
 int64_t now() {
   timespec time;
@@ -27,8 +27,8 @@ struct Call {
   }
 };
 
-/// What a step looks at first, on its way into the nearest cache while another one runs.
-void read_ahead(const Step& step) {
+/// Prefetch the beginning of the operands of a step while the previous step runs.
+void prefetch_operands(const Step& step) {
   const char* state = static_cast<const char*>(step.state.get());
   for (int line = 0; line < 4; ++line) __builtin_prefetch(state + 64 * line);
   __builtin_prefetch(step.in.data());
@@ -38,7 +38,8 @@ void read_ahead(const Step& step) {
 }  // namespace
 
 int parts_for(const Settings& settings, double nanoseconds) {
-  constexpr double least = 1000;  // that a part has to take for the others to be worth waking
+  constexpr double least =
+      1000;  // nanoseconds that one part has to take at least, because waking a thread takes up to a microsecond
   return std::clamp(int(nanoseconds / least), 1, settings.threads);
 }
 
@@ -53,7 +54,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
     lowering->lower(node, plan);
   }
   if (restored && restored->sizes.size() != packed_.pieces().size())
-    throw ipr::Error("the compiled part does not belong to this network", IPR_STALE);
+    throw ipr::Error("the compiled subgraph does not belong to this network", IPR_STALE);
   steps_ = plan.finish();
   for (const Step& step : steps_) {
     scratch_stride_ = std::max(scratch_stride_, (step.scratch_per_part + 63) / 64 * 64);
@@ -71,7 +72,8 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
 }
 
 bool Program::has(Choice what) const {
-  if (what == Choice::block) return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) { return !s.also.empty(); });
+  if (what == Choice::block)
+    return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) { return !s.also.empty(); });
   auto is_convolution = [](const Step& step) {
     return step.name.rfind("winograd", 0) == 0 || step.name.rfind("conv ", 0) == 0;
   };
@@ -83,7 +85,7 @@ std::vector<double> Program::measured(double seconds) {
   std::vector<char*> bases{nullptr, memory.take(workspace_size)};
   for (const Border& one : border_) {
     bases.push_back(memory.take(one.bytes));
-    if (one.dtype != IPR_DTYPE_FLOAT32) continue;  // zeros are codes, indices and lengths that may be
+    if (one.dtype != IPR_DTYPE_FLOAT32) continue;  // zeros are valid quantized values, indices and lengths
     float* values = reinterpret_cast<float*>(bases.back());
     for (uint64_t n = 0; n < one.bytes / 4; ++n) values[n] = float(n % 17) / 16 - 0.5f;
   }
@@ -97,17 +99,17 @@ std::vector<double> Program::measured(double seconds) {
       int64_t start = now();
       Call call{&steps_[n], &run};
       lease.run(&Call::part, &call, std::min(steps_[n].max_parts, threads_));
-      if (round > 0) least[n] = std::min(least[n], double(now() - start));  // the first one warms up
+      if (round > 0) least[n] = std::min(least[n], double(now() - start));  // the first run warms up the caches
     }
   return least;
 }
 
 void Program::execute(const ipr::Run& run) {
-  char* few[kFewBases];
+  char* few[kBasesOnStack];
   std::vector<char*> many;
   size_t count = 2 + run.input_count() + run.output_count();
   char** bases = few;
-  if (count > kFewBases) many.resize(count), bases = many.data();
+  if (count > kBasesOnStack) many.resize(count), bases = many.data();
   bases[0] = nullptr;
   bases[1] = run.workspace();
   for (size_t n = 0; n < run.input_count(); ++n) {
@@ -132,7 +134,7 @@ void Program::run_steps(const ipr::Run& run, char* const* bases) {
   for (const Step& step : steps_) {
     if (run.cancelled()) throw ipr::Error("the run was cancelled", IPR_CANCELLED);
     if (raw.deadline_ns != 0 && now() > raw.deadline_ns) throw ipr::Error("the deadline has passed", IPR_DEADLINE);
-    if (&step != &steps_.back()) read_ahead((&step)[1]);
+    if (&step != &steps_.back()) prefetch_operands((&step)[1]);
     int parts = std::min(step.max_parts, limit);
     if (parts == 1) {
       step.fn(step, inner, 0, 1);

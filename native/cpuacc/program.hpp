@@ -1,4 +1,4 @@
-// A graph made ready to run: steps in their order, with a place in memory for every value.
+// An executable program: steps in order, with memory for each value.
 
 #ifndef CPUACC_PROGRAM_HPP
 #define CPUACC_PROGRAM_HPP
@@ -14,28 +14,28 @@
 
 namespace cpuacc {
 
-/// Pieces of a blob, to be used instead of making them.
+/// Packed pieces of a blob, which are copied instead of packed again.
 struct Restored {
-  const char* data = nullptr;  // pieces, each at a multiple of 64 bytes
+  const char* data = nullptr;  // the pieces, each at a multiple of 64 bytes
   std::vector<uint64_t> sizes;
 };
 
 class Program : public ipr::Executable {
  public:
-  /// Lowers a graph after its passes. `pool` may be nullptr where there is one thread.
+  /// Lower a graph after its passes. `pool` may be nullptr if there is one thread.
   Program(Graph graph, const Settings& settings, native::Pool* pool, const Restored* restored = nullptr);
 
   void execute(const ipr::Run& run) override;
 
-  /// Nanoseconds of every step: the least of some runs on made-up inputs, for about so long.
+  /// Measure each step on zeros or constant inputs for about `seconds`. Return the least nanoseconds of each step.
   std::vector<double> measured(double seconds);
 
   const Packed& packed() const { return packed_; }
   const Choices& choices() const { return choices_; }
-  /// Whether there is a layer with such alternatives.
+  /// Return whether a layer has such alternatives.
   bool has(Choice what) const;
   const std::vector<Step>& steps() const { return steps_; }
-  uint64_t signature = 0;  // of the graph that it was made from
+  uint64_t signature = 0;  // of the graph that it was compiled from
 
  private:
   struct Border {
@@ -48,7 +48,7 @@ class Program : public ipr::Executable {
   std::vector<Step> steps_;
   Profile profile_{steps_};
   Packed packed_;
-  std::vector<std::shared_ptr<void>> pass_constants_;  // constants that passes made
+  std::vector<std::shared_ptr<void>> pass_constants_;  // constants that passes created
   native::Pool* pool_;
   int threads_;
   Choices choices_;

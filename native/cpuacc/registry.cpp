@@ -1,4 +1,4 @@
-// All families, in the order in which they are asked: quick and special ones before plain ones.
+// All families in order of priority: specialized implementations before general ones.
 
 #include <iterator>
 
@@ -43,33 +43,15 @@ using Make = Family (*)();
 
 const Make kFamilies[] = {
     half_precision_family,  // its pass is the first one
-    lstm_family,
-    attention_family,
-    patterns_family,
-    fusion_family,
-    bottleneck_f32_family,
-    elementwise_q8_family,
-    conv_q8_family,
-    depthwise_q8_family,
-    fully_connected_q8_family,
-    matmul_q8_family,
-    binary_q8_family,
-    softmax_q8_family,
-    depthwise_f32_family,
-    winograd_f32_family,
-    conv_f32_family,
-    matmul_f32_family,
-    reorder_family,
-    moves_family,
-    functions_q8_family,
-    elementwise_family,
-    gather_family,
-    quantize_family,
-    scales_family,
-    pool_family,
-    resize_family,
-    reduce_q8_family,
-    reduce_family,
+    lstm_family,           attention_family,      patterns_family,
+    fusion_family,         bottleneck_f32_family, elementwise_q8_family,
+    conv_q8_family,        depthwise_q8_family,   fully_connected_q8_family,
+    matmul_q8_family,      binary_q8_family,      softmax_q8_family,
+    depthwise_f32_family,  winograd_f32_family,   conv_f32_family,
+    matmul_f32_family,     reorder_family,        moves_family,
+    functions_q8_family,   elementwise_family,    gather_family,
+    quantize_family,       scales_family,         pool_family,
+    resize_family,         reduce_q8_family,      reduce_family,
     normalize_family,
     layouts_family,  // its pass is the last one
 };

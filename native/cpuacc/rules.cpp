@@ -60,7 +60,7 @@ Layouts follow_blocked(const Graph& graph, const Node& node, const Settings&) {
   Layouts wanted;
   wanted.out = {layout};
   int64_t channels = out.extent(channel_axis_of(layout));
-  if (channels == 1) return {};  // blocks of one channel are mostly padding
+  if (channels == 1) return {};  // a block of a single channel would be mostly padding
   for (int number : node.inputs) {
     const Tensor& tensor = graph[number];
     if (!is_f32(tensor)) return {};

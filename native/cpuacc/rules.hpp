@@ -1,4 +1,4 @@
-// What the rules of several families have in common.
+// Rules that several families share.
 
 #ifndef CPUACC_RULES_HPP
 #define CPUACC_RULES_HPP
@@ -12,29 +12,29 @@
 namespace cpuacc {
 
 inline bool is_f32(const Tensor& tensor) { return tensor.dtype == IPR_DTYPE_FLOAT32; }
-inline bool is_code8(const Tensor& tensor) {
+inline bool is_quantized8(const Tensor& tensor) {
   return (tensor.dtype == IPR_DTYPE_INT8 || tensor.dtype == IPR_DTYPE_UINT8) && tensor.is_quantized();
 }
 
 std::string described(const Tensor& tensor);
 
-/// Taken where all operands (absent ones do not count) and results are float32.
+/// Supported if all present operands and all results are float32.
 Refusal all_f32(const Graph& graph, const Node& node);
 
-/// An axis, counted from the end where it is negative.
+/// Normalize an axis that may be negative, counted from the end.
 inline int axis_of(int64_t axis, int rank) { return int(axis < 0 ? axis + rank : axis); }
 
-/// Extents before, at and behind an axis, multiplied.
+/// The products of the dimensions before and after an axis, and the size of the axis.
 struct Around {
   int64_t outer, extent, inner;
 };
 Around around(const Shape& shape, int axis);
 
-/// The layout of the first operand that is blocked; plain where none is.
+/// The layout of the first blocked operand; plain if none is blocked.
 Layout blocked_operand(const Graph& graph, const Node& node);
 
-/// Whether an image of this layout can be read by a node with that attribute `data_layout` ("NCHW", "NDHWC"): both agree on
-/// which axis holds the channels.
+/// Return whether a node with this attribute `data_layout` ("NCHW", "NDHWC") can read an image of this layout: both
+/// have to agree on the axis of the channels.
 inline bool agree_on_channels(Layout layout, std::string_view data_layout) {
   bool last = !data_layout.empty() && data_layout.back() == 'C';
   return layout == (last ? Layout::blocked_nhwc : Layout::blocked_nchw);
@@ -42,16 +42,15 @@ inline bool agree_on_channels(Layout layout, std::string_view data_layout) {
 
 inline int channel_axis_of(Layout layout) { return layout == Layout::blocked_nhwc ? 3 : 1; }
 
-/// As (N, blocks, H, W, 16): the shape of a blocked tensor as it lies.
+/// The shape of a blocked tensor in memory: (N, blocks, H, W, 16).
 Shape blocked_shape(const Tensor& tensor);
 
-/// The shape in which a plain operand lies beside blocked ones in `layout`, which it broadcasts with; empty where it
-/// cannot.
+/// The shape of a plain operand that broadcasts with blocked tensors in `layout`; empty if it cannot.
 Shape beside_blocked(const Tensor& tensor, Layout layout);
 
 /// The layouts of an elementwise node: those of its first blocked operand. Every operand with as many channels as the
-/// result is blocked like the result; operands that broadcast along the channels stay plain. All are plain if the result
-/// has one channel.
+/// result is blocked like the result; operands that broadcast along the channels stay plain. All are plain if the
+/// result has one channel.
 Layouts follow_blocked(const Graph& graph, const Node& node, const Settings& settings);
 
 }  // namespace cpuacc

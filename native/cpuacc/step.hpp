@@ -1,4 +1,5 @@
-// Steps: what a network becomes. A program is a list of steps that run one after the other, each on some threads.
+// Steps, to which a network is lowered. A program is a list of steps that run one after another, each on several
+// threads.
 
 #ifndef CPUACC_STEP_HPP
 #define CPUACC_STEP_HPP
@@ -11,31 +12,31 @@
 #include <utility>
 #include <vector>
 
-#include "cpuacc/graph.hpp"
 #include "common/cpu.hpp"
+#include "cpuacc/graph.hpp"
 
 namespace cpuacc {
 
 using native::Isa;
 
-/// Where bytes lie during a run: `offset` behind one of Run::bases. The planner fills both in after lowering.
+/// The address of a tensor during a run: `offset` bytes after one of Run::bases. The planner sets both after lowering.
 struct Buffer {
-  int32_t id = -1;    // -1: there is none (an optional operand that is absent)
-  uint32_t base = 0;  // 0: a constant, whose address `offset` is; 1: the arena; then border inputs and outputs
+  int32_t id = -1;    // -1: an absent optional operand
+  uint32_t base = 0;  // 0: a constant, whose address is `offset`; 1: the arena; then inputs and outputs at the border
   uint64_t offset = 0;
 
   explicit operator bool() const { return id >= 0; }
 };
 
-/// One run. Border tensors may be unaligned beyond their elements; constants and the arena are aligned to 64 bytes
-/// (constants of the network that were not packed: to their elements only).
+/// The memory of one run. Tensors at the border are aligned to their elements only. The arena and packed constants are
+/// aligned to 64 bytes; other constants of the network are aligned to their elements only.
 struct Run {
   char* const* bases;
   char* scratch;            // aligned to 64 bytes
-  uint64_t scratch_stride;  // bytes from the scratch memory of one part to that of the next
-  const char** fault;       // what `fail` was told
+  uint64_t scratch_stride;  // bytes between the scratch memory of consecutive parts
+  const char** fault;       // the message of `fail`
 
-  /// To end the run with an error after this step: an index in the data that is out of range, and the like.
+  /// End the run with an error after this step, for example because an index in the data is out of range.
   void fail(const char* why) const { __atomic_store_n(fault, why, __ATOMIC_RELAXED); }
 
   template <class T = void>
@@ -48,8 +49,9 @@ struct Run {
   }
 };
 
-/// One piece of work. `fn` is called once for each part in 0 .. parts - 1, at the same time on different threads, with
-/// any 1 <= parts <= max_parts; all of them end before the next step begins. It throws nothing and keeps nothing.
+/// One step. `fn` is called once for each part in 0 .. parts - 1, concurrently on different threads, with any 1 <=
+/// parts <= max_parts. All calls end before the next step begins. `fn` does not throw, and keeps no state between
+/// calls.
 struct Step {
   using Function = void (*)(const Step& step, const Run& run, int part, int parts);
 
@@ -57,12 +59,12 @@ struct Step {
   Function fn = nullptr;
   int max_parts = 1;
   std::vector<Buffer> in, out;
-  std::shared_ptr<const void> state;  // parameters; a struct of the family's own
+  std::shared_ptr<const void> state;  // parameters; a struct of the family
   uint64_t scratch_per_part = 0;      // bytes
   double operations = 0;              // additions and multiplications, for profiles; 0: not counted
-  int64_t layer = -1;         // whose work it does, of the offered graph; filled in when it is added
-  std::vector<int64_t> also;  // and those of other layers
-  int in_place = -1;  // position in `in` whose memory out[0] may take where nobody else needs it (same bytes)
+  int64_t layer = -1;         // the layer of the offered graph that this step computes; set when the step is added
+  std::vector<int64_t> also;  // further layers that it computes
+  int in_place = -1;  // position in `in` whose memory out[0] may reuse if no other step needs it (same number of bytes)
 
   template <class T>
   const T& as() const {
@@ -70,7 +72,7 @@ struct Step {
   }
 };
 
-/// The elements [first, last) of `count` that part `part` of `parts` does, in multiples of `grain`.
+/// The elements [first, last) of `count` that part `part` of `parts` computes, in multiples of `grain`.
 struct Range {
   int64_t first, last;
 };
@@ -80,26 +82,28 @@ inline Range split(int64_t count, int part, int parts, int64_t grain = 1) {
   return {first < count ? first : count, last < count ? last : count};
 }
 
-/// What there are alternatives for: the tile of Winograd's algorithm (1: none), and whether a block is one step.
+/// Decisions with alternatives: the tile of Winograd's algorithm (1: the direct sum), and whether a block is fused to
+/// one step.
 enum class Choice : int32_t { winograd, block };
 
-/// Alternatives that were chosen for layers of the offered graph instead of those that rules choose.
+/// Alternatives that were selected for layers of the offered graph by timing, instead of by the cost model.
 class Choices {
  public:
-  static constexpr int64_t kAll = -1;  // every layer for which there is no other choice
+  static constexpr int64_t kAll = -1;  // all layers without a choice of their own
 
   void set(Choice what, int64_t layer, int value) { chosen_[{what, layer}] = value; }
-  /// The choice for a layer; -1: by rules.
+  /// The choice for a layer; -1: use the cost model.
   int of(Choice what, int64_t layer) const {
     auto found = chosen_.find({what, layer});
     if (found == chosen_.end()) found = chosen_.find({what, kAll});
     return found == chosen_.end() ? -1 : found->second;
   }
   bool empty() const { return chosen_.empty(); }
-  /// Three numbers for every choice, and back.
+  /// Serialization: three numbers for each choice.
   std::vector<int32_t> numbers() const {
     std::vector<int32_t> found;
-    for (const auto& [key, value] : chosen_) found.insert(found.end(), {int32_t(key.first), int32_t(key.second), value});
+    for (const auto& [key, value] : chosen_)
+      found.insert(found.end(), {int32_t(key.first), int32_t(key.second), value});
     return found;
   }
   static Choices of_numbers(const std::vector<int32_t>& numbers) {
@@ -112,20 +116,20 @@ class Choices {
   std::map<std::pair<Choice, int64_t>, int> chosen_;
 };
 
-/// What a network is compiled for.
+/// The settings that a network is compiled with.
 struct Settings {
   Isa isa = Isa::baseline;
   int threads = 1;
-  bool fast_requantization = false;  // codes may differ by one step
-  bool fast_math = false;            // products may be of bfloat16
-  int tuning = 0;                    // 0: rules, more: time the alternatives
-  Choices choices;                   // what was found by that
+  bool fast_requantization = false;  // quantized results may differ by one
+  bool fast_math = false;            // products may round operands to bfloat16
+  int tuning = 0;                    // 0: use the cost model; more: time the alternatives
+  Choices choices;                   // the result of tuning
 };
 
-/// How many parts are worth while for some work, given about how many nanoseconds it takes on one thread.
+/// The number of parts into which work should be divided, given its estimated nanoseconds on one thread.
 int parts_for(const Settings& settings, double nanoseconds);
 
-/// Takes what nodes become. Handed to Lowering::lower.
+/// Receives the steps of a network. Passed to Lowering::lower.
 class Builder {
  public:
   virtual ~Builder() = default;
@@ -133,22 +137,22 @@ class Builder {
   const Graph& graph;
   const Settings& settings;
 
-  /// The place of a tensor of the graph; of -1 an absent one. Data of constants is to be reached at run time by such a
-  /// buffer or by `pack` only: the tensor's own pointer may be gone by then.
+  /// The buffer of a tensor of the graph; for -1, an absent buffer. At run time, steps may read constants only by such
+  /// a buffer or by `pack`, because the pointer of the tensor may be invalid by then.
   virtual Buffer buffer(int tensor) = 0;
-  /// Memory in the arena that lives from the step added next to the last one that was given it.
+  /// Memory in the arena that lives from the next step that is added to the last step that uses it.
   virtual Buffer temporary(uint64_t bytes) = 0;
-  /// Constant bytes made from the network's constants (packed weights, tables), aligned to 64, zero where `make` does
-  /// not write. Made once: when a program is restored from a blob, `make` is not called and the bytes come from it, so
-  /// that `bytes` must not depend on them. The pointer holds as long as the program.
+  /// Constant bytes that `make` computes from the constants of the network, such as packed weights. They are aligned to
+  /// 64, and zero unless `make` writes them. When a program is restored from a blob, the bytes come from the blob and
+  /// `make` is not called, so `bytes` must not depend on it. The pointer is valid as long as the program.
   virtual const void* pack(uint64_t bytes, const std::function<void(void*)>& make) = 0;
-  /// The result lies where the operand does, `offset` bytes behind its beginning: no step is needed (Reshape). Or the
-  /// operand in the result (Concat): then `inside` is true and the operand is placed within the result.
-  /// False where that cannot be (both at the border): copy then.
+  /// Let a result share the memory of an operand, at `offset` bytes, so that no step is needed (Reshape). If `inside`,
+  /// place the operand within the result instead (Concat). Return false if the two cannot share memory because both are
+  /// at the border; the caller then has to copy.
   virtual bool share(int result, int operand, uint64_t offset = 0, bool inside = false) = 0;
   virtual void add(Step step) = 0;
-  /// Calls work(first, last) for ranges that cover 0 .. count - 1, on several threads at the same time where all of it
-  /// touches so many `bytes` that this is worth while. For what is packed; `work` throws nothing.
+  /// Call work(first, last) for ranges that cover 0 .. count - 1, on several threads if the work touches enough
+  /// `bytes`. For packing; `work` does not throw.
   virtual void divide(int64_t count, uint64_t bytes, const std::function<void(int64_t, int64_t)>& work) = 0;
 
  protected:

@@ -1,4 +1,5 @@
 #include "cpuacc/strided_copy.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -33,7 +34,7 @@ struct Fill {
   }
 };
 
-/// Axes of one element disappear, and those that follow one another in both tensors become one.
+/// Drop axes of one element, and merge axes that are contiguous in both tensors.
 Axes merged(const Axes& axes) {
   Axes found;
   for (const Axis& axis : axes) {
@@ -48,7 +49,8 @@ Axes merged(const Axes& axes) {
   return found;
 }
 
-/// Where the operand is not read in order, the axis along which its elements lie together comes next to the last.
+/// Make the axis along which the operand is contiguous the second to last, so that the copy is a transposition of
+/// tiles.
 void turn(Axes& axes) {
   if (axes.back().from == 1) return;
   for (size_t n = 0; n + 1 < axes.size(); ++n)
@@ -97,8 +99,10 @@ Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes a
   Step step;
   step.name = std::move(name);
   step.fn = &Copy::run;
-  double seconds_per_byte = axes.back().from == 1 && axes.back().to == 1 ? 0.1 : 0.4;
-  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, double(size) * seconds_per_byte), std::max<int64_t>(rows, 1)));
+  const bool contiguous = axes.back().from == 1 && axes.back().to == 1;
+  const double byte_ns = contiguous ? cost::kContiguousByteNs : cost::kStridedByteNs;
+  step.max_parts =
+      int(std::min<int64_t>(parts_for(builder.settings, double(size) * byte_ns), std::max<int64_t>(rows, 1)));
   step.in = {in};
   step.out = {out};
   step.state = std::move(copy);
@@ -114,7 +118,7 @@ Step fill_step(Builder& builder, std::string name, Buffer out, const void* value
   Step step;
   step.name = std::move(name);
   step.fn = &Fill::run;
-  step.max_parts = parts_for(builder.settings, double(count) * double(item) * 0.1);
+  step.max_parts = parts_for(builder.settings, double(count) * double(item) * cost::kContiguousByteNs);
   step.out = {out};
   step.state = std::move(fill);
   return step;

@@ -1,4 +1,4 @@
-// Boxes that are copied: how views of a tensor (turned, cut, stepped) become the steps of a copy.
+// Copies between strided views of tensors: transpositions, slices, broadcasts.
 
 #ifndef CPUACC_STRIDED_COPY_HPP
 #define CPUACC_STRIDED_COPY_HPP
@@ -8,23 +8,23 @@
 
 namespace cpuacc {
 
-/// One axis of a view: its extent, and its steps in elements in the operand and in the result.
+/// One axis of a view: its size, and its strides in elements in the operand and in the result.
 struct Axis {
   int64_t extent, from, to;
 };
 using Axes = std::vector<Axis>;
 
-/// Steps in elements of a compact tensor.
+/// Strides in elements of a contiguous tensor.
 Shape steps_of(const Shape& shape);
 
-/// Axes of a result that is compact; `from` is filled in by the caller.
+/// Axes of a contiguous result; the caller sets `from`.
 Axes axes_of(const Shape& result);
 
 /// The step that copies a view. `in_offset` and `out_offset` are in elements.
-Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item, int64_t in_offset = 0,
-               int64_t out_offset = 0);
+Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes axes, uint64_t item,
+               int64_t in_offset = 0, int64_t out_offset = 0);
 
-/// Fills a result with one element.
+/// The step that fills a result with one element.
 Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count);
 
 }  // namespace cpuacc

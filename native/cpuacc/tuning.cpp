@@ -6,9 +6,10 @@
 namespace cpuacc {
 namespace {
 
-constexpr double kClearly = 0.95;  // of the time that rules lead to
+constexpr double kRequiredSpeedup =
+    0.95;  // part of the time of the cost model's choice that an alternative may take: measured times vary by up to 5 %
 
-/// Nanoseconds of the steps that do the work of a layer, without those that do the work of several.
+/// Measured nanoseconds of the steps of each layer. Steps that compute several layers count for the first of these.
 struct Times {
   explicit Times(Program& program, double seconds) {
     std::vector<double> nanoseconds = program.measured(seconds);
@@ -31,25 +32,25 @@ struct Times {
   std::map<int64_t, std::vector<int64_t>> fused;
 };
 
-/// Where an alternative changes how a layer is run, and is clearly quicker than all before.
+/// Select an alternative for each layer that it changes, and that it makes clearly faster than all before.
 void compare(Choice what, int value, const Times& times, std::map<int64_t, double>& best, const Times& rules,
              Choices& chosen) {
   for (const auto& [layer, name] : times.names) {
     auto before = rules.names.find(layer);
     if (layer < 0 || before == rules.names.end() || before->second == name || rules.fused.count(layer)) continue;
-    auto known = best.emplace(layer, rules.of(layer) * kClearly).first;
+    auto known = best.emplace(layer, rules.of(layer) * kRequiredSpeedup).first;
     if (times.of(layer) >= known->second) continue;
     known->second = times.of(layer);
     chosen.set(what, layer, value);
   }
 }
 
-/// Where the layers of a fused block are clearly quicker one after the other.
+/// Select separate steps for the layers of fused blocks that are clearly faster one after another.
 void compare_blocks(const Times& apart, const Times& rules, Choices& chosen) {
   for (const auto& [layer, also] : rules.fused) {
     double sum = apart.of(layer);
     for (int64_t other : also) sum += apart.of(other);
-    if (sum >= rules.of(layer) * kClearly) continue;
+    if (sum >= rules.of(layer) * kRequiredSpeedup) continue;
     chosen.set(Choice::block, layer, 0);
     for (int64_t other : also) chosen.set(Choice::block, other, 0);
   }

@@ -1,4 +1,4 @@
-// Alternative kernels, timed where they run: in whole programs that differ in one choice.
+// Selection among alternative kernels by timing whole programs that differ in one choice.
 
 #ifndef CPUACC_TUNING_HPP
 #define CPUACC_TUNING_HPP
@@ -10,8 +10,9 @@
 
 namespace cpuacc {
 
-/// The fastest of the programs that `make` gives for different choices, with its choices layer by layer. Alternatives
-/// are taken that are clearly quicker than what rules choose. A program is run for at most `seconds`.
+/// Return the fastest program that `make` creates for different choices. Choices are combined layer by layer. An
+/// alternative is selected only if it is clearly faster than the choice of the cost model. Each program runs for at
+/// most `seconds`.
 std::unique_ptr<Program> tuned(const std::function<std::unique_ptr<Program>(const Choices&)>& make, double seconds);
 
 }  // namespace cpuacc

@@ -1,5 +1,5 @@
-// CpuRef as a shared object: the layers of a small convolutional network, in float32, and in int8 with the arithmetic of
-// the reference backend in Python, bit for bit. It is written to be read, not to be quick.
+// CpuRef as a shared object: the layers of a small convolutional network in float32 and in int8. The int8 arithmetic
+// equals that of the reference backend in Python, bit for bit. The code is written to be read, not to be fast.
 
 #include "moves.hpp"
 #include "pointwise.hpp"
@@ -8,7 +8,7 @@
 namespace cpuref {
 namespace {
 
-/// How one type of layer is judged, and made ready to run.
+/// The support rule of a type of layer, and the function that prepares it.
 struct LayerType {
   const char* name;
   ipr::Verdict (*rule)(const ipr::Layer&);

@@ -1,4 +1,4 @@
-// Reshape and Concat: elements that are moved.
+// Reshape and Concat.
 
 #ifndef CPUREF_MOVES_HPP
 #define CPUREF_MOVES_HPP
@@ -29,7 +29,7 @@ inline ipr::Verdict concat_rule(const ipr::Layer& layer) {
   return one_kind(layer, {});
 }
 
-/// Brings stored integers to another quantization: round(x * scale + bias) in float32.
+/// Requantize quantized values: round(x * scale + bias) in float32.
 struct Change {
   Change(const ipr::TensorInfo& from, const ipr::TensorInfo& to)
       : none(!is_code(from) || same_quantization(from, to)), scale(none ? 1 : scale32(from) * (1.0f / scale32(to))),

@@ -1,4 +1,4 @@
-// Addition, Multiplication, Activation, Quantize and Dequantize: every element by itself.
+// Elementwise layers: Addition, Multiplication, Activation, Quantize and Dequantize.
 
 #ifndef CPUREF_POINTWISE_HPP
 #define CPUREF_POINTWISE_HPP
@@ -10,9 +10,9 @@
 
 namespace cpuref {
 
-// ---- Two operands ------------------------------------------------------------------------------------------------------
+// ---- Two operands ---------------------------------------------------------------------------------------------------
 
-/// Walks two operands beside a result with whose shape they broadcast.
+/// Iterates over two operands that broadcast with a result.
 class Broadcast {
  public:
   explicit Broadcast(const ipr::Layer& layer)
@@ -52,7 +52,7 @@ class Broadcast {
 
 inline ipr::Verdict binary_rule(const ipr::Layer& layer) { return one_kind(layer, {"a", "b"}); }
 
-/// Both operands in steps of one scale, twice the larger of theirs, divided by 2**20.
+/// Convert both operands to a common scale: twice the larger of theirs, divided by 2**20.
 inline ipr::Kernel addition_of_codes(const ipr::Layer& layer) {
   double a_scale = scale32(layer.input(0)), b_scale = scale32(layer.input(1)), common = 2 * std::max(a_scale, b_scale);
   FixedPoint first = quantize_multiplier(a_scale / common), second = quantize_multiplier(b_scale / common);
@@ -77,21 +77,19 @@ inline ipr::Kernel addition(const ipr::Layer& layer) {
 inline ipr::Kernel multiplication(const ipr::Layer& layer) {
   Broadcast walk(layer);
   if (is_real(layer.output(0)))
-    return [=](ipr::Tensors in, ipr::Tensors out) {
-      walk.apply<float>(in, out, [](float a, float b) { return a * b; });
-    };
+    return
+        [=](ipr::Tensors in, ipr::Tensors out) { walk.apply<float>(in, out, [](float a, float b) { return a * b; }); };
   float product = scale32(layer.input(0)) * scale32(layer.input(1));
   FixedPoint factor = quantize_multiplier(double(product / scale32(layer.output(0))));
   int64_t a_zero = layer.input(0).zero_point(), b_zero = layer.input(1).zero_point();
   int64_t zero = layer.output(0).zero_point();
   return [=](ipr::Tensors in, ipr::Tensors out) {
-    walk.apply<int8_t>(in, out, [&](int8_t a, int8_t b) {
-      return clamped(multiply((a - a_zero) * (b - b_zero), factor) + zero);
-    });
+    walk.apply<int8_t>(
+        in, out, [&](int8_t a, int8_t b) { return clamped(multiply((a - a_zero) * (b - b_zero), factor) + zero); });
   };
 }
 
-// ---- Activation functions ----------------------------------------------------------------------------------------------
+// ---- Activation functions -------------------------------------------------------------------------------------------
 
 using Function = std::function<float(float x, float a, float b)>;
 
@@ -104,7 +102,7 @@ inline float clipped(float x, float low, float high) { return std::isnan(x) ? x 
 inline float exp32(float x) { return float(std::exp(double(x))); }
 inline float tanh32(float x) { return float(std::tanh(double(x))); }
 
-/// Of float32; the first six are computed of int8, too.
+/// Functions of float32; the first six are also computed for int8.
 inline const std::array<NamedFunction, 13>& functions() {
   static const std::array<NamedFunction, 13> found = {{
       {"RELU", [](float x, float, float) { return clipped(x, 0, INFINITY); }},
@@ -119,7 +117,8 @@ inline const std::array<NamedFunction, 13>& functions() {
       {"ELU", [](float x, float a, float) { return x >= 0 ? x : a * float(std::expm1(double(x))); }},
       {"HARD_SWISH", [](float x, float, float) { return x * clipped(x + 3, 0, 6) / 6; }},
       {"HARD_SIGMOID", [](float x, float a, float b) { return clipped(a * x + b, 0, 1); }},
-      {"SOFT_RELU", [](float x, float, float) {
+      {"SOFT_RELU",
+       [](float x, float, float) {
          return std::isnan(x) ? x : float(std::max(double(x), 0.0) + std::log1p(std::exp(-std::fabs(double(x)))));
        }},
   }};
@@ -141,13 +140,13 @@ inline ipr::Verdict activation_rule(const ipr::Layer& layer) {
   return one_kind(layer, {"input"});
 }
 
-/// The stored integer of a bound; what is infinite is no bound.
+/// The quantized value of a bound; an infinite bound does not limit.
 inline int64_t bound(double real, const ipr::TensorInfo& output, int64_t unbounded) {
   if (!std::isfinite(real)) return unbounded;
   return clamped(round_half_away(double(float(real) / scale32(output))) + double(output.zero_point()));
 }
 
-/// RELU, BOUNDED_RELU, LEAKY_RELU and ABS stay in integers; the others are computed of real numbers.
+/// RELU, BOUNDED_RELU, LEAKY_RELU and ABS use integers; other functions are computed on real values.
 inline int64_t code_of(const ipr::Layer& layer, int64_t x) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
   std::string_view name = layer.text("function");
@@ -185,9 +184,10 @@ inline ipr::Kernel activation(const ipr::Layer& layer) {
   };
 }
 
-// ---- Softmax -----------------------------------------------------------------------------------------------------------
+// ---- Softmax --------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kLongestRow = 8191;  // exponentials are summed in 32 bits, of which each takes up to 19
+constexpr int64_t kLongestRow =
+    8191;  // longest row whose exponentials, of up to 19 bits each, can be summed in 32 bits
 
 /// Probabilities of int8 have the quantization that TFLite prescribes.
 inline ipr::Verdict softmax_rule(const ipr::Layer& layer) {
@@ -200,7 +200,7 @@ inline ipr::Verdict softmax_rule(const ipr::Layer& layer) {
   return one_kind(layer, {"input"});
 }
 
-/// Some elements with equal distances: what a softmax sums over.
+/// Elements at equal distances: a row of a softmax.
 template <class Element>
 struct Row {
   Element* first;
@@ -228,7 +228,7 @@ inline void softmax_of(Row<int8_t> x, Row<int8_t> y, const FixedPoint& factor, i
     y[n] = clamped(divide_by_pot(times(inverse, exponential(n)), exponent + 31 - 8) - 128);
 }
 
-/// Calls `visit(row of the input, row of the output)` for all rows along an axis.
+/// Call `visit(row of the input, row of the output)` for all rows along an axis.
 template <class Element, class Visit>
 ipr::Kernel by_row(const ipr::Layer& layer, Visit visit) {
   const ipr::TensorInfo info = layer.output(0);
@@ -239,26 +239,27 @@ ipr::Kernel by_row(const ipr::Layer& layer, Visit visit) {
   return [=](ipr::Tensors in, ipr::Tensors out) {
     for (int64_t start = 0; start < count; start += extent * inner)
       for (int64_t n = start; n < start + inner; ++n)
-        visit(Row<Element>{in[0].data<Element>() + n, extent, inner}, Row<Element>{out[0].data<Element>() + n, extent, inner});
+        visit(Row<Element>{in[0].data<Element>() + n, extent, inner},
+              Row<Element>{out[0].data<Element>() + n, extent, inner});
   };
 }
 
 inline ipr::Kernel softmax(const ipr::Layer& layer) {
   double beta = layer.number("beta");
-  if (is_real(layer.input(0)))
-    return by_row<float>(layer, [=](Row<float> x, Row<float> y) { softmax_of(x, y, beta); });
+  if (is_real(layer.input(0))) return by_row<float>(layer, [=](Row<float> x, Row<float> y) { softmax_of(x, y, beta); });
   FixedPoint factor = quantize_multiplier(std::min(beta * layer.input(0).scale() * 67108864.0, 2147483647.0));
   int64_t least = -int64_t(std::floor(31.0 * 67108864.0 / std::ldexp(1.0, factor.shift)));
   return by_row<int8_t>(layer, [=](Row<int8_t> x, Row<int8_t> y) { softmax_of(x, y, factor, least); });
 }
 
-// ---- Changing how numbers are stored -----------------------------------------------------------------------------------
+// ---- Changing how numbers are stored --------------------------------------------------------------------------------
 
 inline ipr::Verdict quantize_rule(const ipr::Layer& layer) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
   if (!is_real(in) && !is_code(in))
     return ipr::no("input is " + described(in) + "; takes float32, or int8 with a scale", IPR_REASON_DATA_TYPE);
-  if (!is_code(out)) return ipr::no("the output is " + described(out) + "; gives int8 with a scale", IPR_REASON_DATA_TYPE);
+  if (!is_code(out))
+    return ipr::no("the output is " + described(out) + "; gives int8 with a scale", IPR_REASON_DATA_TYPE);
   return ipr::yes();
 }
 

@@ -1,4 +1,4 @@
-// What the rules and kernels of all layers have in common: which tensors are taken, and how they are walked.
+// Rules and iterations that all layers share.
 
 #ifndef CPUREF_RULES_HPP
 #define CPUREF_RULES_HPP
@@ -21,7 +21,8 @@ inline bool has_axis(const ipr::TensorInfo& info) { return info.axis() >= 0; }
 inline float scale32(const ipr::TensorInfo& info) { return float(info.scale()); }
 
 inline bool same_quantization(const ipr::TensorInfo& a, const ipr::TensorInfo& b) {
-  return a.axis() == b.axis() && std::equal(a.scales().begin(), a.scales().end(), b.scales().begin(), b.scales().end()) &&
+  return a.axis() == b.axis() &&
+         std::equal(a.scales().begin(), a.scales().end(), b.scales().begin(), b.scales().end()) &&
          std::equal(a.zero_points().begin(), a.zero_points().end(), b.zero_points().begin(), b.zero_points().end());
 }
 
@@ -29,7 +30,7 @@ inline std::string described(const ipr::TensorInfo& info) {
   return std::string(ipr::dtype_name(info.dtype())) + (info.is_quantized() ? " with a scale" : "");
 }
 
-/// Yes where all tensors are float32, or all are int8 with a scale; operands that are absent do not count.
+/// Supported if all tensors are float32, or all are int8 with a scale. Absent operands do not count.
 inline ipr::Verdict one_kind(const ipr::Layer& layer, std::initializer_list<const char*> names, bool per_axis = false) {
   const ipr::TensorInfo output = layer.output(0);
   size_t position = 0;
@@ -37,7 +38,8 @@ inline ipr::Verdict one_kind(const ipr::Layer& layer, std::initializer_list<cons
     if (!is_real(info) && !is_code(info))
       return ipr::no(name + " is " + described(info) + "; takes float32, or int8 with a scale", IPR_REASON_DATA_TYPE);
     if (info.dtype() != output.dtype())
-      return ipr::no(name + " is " + described(info) + ", but the output is " + described(output), IPR_REASON_DATA_TYPE);
+      return ipr::no(name + " is " + described(info) + ", but the output is " + described(output),
+                     IPR_REASON_DATA_TYPE);
     if (!per_axis && has_axis(info))
       return ipr::no(name + " is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
     return ipr::yes();
@@ -49,7 +51,7 @@ inline ipr::Verdict one_kind(const ipr::Layer& layer, std::initializer_list<cons
   return judged("the output", output);
 }
 
-/// For layers with input, weights and perhaps bias.
+/// The same for layers with input, weights and an optional bias.
 inline ipr::Verdict weighted(const ipr::Layer& layer) {
   const ipr::TensorInfo weights = layer.input(1), bias = layer.input(2);
   ipr::Verdict found = one_kind(layer, {"input"});
@@ -69,11 +71,12 @@ inline ipr::Verdict weighted(const ipr::Layer& layer) {
   return ipr::yes();
 }
 
-/// Scales and zero points of a tensor by the place of an element.
+/// Scales and zero points of a tensor by the index of an element.
 class Scales {
  public:
-  explicit Scales(const ipr::TensorInfo& info) : scales_(info.scales().begin(), info.scales().end()),
-                                                 zero_points_(info.zero_points().begin(), info.zero_points().end()) {
+  explicit Scales(const ipr::TensorInfo& info)
+      : scales_(info.scales().begin(), info.scales().end()),
+        zero_points_(info.zero_points().begin(), info.zero_points().end()) {
     for (int32_t axis = info.axis() + 1; has_axis(info) && axis < info.rank(); ++axis) inner_ *= info.extent(axis);
   }
 
@@ -90,10 +93,10 @@ class Scales {
   int64_t inner_ = 1;
 };
 
-/// Turns sums of products of stored integers into stored integers of the result.
+/// Requantizes sums of products to the quantized values of the result.
 class Requantizer {
  public:
-  /// In fixed point, as for convolutions, or in float64, as for FullyConnected.
+  /// Fixed point, as for convolutions, or float64, as for FullyConnected.
   Requantizer(const ipr::Layer& layer, bool in_reals) : in_reals_(in_reals), zero_point_(layer.output(0).zero_point()) {
     for (double scale : layer.input(1).scales()) {
       double product = double(float(scale)) * double(scale32(layer.input(0)));
@@ -117,7 +120,7 @@ class Requantizer {
   std::vector<FixedPoint> factors_;
 };
 
-/// Adds the bias to a sum of float32.
+/// Adds the bias to a float32 sum.
 struct Offset {
   float operator()(float sum, const float* bias, int64_t channel) const { return bias ? sum + bias[channel] : sum; }
 };

@@ -1,4 +1,4 @@
-// Convolution2d, DepthwiseConvolution2d, Pooling2d and FullyConnected: sums, or the largest, of what lies under a window.
+// Convolution2d, DepthwiseConvolution2d, Pooling2d and FullyConnected: sums or maxima over windows.
 
 #ifndef CPUREF_WINDOWS_HPP
 #define CPUREF_WINDOWS_HPP
@@ -7,7 +7,7 @@
 
 namespace cpuref {
 
-/// An image in either layout: extents, and steps in elements.
+/// An image in either layout: dimensions, and strides in elements.
 struct Image {
   Image(const ipr::TensorInfo& info, bool channels_last)
       : n(info.extent(0)), h(info.extent(channels_last ? 1 : 2)), w(info.extent(channels_last ? 2 : 3)),
@@ -23,20 +23,20 @@ struct Image {
 
 inline bool channels_last(const ipr::Layer& layer) { return layer.text("data_layout") == "NHWC"; }
 
-/// Which cells of a window are meant: numbers `first` to `end` - 1.
+/// The taps `first` to `end` - 1 of a window along one axis.
 struct Cells {
   int64_t first, end;
   int64_t count() const { return end - first; }
 };
 
-/// How a window moves along one axis. Sizes may come from a file that lies: nothing is walked outside of the image.
+/// The movement of a window along one axis. Sizes may come from an invalid file; nothing outside of the image is read.
 struct Window {
   int64_t size, stride, dilation, before, after;
 
   int64_t origin(int64_t place) const { return place * stride - before; }
   int64_t position(int64_t place, int64_t cell) const { return origin(place) + cell * dilation; }
 
-  /// The cells that lie at `low` to `high` - 1.
+  /// The taps at positions `low` to `high` - 1.
   Cells within(int64_t place, int64_t low, int64_t high) const {
     int64_t first = cells_below(low - origin(place));
     return {first, std::max(first, cells_below(high - origin(place)))};
@@ -49,10 +49,10 @@ struct Window {
   }
 };
 
-/// Positions must not leave the range of 64 bits, whatever a file says.
+/// Refuse positions that overflow 64 bits.
 inline ipr::Verdict windowed(const ipr::Layer& layer) {
-  for (const char* name : {"pad_top", "pad_bottom", "pad_left", "pad_right", "stride_x", "stride_y", "dilation_x",
-                           "dilation_y"})
+  for (const char* name :
+       {"pad_top", "pad_bottom", "pad_left", "pad_right", "stride_x", "stride_y", "dilation_x", "dilation_y"})
     if (layer.integer(name) > int64_t(1) << 31)
       return ipr::no(std::string(name) + " is greater than 2**31", IPR_REASON_RESOURCE);
   return ipr::yes();
@@ -73,7 +73,7 @@ inline Window columns_of(const ipr::Layer& layer, int64_t size) {
           layer.integer("pad_right")};
 }
 
-/// Calls `visit(image, y, x)` for every place of an output.
+/// Call `visit(image, y, x)` for each position of an output.
 template <class Visit>
 void for_each_place(const Image& out, Visit visit) {
   for (int64_t n = 0; n < out.n; ++n)
@@ -81,16 +81,17 @@ void for_each_place(const Image& out, Visit visit) {
       for (int64_t x = 0; x < out.w; ++x) visit(n, y, x);
 }
 
-/// What both convolutions are made of. Element is float or int8_t, Sum float or int64_t.
+/// Base of both convolutions. Element is float or int8_t, Sum is float or int64_t.
 struct Convolution {
   Convolution(const ipr::Layer& layer, const Image& weights)
       : in(layer.input(0), channels_last(layer)), weights(weights), out(layer.output(0), channels_last(layer)),
-        rows(rows_of(layer, weights.h)), columns(columns_of(layer, weights.w)),
-        zero(layer.input(0).zero_point()), weights_zero(layer.input(1).zero_point()) {}
+        rows(rows_of(layer, weights.h)), columns(columns_of(layer, weights.w)), zero(layer.input(0).zero_point()),
+        weights_zero(layer.input(1).zero_point()) {}
 
-  /// The sum over one window, of `count` channels from `channel` on, with the weights from element `w` on.
+  /// The sum over one window of `count` channels, beginning with `channel`, with the weights beginning at element `w`.
   template <class Sum, class Element>
-  Sum sum(const Element* x, const Element* w, int64_t n, int64_t y, int64_t x_place, int64_t channel, int64_t count) const {
+  Sum sum(const Element* x, const Element* w, int64_t n, int64_t y, int64_t x_place, int64_t channel,
+          int64_t count) const {
     Cells down = rows.within(y, 0, in.h), across = columns.within(x_place, 0, in.w);
     Sum total = 0;
     for (int64_t i = down.first; i < down.end; ++i)
@@ -168,7 +169,7 @@ ipr::Kernel fully_connected_of(const ipr::Layer& layer, Finish finish) {
       auto add = [&](int64_t i, int64_t o) {
         sums[size_t(o)] += (Sum(x[row * size + i]) - zero) * (Sum(w[i * by_input + o * by_output]) - weights_zero);
       };
-      for (int64_t m = 0; m < (transposed ? outputs : size); ++m)  // weights are read in the order in which they lie
+      for (int64_t m = 0; m < (transposed ? outputs : size); ++m)  // weights are read in memory order
         for (int64_t n = 0; n < (transposed ? size : outputs); ++n) transposed ? add(n, m) : add(m, n);
       for (int64_t o = 0; o < outputs; ++o)
         out[0].data<Element>()[row * outputs + o] = finish(sums[size_t(o)], bias, o);
@@ -181,7 +182,7 @@ inline ipr::Kernel fully_connected(const ipr::Layer& layer) {
   return fully_connected_of<int8_t, int64_t, int32_t>(layer, Requantizer(layer, true));
 }
 
-// ---- Pooling -----------------------------------------------------------------------------------------------------------
+// ---- Pooling --------------------------------------------------------------------------------------------------------
 
 inline Window pool_window(Window window, int64_t extent) {
   if (window.size == 0) return {extent, 1, 1, 0, 0};
@@ -200,7 +201,7 @@ struct Pool {
     return rows.within(y, 0, in.h).count() * columns.within(x, 0, in.w).count();
   }
 
-  /// By how many cells a sum is divided.
+  /// The divisor of an average.
   int64_t counted(int64_t y, int64_t x) const {
     if (!counts_padding) return seen(y, x);
     return rows.within(y, -rows.before, in.h + rows.after).count() *
@@ -220,7 +221,7 @@ struct Pool {
   bool counts_padding;
 };
 
-/// One number for every place and channel.
+/// Write one number for each position and channel.
 template <class Element, class Compute>
 ipr::Kernel pooled(const Pool& pool, Compute compute) {
   return [=](ipr::Tensors in, ipr::Tensors out) {
@@ -231,7 +232,7 @@ ipr::Kernel pooled(const Pool& pool, Compute compute) {
   };
 }
 
-/// The largest cell; what is not a number is larger than all.
+/// The largest element; NaN is larger than all numbers.
 template <class Element>
 Element largest(const Pool& pool, const Element* image, int64_t n, int64_t y, int64_t x, int64_t c, Element nothing) {
   if (pool.seen(y, x) == 0) return nothing;
@@ -244,17 +245,19 @@ Element largest(const Pool& pool, const Element* image, int64_t n, int64_t y, in
   return found;
 }
 
-/// The mean, or the root of the mean square, of real numbers; `real` makes them of elements.
+/// The mean, or the root of the mean square, of real values; `real` dequantizes elements.
 template <class Element, class Real>
-double mean(const Pool& pool, bool square, const Element* image, int64_t n, int64_t y, int64_t x, int64_t c, Real real) {
+double mean(const Pool& pool, bool square, const Element* image, int64_t n, int64_t y, int64_t x, int64_t c,
+            Real real) {
   double sum = 0;
   pool.for_each_seen(image, n, y, x, c, [&](Element cell) { sum += square ? real(cell) * real(cell) : real(cell); });
   double found = sum / double(std::max<int64_t>(pool.counted(y, x), 1));
   return square ? std::sqrt(found) : found;
 }
 
-/// The mean of stored integers, rounded half away from zero.
-inline int64_t mean_code(const Pool& pool, const int8_t* image, int64_t n, int64_t y, int64_t x, int64_t c, int64_t zero) {
+/// The mean of quantized values, rounded half away from zero.
+inline int64_t mean_code(const Pool& pool, const int8_t* image, int64_t n, int64_t y, int64_t x, int64_t c,
+                         int64_t zero) {
   int64_t count = pool.counted(y, x), sum = zero * count;
   if (count == 0) return zero;
   pool.for_each_seen(image, n, y, x, c, [&](int8_t cell) { sum += cell - zero; });
@@ -274,7 +277,7 @@ inline ipr::Kernel pooling_of_reals(const ipr::Layer& layer) {
   });
 }
 
-/// MAX and AVERAGE work on stored integers, and L2 on real numbers.
+/// MAX and AVERAGE use quantized values, L2 uses real values.
 inline ipr::Kernel pooling_of_codes(const ipr::Layer& layer) {
   Pool pool(layer);
   int64_t zero = layer.input(0).zero_point(), target_zero = layer.output(0).zero_point();

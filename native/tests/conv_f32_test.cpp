@@ -135,7 +135,7 @@ void check_pointwise(native::Isa isa, int pixels, int depth, int outputs, PostOp
   for (const OutputRange& range : {OutputRange{0, middle, 0, gemm.blocks}, OutputRange{middle, pixels, 0, gemm.blocks}})
     if (range.row < range.row_end)
       kernels.pointwise(gemm, in.data(), block, out.data(), {block, block, 16},
-                      takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
+                        takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
   const auto sums = convolved(g, operands(kernels, image), operands(kernels, weights), bias);
   expect_near(from_blocked(out, outputs, pixels), with_epilogue(kind, sums, added), outputs * pixels,
               tolerance_of(kernels, depth),
@@ -196,8 +196,8 @@ void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip,
   for (int n = 0; n < g.channels * size && layout == Input::nhwc; ++n)
     laid_out[size_t(n % size * g.channels + n / size)] = image[size_t(n)];
   const InputStrides strides = layout == Input::blocked ? InputStrides{0, g.width * 16, 16, size * 16, 0}
-                        : layout == Input::nchw  ? InputStrides{size, g.width, 1, 0, 0}
-                                                 : InputStrides{1, g.width * g.channels, g.channels, 0, 0};
+                               : layout == Input::nchw  ? InputStrides{size, g.width, 1, 0, 0}
+                                                        : InputStrides{1, g.width * g.channels, g.channels, 0, 0};
   Floats in(laid_out), residual(to_blocked(added, g.outputs, places, 0)), biases(padded_to_block(bias));
   Floats packed(pack_panels(weights, g.outputs, g.channels, g.taps(), kernels.panel, planar ? 1 : 16, pairs));
   const std::vector<int32_t> taps = make_taps(g, strip, planar ? g.channels : 1, planar ? 1 : 16);
@@ -211,9 +211,10 @@ void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip,
   c.dilation_y = g.dilation_y, c.dilation_x = g.dilation_x, c.pad_top = g.pad_top, c.pad_left = g.pad_left;
   c.strip = strip, c.planar = planar, c.taps = taps.data();
   const int middle = g.out_height / 2;
-  for (const OutputRange& range : {OutputRange{0, middle, 0, c.gemm.blocks}, OutputRange{middle, g.out_height, 0, c.gemm.blocks}})
+  for (const OutputRange& range :
+       {OutputRange{0, middle, 0, c.gemm.blocks}, OutputRange{middle, g.out_height, 0, c.gemm.blocks}})
     kernels.direct(c, in.data(), strides, out.data(), {places * 16, g.out_width * 16, 16},
-                     takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
+                   takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
   const auto sums = pairs ? convolved(g, rounded_to_bfloat16(image), rounded_to_bfloat16(weights), bias)
                           : convolved(g, image, weights, bias);
   expect_near(from_blocked(out, g.outputs, places), with_epilogue(kind, sums, added), g.outputs * places,
@@ -293,8 +294,7 @@ TEST_P(DepthwiseKernel, takes_every_width_around_a_tile) {
   for (int width = 1; width <= 30; ++width)
     for (int kernel : {3, 5})
       for (int stride : {1, 2})
-        check_depthwise(isa(), make_geometry(20, 20, 5, width, kernel, stride, 1),
-                        PostOps(n++ % int(PostOps::kCount)));
+        check_depthwise(isa(), make_geometry(20, 20, 5, width, kernel, stride, 1), PostOps(n++ % int(PostOps::kCount)));
 }
 
 TEST_P(DepthwiseKernel, takes_any_window_stride_and_dilation) {
@@ -403,7 +403,8 @@ TEST_P(WinogradKernel, agrees_with_the_direct_sum) {
 }
 
 TEST_P(WinogradKernel, confines_infinity_and_nan_to_the_windows_that_hold_them) {
-  if (winograd_kernels_for(isa(), true).bfloat16) GTEST_SKIP() << "bfloat16 kernels do not repeat squares as a direct sum";
+  if (winograd_kernels_for(isa(), true).bfloat16)
+    GTEST_SKIP() << "bfloat16 kernels do not repeat squares as a direct sum";
   for (int tile : {2, 4})
     check_winograd(isa(), tile, make_geometry(16, 32, 9, 11, 3, 1, 1), 4, false, PostOps::none, true);
 }

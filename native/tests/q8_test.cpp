@@ -118,25 +118,28 @@ struct Factors {
       multiplier[n] = int32_t(random.integer(1 << 30, INT32_MAX)), shift[n] = int32_t(random.integer(-8, 1));
     }
     requantization = {mode,
-              5,
-              2,
-              250,
-              0,
-              scale.data(),
-              rest.data(),
-              half.data(),
-              wide_scale.data(),
-              wide_half.data(),
-              multiplier.data(),
-              shift.data(),
-              nullptr};
+                      5,
+                      2,
+                      250,
+                      0,
+                      scale.data(),
+                      rest.data(),
+                      half.data(),
+                      wide_scale.data(),
+                      wide_half.data(),
+                      multiplier.data(),
+                      shift.data(),
+                      nullptr};
   }
 
   uint8_t value_of(int64_t sum, size_t lane) const {
     const double x = double(sum) * wide_scale[lane];
-    const int64_t distance = requantization.mode == Q8Requantization::fixed_point ? fixed_point(sum, multiplier[lane], shift[lane])
-                                                                  : int64_t(std::trunc(x + std::copysign(0.5, x)));
-    return flipped(uint8_t(std::clamp<int64_t>(distance + requantization.zero, requantization.low, requantization.high)), requantization.flip);
+    const int64_t distance = requantization.mode == Q8Requantization::fixed_point
+                                 ? fixed_point(sum, multiplier[lane], shift[lane])
+                                 : int64_t(std::trunc(x + std::copysign(0.5, x)));
+    return flipped(
+        uint8_t(std::clamp<int64_t>(distance + requantization.zero, requantization.low, requantization.high)),
+        requantization.flip);
   }
 
   std::vector<float> scale, rest, half;
@@ -145,7 +148,8 @@ struct Factors {
   Q8Requantization requantization;
 };
 
-const Q8Requantization::Mode kModes[] = {Q8Requantization::single, Q8Requantization::twofold, Q8Requantization::fixed_point, Q8Requantization::real};
+const Q8Requantization::Mode kModes[] = {Q8Requantization::single, Q8Requantization::twofold,
+                                         Q8Requantization::fixed_point, Q8Requantization::real};
 
 TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
   Random random;
@@ -164,8 +168,9 @@ TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
             Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
             Guarded<int32_t> byte_sums(random.integers<int32_t>(rows, 0, 500));
             Guarded<uint8_t> out((rows - 1) * step + channels);
-            kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, with_sums ? byte_sums.data() : nullptr,
-                           out.data(), step, channels, {nullptr, nullptr, 0});
+            kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0,
+                               with_sums ? byte_sums.data() : nullptr, out.data(), step, channels,
+                               {nullptr, nullptr, 0});
             for (int row = 0; row < rows; ++row)
               for (int vector = 0; vector < vectors; ++vector)
                 for (int lane = 0; lane < lanes; ++lane) {
@@ -276,13 +281,13 @@ TEST_P(Q8RequantizeKernel, adds_a_residual) {
           Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
           Guarded<uint8_t> out(rows * step), residual(random.integers<uint8_t>(rows * residual_step + 64));
           kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, nullptr, out.data(), step, channels,
-                         {&add, residual.data(), residual_step});
+                             {&add, residual.data(), residual_step});
           for (int64_t n = 0; n < sums.size(); ++n) {
             const int row = int(n / (vectors * lanes)), at = int(n % (vectors * lanes)),
                       channel = channel_of(vectors, at / lanes, at % lanes);
             if (channel >= channels) continue;
-            ASSERT_EQ(out[row * step + channel], expected_add(add, factors.value_of(sums[n], size_t(at)),
-                                                              residual[row * residual_step + channel]))
+            ASSERT_EQ(out[row * step + channel],
+                      expected_add(add, factors.value_of(sums[n], size_t(at)), residual[row * residual_step + channel]))
                 << describe("vectors", vectors, "rows", rows, "channels", channels, "limit", limit);
           }
         }
@@ -310,7 +315,7 @@ TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
               for (int64_t n = 0; n < groups * 4; ++n) taps.push_back(image.data() + n * padded);
               uint8_t* out[2] = {first.data(), second.data()};
               depthwise.convolve({groups, sets, period, rows, weights.data(), bias.data()}, taps.data(),
-                                factors.requantization, out, count);
+                                 factors.requantization, out, count);
               for (int64_t row = 0; row < rows; ++row)
                 for (int64_t n = 0; n < count; ++n) {
                   const int64_t phase = n / size % period, byte = n % size;

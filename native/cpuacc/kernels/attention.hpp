@@ -1,4 +1,4 @@
-// Attention of one head: both products and the softmax between them, over so many rows as stay in the cache.
+// Attention of one head: both products and the softmax between them, for as many queries at once as fit the cache.
 
 #ifndef CPUACC_KERNELS_ATTENTION_HPP
 #define CPUACC_KERNELS_ATTENTION_HPP
@@ -11,7 +11,7 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// The keys [begin, end) that one query may see by their positions.
+/// The keys [begin, end) that are visible to one query by its position and the number of valid keys.
 struct VisibleKeys {
   VisibleKeys(const AttentionHead& h, const AttentionOperands& run, int row) : begin(0), end(run.valid) {
     int64_t position = row + run.position;
@@ -23,7 +23,7 @@ struct VisibleKeys {
   int64_t begin, end;
 };
 
-/// What is added to the scores of one query: the mask, and minus infinity where a key is not seen.
+/// Write the term that is added to the scores of one query: the mask, and minus infinity for keys that are not visible.
 void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, float* to) {
   const int padded = (h.keys + 15) / 16 * 16;
   const auto [begin, end] = VisibleKeys(h, run, row);
@@ -39,16 +39,18 @@ void expand_mask(const AttentionHead& h, const AttentionOperands& run, int row, 
   }
 }
 
-/// Scores of the zeros that fill up the last block of keys are 0, also for a query with infinities, whose products with
-/// these zeros are NaN. The mask excludes them.
+/// Set the scores of the padding in the last block of keys to 0. For a query that holds infinities, the products with
+/// the zeros of the padding are NaN. The mask excludes these keys afterwards.
 CPUACC_INLINE void clear_padding(const AttentionHead& h, float* last_block, int rows) {
   for (int k = h.keys % 16; k != 0 && k < 16; ++k)
     for (int m = 0; m < rows; ++m) last_block[m * 16 + k] = 0;
 }
 
-/// Scores of kRows queries, 16 in every block, become exponentials; `factors` are what results are to be multiplied by.
+/// Replace the scores of kRows queries, which lie in blocks of 16 keys, by exponentials. `factors` receives 1 / sum of
+/// each row.
 template <int kRows>
-CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t block_step, const float* added, float* factors) {
+CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t block_step, const float* added,
+                                float* factors) {
   const int blocks = (h.keys + 15) / 16;
   Vec top[kRows], total[kRows] = {};
   for (int m = 0; m < kRows; ++m) top[m] = broadcast(-__builtin_inff());
@@ -81,7 +83,7 @@ CPUACC_INLINE void softmax_rows(const AttentionHead& h, float* scores, int64_t b
   }
 }
 
-/// Whether all elements of a row of sums are finite, and those of the padding behind them.
+/// Return whether all sums of a row are finite, including the padding after them.
 CPUACC_INLINE bool is_finite(const float* sums, int blocks) {
   IntVec wrong = {};
   for (int n = 0; n < blocks * 16; n += kLanes) {
@@ -93,13 +95,14 @@ CPUACC_INLINE bool is_finite(const float* sums, int blocks) {
   return any == 0;
 }
 
-/// One row of the result, of the keys that the query sees and of no others. The products of the fast path include all keys,
-/// with a probability of 0 for those that the query does not see, which turns their infinities and NaNs into NaN.
-/// `scores` holds one element for each key.
-__attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const AttentionOperands& run, int row, float* scores,
-                                                float* out) {
+/// Compute one row of the result from the visible keys only. The fast path multiplies all keys, with a probability of 0
+/// for those that are not visible, which turns their infinities and NaNs into NaN. `scores` holds one element for each
+/// key.
+__attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const AttentionOperands& run, int row,
+                                                   float* scores, float* out) {
   const auto [begin, end] = VisibleKeys(h, run, row);
-  const uint8_t* shown = run.mask && h.mask_is_bool ? static_cast<const uint8_t*>(run.mask) + row * h.mask_row : nullptr;
+  const uint8_t* shown =
+      run.mask && h.mask_is_bool ? static_cast<const uint8_t*>(run.mask) + row * h.mask_row : nullptr;
   const float* added = run.mask && !h.mask_is_bool ? static_cast<const float*>(run.mask) + row * h.mask_row : nullptr;
   const float* query = run.query + row * h.query_row;
   auto is_seen = [&](int64_t k) {
@@ -155,7 +158,7 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
     for (int n = 0; n < rows * ((h.size + 15) / 16) * 16 && h.query_scale != 1; n += kLanes)
       store(queries + n, load(queries + n) * h.query_scale);
     gemm({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
-            {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
+         {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
     clear_padding(h, scores + int64_t{key_blocks - 1} * rows * 16, rows);
     int m = 0;
     for (; !each && m + 2 <= rows; m += 2)
@@ -165,7 +168,7 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
       softmax_rows<1>(h, scores + m * 16, int64_t{rows} * 16, any ? added : nullptr, factors + m);
     }
     gemm({h.keys, value_blocks, values, run.zeros, nothing}, scores, int64_t{rows} * 16, sums,
-            {16, 0, value_blocks * 16}, nullptr, {0, rows, 0, value_blocks});
+         {16, 0, value_blocks * 16}, nullptr, {0, rows, 0, value_blocks});
     for (m = 0; m < rows; ++m) {
       float* to = out + (row + m) * h.out_row;
       const float* from = sums + int64_t{m} * value_blocks * 16;

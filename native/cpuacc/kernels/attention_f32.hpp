@@ -7,8 +7,8 @@
 
 namespace cpuacc {
 
-/// One head. Strides are in elements, from one row or element of a matrix to the next. A key is visible to a query if it is
-/// valid, lies within the window around the position of the query, and is not masked.
+/// One head. Strides are in elements, from one row or element of a matrix to the next. A key is visible to a query if
+/// it is valid, lies within the window around the position of the query, and is not masked.
 struct AttentionHead {
   int32_t queries, keys, size, value_size;
   int64_t query_row, query_element, key_row, key_element, value_row, value_element, out_row;

@@ -1,6 +1,6 @@
-// Operands of the products of blocked images and packed weights: floats, or, where this is compiled for avx512bf16, pairs
-// of bfloat16, the numbers of two neighbouring channels in one word. A block of 16 words then holds 32 channels, and
-// everything that counts words, from tiles to strips, is the same for both; sums are of float32.
+// Operands of the GEMMs: floats, or pairs of bfloat16 if compiled for avx512bf16. A pair holds two neighbouring
+// channels in one word of 32 bits, so that a block of 16 words holds 32 channels. Code that counts words is the same
+// for both. Sums are float32.
 
 #ifndef CPUACC_KERNELS_BFLOAT16_PAIRS_HPP
 #define CPUACC_KERNELS_BFLOAT16_PAIRS_HPP
@@ -18,16 +18,17 @@ constexpr bool kBfloat16Pairs = true;
 constexpr bool kBfloat16Pairs = false;
 #endif
 
-/// Words for so many channels.
+/// Words that hold `channels` channels.
 CPUACC_INLINE int words_of(int channels) { return kBfloat16Pairs ? (channels + 1) / 2 : channels; }
-/// Blocks of 16 words for so many channels.
+/// Blocks of 16 words that hold `channels` channels.
 CPUACC_INLINE int word_blocks_of(int channels) { return (words_of(channels) + 15) / 16; }
-/// Where the words of a block of 16 channels begin, among blocks that lie `step` words apart.
+/// The offset of the words of a block of 16 channels, in blocks of words that are `step` words apart.
 CPUACC_INLINE int64_t place_of_block(int block, int64_t step) {
   return kBfloat16Pairs ? block / 2 * step + block % 2 * 8 : block * step;
 }
 
-/// What two vectors of weights, one behind the other, hold: floats, or the pairs that `p` holds for both.
+/// Load the weights of two neighbouring input channels: two vectors that are `step` floats apart, or the two halves of
+/// one vector of pairs.
 template <bool kBfloat16>
 CPUACC_INLINE void load_both(const float* p, int64_t step, Vec* first, Vec* second) {
   if constexpr (kBfloat16) {
@@ -40,7 +41,7 @@ CPUACC_INLINE void load_both(const float* p, int64_t step, Vec* first, Vec* seco
   }
 }
 
-/// 16 channels, from lane `v` on, as words.
+/// Store a vector of 16 channels as words.
 CPUACC_INLINE void store_words(float* to, Vec x) {
 #if defined(__AVX512BF16__)
   __m256i pairs = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
@@ -50,8 +51,8 @@ CPUACC_INLINE void store_words(float* to, Vec x) {
 #endif
 }
 
-/// A vector of channels of which the first `count` are there, and, where they become pairs, zeros instead of the others:
-/// what fills a block up may be anything, and would be half of a word.
+/// Set all lanes but the first `count` to zero if channels become pairs. Padding may hold any value, and would become
+/// half of a word.
 CPUACC_INLINE Vec only(Vec x, [[maybe_unused]] int count) {
 #if defined(__AVX512BF16__)
   return _mm512_maskz_mov_ps(static_cast<__mmask16>((1u << count) - 1), x);
@@ -60,7 +61,7 @@ CPUACC_INLINE Vec only(Vec x, [[maybe_unused]] int count) {
 #endif
 }
 
-/// 16 numbers as words, of which the first `count` are there.
+/// Store 16 numbers, of which the first `count` are valid, as words.
 CPUACC_INLINE void store_row(const float* from, int count, float* to) {
   float own[16] = {};
   if (count < 16) from = static_cast<const float*>(memcpy(own, from, sizeof(float) * static_cast<size_t>(count)));

@@ -1,4 +1,5 @@
-// Inverted residuals: the expanded image is never written; a few rows of it lie in rings, panel by panel.
+// Inverted residual blocks. The expanded image is never written as a whole: ring buffers hold a few of its rows for
+// each panel.
 
 #ifndef CPUACC_KERNELS_BOTTLENECK_HPP
 #define CPUACC_KERNELS_BOTTLENECK_HPP
@@ -9,13 +10,14 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// Some rows of the expanded image, of one panel of its channels.
+/// Ring buffers for rows of the expanded image.
 class ExpandedRows {
  public:
   ExpandedRows(const Bottleneck& b, const float* in, float* memory, float* words)
-      : b_(b), image_(in), words_(words), row_(int64_t{b.depthwise.width} * 16), memory_(memory), width_(ring_width(b.depthwise)), size_(static_cast<int>(ring_rows(b.depthwise))) {}
+      : b_(b), image_(in), words_(words), row_(int64_t{b.depthwise.width} * 16), memory_(memory),
+        width_(ring_width(b.depthwise)), size_(static_cast<int>(ring_rows(b.depthwise))) {}
 
-  /// Zeros beside all rows; these are not written again.
+  /// Set the padding on both sides of all rows to zero. Later rows do not overwrite it.
   void clear(int block, int blocks) {
     const Depthwise& d = b_.depthwise;
     float* row = at(block, 0);
@@ -25,7 +27,7 @@ class ExpandedRows {
     }
   }
 
-  /// Rows [first, last) of the image are what `fill` is to be called for, until the next call.
+  /// Announce the rows [first, last) of the input image, which `fill` may expand until the next call.
   void see(int first, int last) {
     const int64_t image_block = b_.depthwise.height * row_;
     in_ = image_ + first * row_, in_block_ = image_block, first_ = first;
@@ -76,7 +78,8 @@ inline void depthwise_block_rows(const Depthwise& c, DepthwiseRow& d, int block,
   if (c.epilogue.count) apply_post_ops(c.epilogue, out, nullptr, 0, 16, rows * c.out_width, 1);
 }
 
-/// Rows [first, last) of the depthwise convolution of one panel. `next` is the first row that was not expanded yet.
+/// Compute rows [first, last) of the depthwise convolution of one panel. `next` is the first row that is not yet
+/// expanded.
 void expanded_rows(const Bottleneck& b, ExpandedRows& expanded, int block, int blocks, int first, int last, int next,
                    float* out, int64_t out_block) {
   const Depthwise& c = b.depthwise;
@@ -139,7 +142,7 @@ void bottleneck(const Bottleneck& b, const float* in, float* out, const float* r
       pack_words(rows, out_block, b.project.depth, (last - first) * c.out_width, rows, out_block);
     if (projects)
       gemm(b.project, rows, out_block, out + first * row_size, {image, row_size, 16},
-              residual ? residual + first * row_size : nullptr, {0, (last - first) * c.out_width, 0, b.project.blocks});
+           residual ? residual + first * row_size : nullptr, {0, (last - first) * c.out_width, 0, b.project.blocks});
   }
 }
 

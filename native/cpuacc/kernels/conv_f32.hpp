@@ -18,7 +18,8 @@ struct Convolution {
   const int32_t* taps;  // offsets into the scratch memory, see `make_taps` in lower/conv_f32.cpp
 };
 
-/// Strides of the input of a planar convolution in floats, from one channel, row and pixel to the next. In an nChw16c image
+/// Strides of the input of a planar convolution in floats, from one channel, row and pixel to the next. In an nChw16c
+/// image
 /// (`channel_block` is not 0), channel c begins at c / 16 * channel_block + c % 16.
 struct InputStrides {
   int64_t channel, row, pixel, channel_block, first_channel;
@@ -33,9 +34,9 @@ struct Depthwise {
   Epilogue epilogue;
 };
 
-/// An inverted residual block: a depthwise convolution between two pointwise convolutions, `expand` and `project`. Either is
-/// absent if its weights are nullptr. Intermediate images stay in scratch memory: some rows of the expanded image, and
-/// `strip` rows of the result of the depthwise convolution.
+/// An inverted residual block: a depthwise convolution between two pointwise convolutions, `expand` and `project`.
+/// Either is absent if its weights are nullptr. Intermediate images stay in scratch memory: some rows of the expanded
+/// image, and `strip` rows of the result of the depthwise convolution.
 struct Bottleneck {
   Gemm expand;
   Depthwise depthwise;

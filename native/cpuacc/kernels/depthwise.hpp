@@ -1,4 +1,4 @@
-// Depthwise convolutions: every channel by itself, blocks of 16 channels at a time, over padded rows.
+// Depthwise convolutions: each channel by itself, in blocks of 16 channels.
 
 #ifndef CPUACC_KERNELS_DEPTHWISE_HPP
 #define CPUACC_KERNELS_DEPTHWISE_HPP
@@ -11,11 +11,12 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-constexpr int kMaxRows = 64;  // rows of a window
+constexpr int kMaxRows = 64;  // of a window
 
-/// One row of output, one block: `rows` are the input rows under the window, nullptr where they are all zero. They begin
-/// with what the first window sees; or, where `columns` is not 0, they are rows of so many columns of the image, beside
-/// which there are zeros, and the first window begins `before` columns before them.
+/// The operands of one row of output of one block. `rows` are the input rows under the window; nullptr stands for a row
+/// of zeros. If `columns` is 0, a row begins with the first column that the first window reads, and includes the
+/// padding. Otherwise it is a row of `columns` columns of the image, the first window begins `before` columns before
+/// it, and columns outside of it are zero.
 struct DepthwiseRow {
   const float* rows[kMaxRows + 1];
   int before, columns;
@@ -29,7 +30,7 @@ struct DepthwiseRow {
 
 alignas(64) constexpr float kZeros[16] = {};
 
-/// One input row's share of the sums of output rows [kFirst, kLast), the first of which sees it as its row `r`.
+/// Add the products of input row `r`, counted from the first output row, to the sums of output rows [kFirst, kLast).
 template <int kWindow, int kStride, int kOut, int kFirst, int kLast, int kRows>
 CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Vec (&sums)[kRows][kOut]) {
   constexpr int kSeen = (kOut - 1) * kStride + kWindow, kMaxBeside = kWindow / 2;
@@ -53,8 +54,8 @@ CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Ve
   }
 }
 
-/// kOut neighbours of kRows rows, one vector of channels; what is under them is read once. Where there are two rows,
-/// these begin one row of the image apart.
+/// Compute kOut neighbouring outputs of kRows rows for one vector of channels. Each input is loaded once. Two rows are
+/// one row of the image apart.
 template <int kWindow, int kStride, int kOut, int kRows = 1>
 CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int x, int v) {
   Vec sums[kRows][kOut];
@@ -88,32 +89,56 @@ __attribute__((noinline)) void depthwise_row(const DepthwiseRow& d, int kernel_h
     for (; x + kMax <= d.width; x += kMax) depthwise_tile<kWindow, kStride, kMax>(d, kernel_height, x, v);
     if (kMax > 7 && x + 7 <= d.width) depthwise_tile<kWindow, kStride, 7>(d, kernel_height, x, v), x += 7;
     switch (d.width - x) {
-      case 6: depthwise_tile<kWindow, kStride, 6>(d, kernel_height, x, v); break;
-      case 5: depthwise_tile<kWindow, kStride, 5>(d, kernel_height, x, v); break;
-      case 4: depthwise_tile<kWindow, kStride, 4>(d, kernel_height, x, v); break;
-      case 3: depthwise_tile<kWindow, kStride, 3>(d, kernel_height, x, v); break;
-      case 2: depthwise_tile<kWindow, kStride, 2>(d, kernel_height, x, v); break;
-      case 1: depthwise_tile<kWindow, kStride, 1>(d, kernel_height, x, v);
+      case 6:
+        depthwise_tile<kWindow, kStride, 6>(d, kernel_height, x, v);
+        break;
+      case 5:
+        depthwise_tile<kWindow, kStride, 5>(d, kernel_height, x, v);
+        break;
+      case 4:
+        depthwise_tile<kWindow, kStride, 4>(d, kernel_height, x, v);
+        break;
+      case 3:
+        depthwise_tile<kWindow, kStride, 3>(d, kernel_height, x, v);
+        break;
+      case 2:
+        depthwise_tile<kWindow, kStride, 2>(d, kernel_height, x, v);
+        break;
+      case 1:
+        depthwise_tile<kWindow, kStride, 1>(d, kernel_height, x, v);
     }
   }
 }
 
-/// Two rows of up to 7 places, for windows of 3 x 3 with stride 1.
+/// Compute two rows of up to 7 outputs of a 3x3 window with stride 1.
 __attribute__((noinline)) void depthwise_two_rows(const DepthwiseRow& d) {
   for (int v = 0; v < 16; v += kLanes) {
     switch (d.width) {
-      case 7: depthwise_tile<3, 1, 7, 2>(d, 3, 0, v); break;
-      case 6: depthwise_tile<3, 1, 6, 2>(d, 3, 0, v); break;
-      case 5: depthwise_tile<3, 1, 5, 2>(d, 3, 0, v); break;
-      case 4: depthwise_tile<3, 1, 4, 2>(d, 3, 0, v); break;
-      case 3: depthwise_tile<3, 1, 3, 2>(d, 3, 0, v); break;
-      case 2: depthwise_tile<3, 1, 2, 2>(d, 3, 0, v); break;
-      default: depthwise_tile<3, 1, 1, 2>(d, 3, 0, v);
+      case 7:
+        depthwise_tile<3, 1, 7, 2>(d, 3, 0, v);
+        break;
+      case 6:
+        depthwise_tile<3, 1, 6, 2>(d, 3, 0, v);
+        break;
+      case 5:
+        depthwise_tile<3, 1, 5, 2>(d, 3, 0, v);
+        break;
+      case 4:
+        depthwise_tile<3, 1, 4, 2>(d, 3, 0, v);
+        break;
+      case 3:
+        depthwise_tile<3, 1, 3, 2>(d, 3, 0, v);
+        break;
+      case 2:
+        depthwise_tile<3, 1, 2, 2>(d, 3, 0, v);
+        break;
+      default:
+        depthwise_tile<3, 1, 1, 2>(d, 3, 0, v);
     }
   }
 }
 
-/// Any window, stride and dilation.
+/// Compute a row for any window, stride and dilation.
 __attribute__((noinline)) void depthwise_row_any(const DepthwiseRow& d, const Depthwise& c) {
   for (int v = 0; v < 16; v += kLanes)
     for (int x = 0; x < c.out_width; ++x) {
@@ -136,7 +161,7 @@ inline bool is_dense(const Depthwise& c) {
   return c.dilation_x == 1 && c.stride_x <= 2 && (c.kernel_width == 3 || c.kernel_width == 5);
 }
 
-/// With stride 1.
+/// Return whether the window is 3x3 with stride 1.
 inline bool is_3x3(const Depthwise& c) {
   return c.kernel_width == 3 && c.kernel_height == 3 && c.stride_x == 1 && c.stride_y == 1 && c.dilation_y == 1;
 }
@@ -151,7 +176,8 @@ inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
     depthwise_row_any(d, c);
 }
 
-/// Rows of one block of channels: those of the image, or copies of them, with zeros beside them, as they are needed.
+/// Provides the input rows of one block of channels. These are the rows of the image, or copies with padding in a ring
+/// buffer if the kernels need these.
 class RowRing {
  public:
   RowRing(const Depthwise& c, const float* image, float* memory, int first)
@@ -159,7 +185,8 @@ class RowRing {
         next_(first < 0 ? 0 : first), copies_(!is_dense(c) || beside() > c.kernel_width / 2),
         pairs_(!copies_ && kRegisters == 32 && c.out_width <= 7 && is_3x3(c)) {}
 
-  /// Sets what the rows of the result from y see, and says how many of them are computed at once.
+  /// Set the input rows of output row y, or of y and the next row. Return the number of output rows that are computed
+  /// at once.
   int see(DepthwiseRow& to, int y, int end) {
     const int rows = pairs_ && y + 1 < end ? 2 : 1, top = y * c_.stride_y - c_.pad_top;
     for (int r = 0; r < c_.kernel_height + rows - 1; ++r) to.rows[r] = row(top + r * c_.dilation_y);
@@ -169,7 +196,7 @@ class RowRing {
   }
 
  private:
-  /// Not before one that was asked for; nullptr outside of the image.
+  /// Return an input row, or nullptr outside of the image. Rows have to be requested in ascending order.
   const float* row(int y) {
     if (y < 0 || y >= c_.height) return nullptr;
     if (!copies_) return image_ + int64_t{y} * c_.width * 16;
@@ -177,7 +204,7 @@ class RowRing {
     return memory_ + y % size_ * width_ * 16;
   }
 
-  /// The most columns beside the image that a window sees.
+  /// The largest number of columns outside of the image that a window reads on one side.
   int64_t beside() const {
     int64_t behind = int64_t{c_.out_width - 1} * c_.stride_x + c_.kernel_width - c_.pad_left - c_.width;
     return behind > c_.pad_left ? behind : c_.pad_left;
@@ -198,7 +225,7 @@ class RowRing {
   bool copies_, pairs_;
 };
 
-/// Rows [first, last) of all rows of all blocks.
+/// Compute rows [first, last), counted over all blocks.
 void depthwise(const Depthwise& c, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                int64_t last) {
   DepthwiseRow d{};

@@ -1,4 +1,5 @@
-// Convolutions with a window: strips of the padded image in scratch memory, over which the taps of a tile reach.
+// Direct convolutions. Strips of the padded image are copied to scratch memory, from which the micro-kernel reads all
+// taps.
 
 #ifndef CPUACC_KERNELS_DIRECT_HPP
 #define CPUACC_KERNELS_DIRECT_HPP
@@ -11,8 +12,8 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// One strip: every `stride`-th row and column of the padded image lies together (a phase), so that neighbouring output
-/// pixels read neighbours. Only the phases that a tap needs are there, in order.
+/// The layout of a strip. Rows and columns of the padded image are grouped by their remainder modulo the stride (their
+/// phase), so that neighbouring outputs read neighbouring inputs. Only the phases that a tap reads exist.
 struct Strip {
   explicit Strip(const Convolution& c)
       : row_phases(phases(c.kernel_height, c.dilation_y, c.stride_y)),
@@ -29,7 +30,7 @@ struct Strip {
   int row_phases, column_phases, rows, columns;
 };
 
-/// Columns [first, last) of a phase that lie inside of the image.
+/// The columns [first, last) of a phase that lie inside of the image.
 struct Inside {
   Inside(int phase, int stride, int pad, int width, int columns) {
     first = pad > phase ? (pad - phase + stride - 1) / stride : 0;
@@ -41,7 +42,7 @@ struct Inside {
   int first, last;
 };
 
-/// Floats that lie `step` apart; the usual steps are known when this is compiled.
+/// Copy floats that are `step` apart. The steps that networks commonly have are compile-time constants.
 inline void copy_every(const float* from, int64_t step, int count, float* to) {
   if (step == 1) {
     for (int n = 0; n < count; ++n) to[n] = from[n];
@@ -54,7 +55,7 @@ inline void copy_every(const float* from, int64_t step, int count, float* to) {
   }
 }
 
-/// Zeros for so many pixels of one channel or block.
+/// Set `count` pixels of a channel or a block to zero.
 template <int kStep>
 CPUACC_INLINE void clear(float* to, int count) {
   if (kBfloat16Pairs && kStep == 16)
@@ -63,10 +64,11 @@ CPUACC_INLINE void clear(float* to, int count) {
     memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(count));
 }
 
-/// One row of one phase: `from` is column 0 of the image's row, or nullptr outside of it. So many `channels` are there.
+/// Copy one row of one phase. `from` is column 0 of the row of the image, or nullptr for a row of padding. `channels`
+/// of the block are valid.
 template <int kStep>
-CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns, int channels,
-                            float* to) {
+CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns,
+                            int channels, float* to) {
   Inside inside(phase, c.stride_x, c.pad_left, c.width, columns);
   if (!from || inside.first == inside.last) {
     clear<kStep>(to, columns);
@@ -84,13 +86,14 @@ CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pix
 }
 
 template <int kStep>
-CPUACC_INLINE void copy_channel(const Convolution& c, const Strip& strip, const float* image, int64_t row, int64_t pixel,
-                                int first_row, int channels, float* to) {
+CPUACC_INLINE void copy_channel(const Convolution& c, const Strip& strip, const float* image, int64_t row,
+                                int64_t pixel, int first_row, int channels, float* to) {
   for (int y_phase = 0; y_phase < strip.row_phases; ++y_phase)
     for (int x_phase = 0; x_phase < strip.column_phases; ++x_phase)
       for (int r = 0; r < strip.rows; ++r, to += strip.columns * kStep) {
         int y = (first_row + r) * c.stride_y + y_phase - c.pad_top;
-        copy_row<kStep>(c, y >= 0 && y < c.height ? image + y * row : nullptr, pixel, x_phase, strip.columns, channels, to);
+        copy_row<kStep>(c, y >= 0 && y < c.height ? image + y * row : nullptr, pixel, x_phase, strip.columns, channels,
+                        to);
       }
 }
 
@@ -100,8 +103,8 @@ inline const float* plane(const InputStrides& p, const float* in, int channel) {
 }
 
 template <int kStep>
-void direct_strips(const Convolution& c, const float* in, const InputStrides& in_strides, float* out, const OutputStrides& out_strides,
-                     const float* residual, float* scratch, const OutputRange& range) {
+void direct_strips(const Convolution& c, const float* in, const InputStrides& in_strides, float* out,
+                   const OutputStrides& out_strides, const float* residual, float* scratch, const OutputRange& range) {
   const Strip strip(c);
   const Gemm& p = c.gemm;
   const int count = c.kernel_height * c.kernel_width * (kStep == 1 ? p.depth : 1);
@@ -127,7 +130,8 @@ void direct_strips(const Convolution& c, const float* in, const InputStrides& in
       t.b = p.weights + int64_t{block} * 16 * t.depth * count;
       t.bias = p.bias + block * 16;
       t.prefetch = reinterpret_cast<const char*>(t.b + size);
-      int most = mr_of_panel(blocks), tiles = flat ? (rows * c.out_width + most - 1) / most : rows * ((c.out_width + most - 1) / most);
+      int most = mr_of_panel(blocks),
+          tiles = flat ? (rows * c.out_width + most - 1) / most : rows * ((c.out_width + most - 1) / most);
       t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
       for (int r = 0; r < rows; r += flat ? rows : 1) {
         int64_t to = block * out_strides.block + (row + r) * out_strides.row;
@@ -141,8 +145,8 @@ void direct_strips(const Convolution& c, const float* in, const InputStrides& in
   }
 }
 
-void direct(const Convolution& c, const float* in, const InputStrides& in_strides, float* out, const OutputStrides& out_strides,
-              const float* residual, float* scratch, const OutputRange& range) {
+void direct(const Convolution& c, const float* in, const InputStrides& in_strides, float* out,
+            const OutputStrides& out_strides, const float* residual, float* scratch, const OutputRange& range) {
   if (c.planar)
     direct_strips<1>(c, in, in_strides, out, out_strides, residual, scratch, range);
   else

@@ -10,7 +10,7 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-// ---- Two operands -----------------------------------------------------------------------------------------------------
+// ---- Two operands ---------------------------------------------------------------------------------------------------
 
 template <class In, class Out, class F>
 void loop2(const void* pa, const void* pb, void* po, int64_t count, bool a_one, bool b_one) {
@@ -31,7 +31,8 @@ void loop2(const void* pa, const void* pb, void* po, int64_t count, bool a_one, 
   }
 }
 
-template <class T> struct Wide { using U = T; };  // integers wrap around
+// clang-format off
+template <class T> struct Wide { using U = T; };  // the type in which integers wrap around
 template <> struct Wide<int8_t> { using U = uint32_t; };
 template <> struct Wide<int16_t> { using U = uint32_t; };
 template <> struct Wide<uint8_t> { using U = uint32_t; };
@@ -120,74 +121,118 @@ template <class T> struct Less { static uint8_t of(T a, T b) { return a < b; } }
 template <class T> struct LessOrEqual { static uint8_t of(T a, T b) { return a <= b; } };
 template <class T> struct NotEqual { static uint8_t of(T a, T b) { return a != b; } };
 
+// clang-format on
+
 template <class T>
 OfTwo common(Binary operation) {
   switch (operation) {
-    case Binary::add: return loop2<T, T, Add<T>>;
-    case Binary::sub: return loop2<T, T, Sub<T>>;
-    case Binary::mul: return loop2<T, T, Mul<T>>;
-    case Binary::div: return loop2<T, T, Div<T>>;
-    case Binary::maximum: return loop2<T, T, Max<T>>;
-    case Binary::minimum: return loop2<T, T, Min<T>>;
-    case Binary::sq_diff: return loop2<T, T, SqDiff<T>>;
-    case Binary::mod: return loop2<T, T, Mod<T>>;
-    case Binary::fmod: return loop2<T, T, Fmod<T>>;
-    case Binary::floor_div: return loop2<T, T, FloorDiv<T>>;
-    case Binary::equal: return loop2<T, uint8_t, Equal<T>>;
-    case Binary::greater: return loop2<T, uint8_t, Greater<T>>;
-    case Binary::greater_or_equal: return loop2<T, uint8_t, GreaterOrEqual<T>>;
-    case Binary::less: return loop2<T, uint8_t, Less<T>>;
-    case Binary::less_or_equal: return loop2<T, uint8_t, LessOrEqual<T>>;
-    case Binary::not_equal: return loop2<T, uint8_t, NotEqual<T>>;
-    default: return nullptr;
+    case Binary::add:
+      return loop2<T, T, Add<T>>;
+    case Binary::sub:
+      return loop2<T, T, Sub<T>>;
+    case Binary::mul:
+      return loop2<T, T, Mul<T>>;
+    case Binary::div:
+      return loop2<T, T, Div<T>>;
+    case Binary::maximum:
+      return loop2<T, T, Max<T>>;
+    case Binary::minimum:
+      return loop2<T, T, Min<T>>;
+    case Binary::sq_diff:
+      return loop2<T, T, SqDiff<T>>;
+    case Binary::mod:
+      return loop2<T, T, Mod<T>>;
+    case Binary::fmod:
+      return loop2<T, T, Fmod<T>>;
+    case Binary::floor_div:
+      return loop2<T, T, FloorDiv<T>>;
+    case Binary::equal:
+      return loop2<T, uint8_t, Equal<T>>;
+    case Binary::greater:
+      return loop2<T, uint8_t, Greater<T>>;
+    case Binary::greater_or_equal:
+      return loop2<T, uint8_t, GreaterOrEqual<T>>;
+    case Binary::less:
+      return loop2<T, uint8_t, Less<T>>;
+    case Binary::less_or_equal:
+      return loop2<T, uint8_t, LessOrEqual<T>>;
+    case Binary::not_equal:
+      return loop2<T, uint8_t, NotEqual<T>>;
+    default:
+      return nullptr;
   }
 }
 
 template <class T>
 OfTwo of_integers(Binary operation) {
   switch (operation) {
-    case Binary::bitwise_and: return loop2<T, T, And<T>>;
-    case Binary::bitwise_or: return loop2<T, T, Or<T>>;
-    case Binary::bitwise_xor: return loop2<T, T, Xor<T>>;
-    case Binary::shift_left: return loop2<T, T, ShiftLeft<T>>;
-    case Binary::shift_right: return loop2<T, T, ShiftRight<T>>;
-    default: return common<T>(operation);
+    case Binary::bitwise_and:
+      return loop2<T, T, And<T>>;
+    case Binary::bitwise_or:
+      return loop2<T, T, Or<T>>;
+    case Binary::bitwise_xor:
+      return loop2<T, T, Xor<T>>;
+    case Binary::shift_left:
+      return loop2<T, T, ShiftLeft<T>>;
+    case Binary::shift_right:
+      return loop2<T, T, ShiftRight<T>>;
+    default:
+      return common<T>(operation);
   }
 }
 
 OfTwo of_floats(Binary operation) {
   switch (operation) {
-    case Binary::power: return loop2<float, float, Power>;
-    case Binary::atan2: return loop2<float, float, Atan2>;
-    case Binary::prelu: return loop2<float, float, Prelu>;
-    default: return common<float>(operation);
+    case Binary::power:
+      return loop2<float, float, Power>;
+    case Binary::atan2:
+      return loop2<float, float, Atan2>;
+    case Binary::prelu:
+      return loop2<float, float, Prelu>;
+    default:
+      return common<float>(operation);
   }
 }
 
 OfTwo of_bools(Binary operation) {
   switch (operation) {
-    case Binary::bitwise_and: case Binary::minimum: return loop2<uint8_t, uint8_t, And<uint8_t>>;
-    case Binary::bitwise_or: case Binary::maximum: return loop2<uint8_t, uint8_t, Or<uint8_t>>;
-    case Binary::bitwise_xor: return loop2<uint8_t, uint8_t, Xor<uint8_t>>;
-    case Binary::equal: return loop2<uint8_t, uint8_t, Equal<uint8_t>>;
-    case Binary::not_equal: return loop2<uint8_t, uint8_t, NotEqual<uint8_t>>;
-    default: return nullptr;
+    case Binary::bitwise_and:
+    case Binary::minimum:
+      return loop2<uint8_t, uint8_t, And<uint8_t>>;
+    case Binary::bitwise_or:
+    case Binary::maximum:
+      return loop2<uint8_t, uint8_t, Or<uint8_t>>;
+    case Binary::bitwise_xor:
+      return loop2<uint8_t, uint8_t, Xor<uint8_t>>;
+    case Binary::equal:
+      return loop2<uint8_t, uint8_t, Equal<uint8_t>>;
+    case Binary::not_equal:
+      return loop2<uint8_t, uint8_t, NotEqual<uint8_t>>;
+    default:
+      return nullptr;
   }
 }
 
 OfTwo binary(Binary operation, int32_t dtype) {
   switch (dtype) {
-    case IPR_DTYPE_FLOAT32: return of_floats(operation);
-    case IPR_DTYPE_INT32: return of_integers<int32_t>(operation);
-    case IPR_DTYPE_INT64: return of_integers<int64_t>(operation);
-    case IPR_DTYPE_INT8: return of_integers<int8_t>(operation);
-    case IPR_DTYPE_UINT8: return of_integers<uint8_t>(operation);
-    case IPR_DTYPE_BOOL: return of_bools(operation);
-    default: return nullptr;
+    case IPR_DTYPE_FLOAT32:
+      return of_floats(operation);
+    case IPR_DTYPE_INT32:
+      return of_integers<int32_t>(operation);
+    case IPR_DTYPE_INT64:
+      return of_integers<int64_t>(operation);
+    case IPR_DTYPE_INT8:
+      return of_integers<int8_t>(operation);
+    case IPR_DTYPE_UINT8:
+      return of_integers<uint8_t>(operation);
+    case IPR_DTYPE_BOOL:
+      return of_bools(operation);
+    default:
+      return nullptr;
   }
 }
 
-// ---- One operand ------------------------------------------------------------------------------------------------------
+// ---- One operand ----------------------------------------------------------------------------------------------------
 
 template <class In, class Out, class F>
 void loop1(const void* pi, void* po, int64_t count) {
@@ -196,7 +241,7 @@ void loop1(const void* pi, void* po, int64_t count) {
   for (int64_t n = 0; n < count; ++n) out[n] = F::of(in[n]);
 }
 
-/// A function of vectors over a run; what is left over goes through a vector too.
+/// Apply a function of vectors to a run. The remainder is copied to a vector of its own.
 template <class F>
 void vectors(const void* pi, void* po, int64_t count) {
   const float* in = static_cast<const float*>(pi);
@@ -210,6 +255,7 @@ void vectors(const void* pi, void* po, int64_t count) {
   memcpy(out + n, &rest, size_t(count - n) * sizeof(float));
 }
 
+// clang-format off
 #define CPUACC_UNARY(Name, expression) struct Name { static float of(float x) { return expression; } };
 CPUACC_UNARY(Log, logf(x)) CPUACC_UNARY(Sin, sinf(x)) CPUACC_UNARY(Cos, cosf(x)) CPUACC_UNARY(Tan, tanf(x))
 CPUACC_UNARY(Ceil, ceilf(x)) CPUACC_UNARY(FloorOf, floorf(x)) CPUACC_UNARY(Round, rintf(x))
@@ -234,53 +280,78 @@ struct IsInf { static uint8_t of(float x) { return fabsf(x) == INFINITY; } };
 struct IsPositiveInf { static uint8_t of(float x) { return x == INFINITY; } };
 struct IsNegativeInf { static uint8_t of(float x) { return x == -INFINITY; } };
 
+// clang-format on
+
 OfOne unary_of_floats(Unary operation) {
   switch (operation) {
-#define CPUACC_CASE(name, Function) case Unary::name: return loop1<float, float, Function>;
-    CPUACC_CASE(abs, RealAbs) CPUACC_CASE(sqrt, Sqrt) CPUACC_CASE(rsqrt, Rsqrt) CPUACC_CASE(neg, RealNeg)
-    CPUACC_CASE(log, Log) CPUACC_CASE(sin, Sin) CPUACC_CASE(ceil, Ceil) CPUACC_CASE(cos, Cos) CPUACC_CASE(tan, Tan)
-    CPUACC_CASE(floor, FloorOf) CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign)
-    CPUACC_CASE(reciprocal, RealReciprocal) CPUACC_CASE(square, Square<float>) CPUACC_CASE(asin, Asin)
-    CPUACC_CASE(acos, Acos) CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh)
-    CPUACC_CASE(asinh, Asinh) CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
+#define CPUACC_CASE(name, Function) \
+  case Unary::name:                 \
+    return loop1<float, float, Function>;
+    CPUACC_CASE(abs, RealAbs)
+    CPUACC_CASE(sqrt, Sqrt) CPUACC_CASE(rsqrt, Rsqrt) CPUACC_CASE(neg, RealNeg) CPUACC_CASE(log, Log)
+        CPUACC_CASE(sin, Sin) CPUACC_CASE(ceil, Ceil) CPUACC_CASE(cos, Cos) CPUACC_CASE(tan, Tan)
+            CPUACC_CASE(floor, FloorOf) CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign)
+                CPUACC_CASE(reciprocal, RealReciprocal) CPUACC_CASE(square, Square<float>) CPUACC_CASE(asin, Asin)
+                    CPUACC_CASE(acos, Acos) CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh)
+                        CPUACC_CASE(asinh, Asinh) CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
 #undef CPUACC_CASE
-    case Unary::exp: return vectors<Exp>;
-    case Unary::erf: return vectors<Erf>;
-    case Unary::is_nan: return loop1<float, uint8_t, IsNan>;
-    case Unary::is_inf: return loop1<float, uint8_t, IsInf>;
-    case Unary::is_positive_inf: return loop1<float, uint8_t, IsPositiveInf>;
-    case Unary::is_negative_inf: return loop1<float, uint8_t, IsNegativeInf>;
-    default: return nullptr;
+                            case Unary::exp : return vectors<Exp>;
+    case Unary::erf:
+      return vectors<Erf>;
+    case Unary::is_nan:
+      return loop1<float, uint8_t, IsNan>;
+    case Unary::is_inf:
+      return loop1<float, uint8_t, IsInf>;
+    case Unary::is_positive_inf:
+      return loop1<float, uint8_t, IsPositiveInf>;
+    case Unary::is_negative_inf:
+      return loop1<float, uint8_t, IsNegativeInf>;
+    default:
+      return nullptr;
   }
 }
 
 template <class T>
 OfOne unary_of_integers(Unary operation) {
   switch (operation) {
-    case Unary::abs: return loop1<T, T, Abs<T>>;
-    case Unary::neg: return loop1<T, T, Neg<T>>;
-    case Unary::sign: return loop1<T, T, Sign<T>>;
-    case Unary::square: return loop1<T, T, Square<T>>;
-    case Unary::ceil: case Unary::floor: case Unary::round: return loop1<T, T, Same<T>>;
-    case Unary::reciprocal: return loop1<T, T, Reciprocal<T>>;
-    case Unary::bitwise_not: return loop1<T, T, Not<T>>;
-    default: return nullptr;
+    case Unary::abs:
+      return loop1<T, T, Abs<T>>;
+    case Unary::neg:
+      return loop1<T, T, Neg<T>>;
+    case Unary::sign:
+      return loop1<T, T, Sign<T>>;
+    case Unary::square:
+      return loop1<T, T, Square<T>>;
+    case Unary::ceil:
+    case Unary::floor:
+    case Unary::round:
+      return loop1<T, T, Same<T>>;
+    case Unary::reciprocal:
+      return loop1<T, T, Reciprocal<T>>;
+    case Unary::bitwise_not:
+      return loop1<T, T, Not<T>>;
+    default:
+      return nullptr;
   }
 }
 
 OfOne unary(Unary operation, int32_t dtype) {
   switch (dtype) {
-    case IPR_DTYPE_FLOAT32: return unary_of_floats(operation);
-    case IPR_DTYPE_INT32: return unary_of_integers<int32_t>(operation);
-    case IPR_DTYPE_INT64: return unary_of_integers<int64_t>(operation);
+    case IPR_DTYPE_FLOAT32:
+      return unary_of_floats(operation);
+    case IPR_DTYPE_INT32:
+      return unary_of_integers<int32_t>(operation);
+    case IPR_DTYPE_INT64:
+      return unary_of_integers<int64_t>(operation);
     case IPR_DTYPE_BOOL:
       return operation == Unary::logical_not || operation == Unary::bitwise_not ? loop1<uint8_t, uint8_t, LogicalNot>
                                                                                 : nullptr;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
-// ---- Activation functions ---------------------------------------------------------------------------------------------
+// ---- Activation functions -------------------------------------------------------------------------------------------
 
 template <Function kFunction>
 void activate(float a, float b, const float* in, float* out, int64_t count) {
@@ -295,18 +366,21 @@ void activate(float a, float b, const float* in, float* out, int64_t count) {
 
 void activation(Function function, float a, float b, const float* in, float* out, int64_t count) {
   switch (function) {
-#define CPUACC_CASE(name) case Function::name: return activate<Function::name>(a, b, in, out, count);
-    CPUACC_CASE(sigmoid) CPUACC_CASE(tanh) CPUACC_CASE(linear) CPUACC_CASE(relu) CPUACC_CASE(bounded_relu)
-    CPUACC_CASE(soft_relu) CPUACC_CASE(leaky_relu) CPUACC_CASE(abs) CPUACC_CASE(sqrt) CPUACC_CASE(square)
-    CPUACC_CASE(elu) CPUACC_CASE(hard_swish) CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu)
-    CPUACC_CASE(celu) CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
-    CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
+#define CPUACC_CASE(name) \
+  case Function::name:    \
+    return activate<Function::name>(a, b, in, out, count);
+    CPUACC_CASE(sigmoid)
+    CPUACC_CASE(tanh) CPUACC_CASE(linear) CPUACC_CASE(relu) CPUACC_CASE(bounded_relu) CPUACC_CASE(soft_relu)
+        CPUACC_CASE(leaky_relu) CPUACC_CASE(abs) CPUACC_CASE(sqrt) CPUACC_CASE(square) CPUACC_CASE(elu)
+            CPUACC_CASE(hard_swish) CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu) CPUACC_CASE(celu)
+                CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
+                    CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
 #undef CPUACC_CASE
-    case Function::add: return;
+                        case Function::add : return;
   }
 }
 
-// ---- Choice and conversion --------------------------------------------------------------------------------------------
+// ---- Choice and conversion ------------------------------------------------------------------------------------------
 
 template <class Item>
 void choose_items(const uint8_t* condition, const void* pa, const void* pb, void* po, int64_t count, int64_t by_c,
@@ -324,20 +398,26 @@ void choose(const uint8_t* condition, const void* a, const void* b, void* out, i
             bool condition_one, bool a_one, bool b_one) {
   int64_t by_c = !condition_one, by_a = !a_one, by_b = !b_one;
   switch (item) {
-    case 1: return choose_items<uint8_t>(condition, a, b, out, count, by_c, by_a, by_b);
-    case 2: return choose_items<uint16_t>(condition, a, b, out, count, by_c, by_a, by_b);
-    case 4: return choose_items<uint32_t>(condition, a, b, out, count, by_c, by_a, by_b);
-    default: return choose_items<uint64_t>(condition, a, b, out, count, by_c, by_a, by_b);
+    case 1:
+      return choose_items<uint8_t>(condition, a, b, out, count, by_c, by_a, by_b);
+    case 2:
+      return choose_items<uint16_t>(condition, a, b, out, count, by_c, by_a, by_b);
+    case 4:
+      return choose_items<uint32_t>(condition, a, b, out, count, by_c, by_a, by_b);
+    default:
+      return choose_items<uint64_t>(condition, a, b, out, count, by_c, by_a, by_b);
   }
 }
 
-/// Floats are cut off and clamped, what is not a number is 0; integers keep their lowest bits.
-template <class In, class Out> struct Cast {
+/// Casts truncate and saturate floats and map NaN to 0. Integers keep their lowest bits.
+template <class In, class Out>
+struct Cast {
   static Out of(In x) {
     if constexpr (Traits<In>::real && !Traits<Out>::real) {
       constexpr bool has_sign = Out(-1) < Out(0);
       constexpr int bits = 8 * int(sizeof(Out)) - has_sign;
-      const In high = In(bits == 63 ? 9223372036854775808.0 : double(int64_t(1) << bits)), low = has_sign ? -high : In(0);
+      const In high = In(bits == 63 ? 9223372036854775808.0 : double(int64_t(1) << bits)),
+               low = has_sign ? -high : In(0);
       if (!(x == x)) return 0;
       if (x >= high) return Out(bits == 63 ? INT64_MAX : (int64_t(1) << bits) - 1);
       return x <= low ? Out(low) : Out(x);
@@ -346,19 +426,30 @@ template <class In, class Out> struct Cast {
     }
   }
 };
-template <class In> struct Truth { static uint8_t of(In x) { return x != 0; } };
+template <class In>
+struct Truth {
+  static uint8_t of(In x) { return x != 0; }
+};
 
 template <class In>
 OfOne cast_from(int32_t to) {
   switch (to) {
-    case IPR_DTYPE_FLOAT32: return loop1<In, float, Cast<In, float>>;
-    case IPR_DTYPE_FLOAT64: return loop1<In, double, Cast<In, double>>;
-    case IPR_DTYPE_INT32: return loop1<In, int32_t, Cast<In, int32_t>>;
-    case IPR_DTYPE_INT64: return loop1<In, int64_t, Cast<In, int64_t>>;
-    case IPR_DTYPE_INT8: return loop1<In, int8_t, Cast<In, int8_t>>;
-    case IPR_DTYPE_UINT8: return loop1<In, uint8_t, Cast<In, uint8_t>>;
-    case IPR_DTYPE_BOOL: return loop1<In, uint8_t, Truth<In>>;
-    default: return nullptr;
+    case IPR_DTYPE_FLOAT32:
+      return loop1<In, float, Cast<In, float>>;
+    case IPR_DTYPE_FLOAT64:
+      return loop1<In, double, Cast<In, double>>;
+    case IPR_DTYPE_INT32:
+      return loop1<In, int32_t, Cast<In, int32_t>>;
+    case IPR_DTYPE_INT64:
+      return loop1<In, int64_t, Cast<In, int64_t>>;
+    case IPR_DTYPE_INT8:
+      return loop1<In, int8_t, Cast<In, int8_t>>;
+    case IPR_DTYPE_UINT8:
+      return loop1<In, uint8_t, Cast<In, uint8_t>>;
+    case IPR_DTYPE_BOOL:
+      return loop1<In, uint8_t, Truth<In>>;
+    default:
+      return nullptr;
   }
 }
 
@@ -368,13 +459,21 @@ OfOne cast(int32_t from, int32_t to) {
   if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_FLOAT16) return floats_to_halves;
   if (from == IPR_DTYPE_FLOAT32 && to == IPR_DTYPE_BFLOAT16) return floats_to_brains;
   switch (from) {
-    case IPR_DTYPE_FLOAT32: return cast_from<float>(to);
-    case IPR_DTYPE_FLOAT64: return cast_from<double>(to);
-    case IPR_DTYPE_INT32: return cast_from<int32_t>(to);
-    case IPR_DTYPE_INT64: return cast_from<int64_t>(to);
-    case IPR_DTYPE_INT8: return cast_from<int8_t>(to);
-    case IPR_DTYPE_UINT8: case IPR_DTYPE_BOOL: return cast_from<uint8_t>(to);
-    default: return nullptr;
+    case IPR_DTYPE_FLOAT32:
+      return cast_from<float>(to);
+    case IPR_DTYPE_FLOAT64:
+      return cast_from<double>(to);
+    case IPR_DTYPE_INT32:
+      return cast_from<int32_t>(to);
+    case IPR_DTYPE_INT64:
+      return cast_from<int64_t>(to);
+    case IPR_DTYPE_INT8:
+      return cast_from<int8_t>(to);
+    case IPR_DTYPE_UINT8:
+    case IPR_DTYPE_BOOL:
+      return cast_from<uint8_t>(to);
+    default:
+      return nullptr;
   }
 }
 

@@ -1,4 +1,4 @@
-// Functions of single elements, over runs of them.
+// Elementwise functions on runs of elements.
 
 #ifndef CPUACC_KERNELS_ELEMENTWISE_HPP
 #define CPUACC_KERNELS_ELEMENTWISE_HPP
@@ -10,6 +10,7 @@
 
 namespace cpuacc {
 
+// clang-format off
 enum class Binary : int32_t {
   add, div, maximum, minimum, mul, sub, sq_diff, power, floor_div, mod, fmod, atan2, bitwise_and, bitwise_or,
   bitwise_xor, shift_left, shift_right, prelu, equal, greater, greater_or_equal, less, less_or_equal, not_equal, none
@@ -19,19 +20,20 @@ enum class Unary : int32_t {
   abs, exp, sqrt, rsqrt, neg, logical_not, log, sin, ceil, cos, tan, floor, round, sign, reciprocal, square, erf, asin,
   acos, atan, sinh, cosh, asinh, acosh, atanh, is_nan, is_inf, is_positive_inf, is_negative_inf, bitwise_not, none
 };
+// clang-format on
 
-/// `a_one`: the operand is a single element. Results may lie where an operand does.
+/// `a_one`: the operand is a single element, which is broadcast. Results may overwrite an operand.
 using OfTwo = void (*)(const void* a, const void* b, void* out, int64_t count, bool a_one, bool b_one);
 using OfOne = void (*)(const void* in, void* out, int64_t count);
 
 struct ElementKernels {
-  OfTwo (*binary)(Binary operation, int32_t dtype);  // nullptr where it is not computed
+  OfTwo (*binary)(Binary operation, int32_t dtype);  // nullptr if the dtype is not supported
   OfOne (*unary)(Unary operation, int32_t dtype);
   void (*activation)(Function function, float a, float b, const float* in, float* out, int64_t count);
-  /// Elements of `item` bytes: of `a` where the condition holds, else of `b`.
+  /// Select elements of `item` bytes: from `a` if the condition is true, otherwise from `b`.
   void (*choose)(const uint8_t* condition, const void* a, const void* b, void* out, int64_t item, int64_t count,
                  bool condition_one, bool a_one, bool b_one);
-  /// Between types; nullptr where it is not computed.
+  /// Conversion between two dtypes; nullptr if it is not supported.
   OfOne (*cast)(int32_t from, int32_t to);
 };
 CPUACC_TABLE(ElementKernels, element_kernels)

@@ -1,4 +1,4 @@
-// Pixels times weights: the order in which the tiles of a product are computed.
+// The loops around the micro-kernel: tiles of pixels by panels of output channels.
 
 #ifndef CPUACC_KERNELS_GEMM_HPP
 #define CPUACC_KERNELS_GEMM_HPP
@@ -11,13 +11,14 @@ namespace {
 
 constexpr int kPanelBlocks = kMaxPanelBlocks == 3 ? 2 : 1;
 
-/// Blocks in the panel that begins at `block`: the last panel takes an odd block along.
+/// Blocks in the panel that begins at `block`. An odd last block belongs to the panel before it.
 inline int blocks_of_panel_at(int block, int blocks) {
   int left = blocks - block;
   return left == kMaxPanelBlocks ? left : left < kPanelBlocks ? left : kPanelBlocks;
 }
 
-/// `count` pixels as tiles of at most `most`, as equal as can be: `larger` of `rows` pixels, the others one less.
+/// Division of `count` pixels into the least number of tiles of at most `most` rows, as equal as possible: the first
+/// `larger` tiles have `rows` rows, the others one less.
 struct RowTiles {
   int tiles, rows, larger;
   RowTiles(int count, int most)
@@ -25,7 +26,7 @@ struct RowTiles {
   int of(int tile) const { return tile < larger ? rows : rows - 1; }
 };
 
-/// MicroKernels of one run of pixels by one panel. `t` holds all that does not change from tile to tile.
+/// Compute the tiles of `count` pixels by one panel. `t` holds all arguments that are the same for every tile.
 template <int kStep>
 CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int blocks, int pixel, const Epilogue& epilogue) {
   RowTiles cut(count, mr_of_panel(blocks));
@@ -45,10 +46,11 @@ CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int blocks, 
   }
 }
 
-constexpr int64_t kCachedFloats = 128 * 1024;  // floats that stay in the second-level cache beside others
+constexpr int64_t kCachedFloats =
+    128 * 1024;  // floats that stay in the second-level cache: 512 KiB, half of the 1 MiB that common server cores have
 
-/// Pixels at once, so that the least comes from beyond the cache: all of them, or so many as stay in it while all
-/// panels pass by.
+/// Pixels that are multiplied with all panels before the next ones: all of them, or as many as stay in the cache. The
+/// choice minimizes the floats that are read from beyond the cache.
 inline int pixels_per_pass(const Gemm& p, int pixels, int blocks) {
   int64_t depth = p.depth > 0 ? words_of(p.depth) : 1, in = depth * pixels, weights = depth * blocks * 16;
   int64_t most = kCachedFloats / 2 / depth / 14 * 14;
@@ -61,9 +63,9 @@ inline int pixels_per_pass(const Gemm& p, int pixels, int blocks) {
 
 const int32_t kNoTaps[1] = {0};
 
-/// Of words, a block of them after the other (see pairs.hpp).
-void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides, const float* residual,
-             const OutputRange& range) {
+/// The GEMM of words, which lie in blocks of 16 (see bfloat16_pairs.hpp).
+void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides,
+          const float* residual, const OutputRange& range) {
   const int depth = words_of(p.depth);
   const int strip = pixels_per_pass(p, range.row_end - range.row, range.block_end - range.block);
   MicroKernelArgs t{};
@@ -94,7 +96,7 @@ void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const Ou
   }
 }
 
-/// Pixels of a blocked image as words. `to` may be where the image lies.
+/// Convert pixels of an nChw16c image to words. `to` may be `in`.
 void pack_words(const float* in, int64_t in_block, int channels, int pixels, float* to, int64_t to_block) {
   for (int block = 0; block * 16 < channels; ++block)
     for (int pixel = 0; pixel < pixels; ++pixel)
@@ -102,16 +104,16 @@ void pack_words(const float* in, int64_t in_block, int channels, int pixels, flo
                 to + place_of_block(block, to_block) + pixel * 16);
 }
 
-/// Of a blocked image, whose words lie in scratch memory where they are not what it has.
-void pointwise(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides, const float* residual,
-               float* scratch, const OutputRange& range) {
+/// The GEMM of an nChw16c image. Kernels for bfloat16 convert pixels to words in scratch memory first.
+void pointwise(const Gemm& p, const float* in, int64_t in_block, float* out, const OutputStrides& out_strides,
+               const float* residual, float* scratch, const OutputRange& range) {
   if (!kBfloat16Pairs) return gemm(p, in, in_block, out, out_strides, residual, range);
   const int most = staged_pixels(p.depth);
   for (int row = range.row; row < range.row_end; row += most) {
     int count = range.row_end - row < most ? range.row_end - row : most;
     pack_words(in + row * 16, in_block, p.depth, count, scratch, int64_t{count} * 16);
-    gemm(p, scratch, int64_t{count} * 16, out + row * out_strides.pixel, out_strides, residual ? residual + row * out_strides.pixel : nullptr,
-            {0, count, range.block, range.block_end});
+    gemm(p, scratch, int64_t{count} * 16, out + row * out_strides.pixel, out_strides,
+         residual ? residual + row * out_strides.pixel : nullptr, {0, count, range.block, range.block_end});
   }
 }
 

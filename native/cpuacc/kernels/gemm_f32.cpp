@@ -1,5 +1,5 @@
-// All kernels that are built from the float32 micro-kernels, for one instruction set. They are one translation unit, so that
-// the micro-kernels (up to 74 instances) are compiled once. For avx512bf16, the GEMMs multiply pairs of bfloat16.
+// All kernels that are built from the float32 micro-kernels, for one instruction set. They are one translation unit, so
+// that the micro-kernels (up to 74 instances) are compiled once. For avx512bf16, the GEMMs multiply pairs of bfloat16.
 
 #include "cpuacc/kernels/bottleneck.hpp"
 #include "cpuacc/kernels/direct.hpp"
@@ -12,7 +12,8 @@
 namespace cpuacc::ISA_NS {
 
 extern const ConvKernels conv_kernels = {kPanelBlocks, kBfloat16Pairs, pointwise, direct, depthwise, bottleneck};
-extern const WinogradKernels winograd_kernels = {kPanelBlocks, kBfloat16Pairs, winograd, winograd_stage, winograd_weights};
+extern const WinogradKernels winograd_kernels = {kPanelBlocks, kBfloat16Pairs, winograd, winograd_stage,
+                                                 winograd_weights};
 extern const MatMulKernels matmul_kernels = {kPanelBlocks, kBfloat16Pairs, matmul, gemv};
 #ifndef __AVX512BF16__
 extern const AttentionKernels attention_kernels = {attention};

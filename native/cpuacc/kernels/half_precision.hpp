@@ -1,4 +1,4 @@
-// float16 and bfloat16 to and from float32, rounded to the nearest, ties to even.
+// Conversions between float16, bfloat16 and float32, rounded to the nearest, ties to even.
 
 #ifndef CPUACC_KERNELS_HALF_PRECISION_HPP
 #define CPUACC_KERNELS_HALF_PRECISION_HPP
@@ -32,7 +32,8 @@ CPUACC_INLINE float from_half(uint16_t half) {
 CPUACC_INLINE uint16_t to_half(float x) {
   uint32_t bits = as_bits(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
   uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
-  uint32_t small = as_bits(as_float(magnitude) + 0.5f) - 0x3f000000u;  // a step of the sum is the least float16
+  uint32_t small =
+      as_bits(as_float(magnitude) + 0.5f) - 0x3f000000u;  // one unit in the last place of the sum is the least float16
   uint32_t found = magnitude < 0x38800000u ? small : normal;
   uint32_t beyond = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
   return uint16_t((magnitude < 0x47800000u ? found : beyond) | sign);
@@ -51,7 +52,8 @@ void halves_to_floats(const void* from, void* to, int64_t count) {
   int64_t n = 0;
 #if defined(__AVX512F__)
   for (; n + 16 <= count; n += 16)
-    _mm512_storeu_ps(out + n, _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + n))));
+    _mm512_storeu_ps(out + n,
+                     _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + n))));
 #elif defined(__F16C__)
   for (; n + 8 <= count; n += 8)
     _mm256_storeu_ps(out + n, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + n))));

@@ -8,9 +8,9 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-constexpr int kVectors = 16 / kLanes;  // in a block of units
+constexpr int kVectors = 16 / kLanes;  // of a block of 16 units
 
-/// The weights of two units before, times these.
+/// Add the products of two hidden states and their weights.
 template <int kGates, bool kOfPairs>
 CPUACC_INLINE void multiply_both(const float* row, float x, float y, Vec (&even)[kGates], Vec (&odd)[kGates]) {
   for (int gate = 0; gate < kGates; ++gate) {
@@ -21,7 +21,7 @@ CPUACC_INLINE void multiply_both(const float* row, float x, float y, Vec (&even)
   }
 }
 
-/// The weights of the last unit before, which has no other beside it.
+/// Add the product of the last hidden state, if their number is odd.
 template <int kGates, bool kOfPairs>
 CPUACC_INLINE void multiply_last(const float* row, float x, Vec (&sums)[kGates]) {
   for (int gate = 0; gate < kGates; ++gate) {
@@ -31,14 +31,14 @@ CPUACC_INLINE void multiply_last(const float* row, float x, Vec (&sums)[kGates])
   }
 }
 
-/// What one block of units gives, a vector at a time: `sums` are those of the gates i, o, f and c.
+/// Compute the cell and the output of a vector of units from the sums of the gates i, o, f and c.
 CPUACC_INLINE void units_of(const Vec (&sums)[4], float* cell, float* out) {
   Vec now = sigmoid(sums[2]) * load(cell) + sigmoid(sums[0]) * hyperbolic_tangent(sums[3]);
   store(cell, now);
   store(out, sigmoid(sums[1]) * hyperbolic_tangent(now));
 }
 
-/// A block of units of one sequence where it lies, or, where there are fewer than 16, in a copy that is filled up.
+/// A block of units of one sequence: its own memory, or a padded copy if it has fewer than 16 units.
 class Units {
  public:
   Units(const float* given, float* cell, float* out, int64_t size, int64_t block)
@@ -72,7 +72,7 @@ void step(const float* weights, const float* given, const float* hidden, float* 
           int64_t block) {
   Units units(given, cell, out, size, block);
   for (int v = 0; v < kVectors; ++v) {
-    Vec even[4], odd[4] = {};  // two sums of a gate, so that one addition need not wait for the other
+    Vec even[4], odd[4] = {};  // two sums for each gate, so that an addition does not wait for the one before
     for (int gate = 0; gate < 4; ++gate) even[gate] = load(units.start[gate] + v * kLanes);
     const float* row = weights + v * kLanes;
     int64_t k = 0;
@@ -92,7 +92,8 @@ void finish(const float* products, int64_t sequence, int64_t gate_step, const fl
     Units units(given, cell, out, size, block);
     for (int v = 0; v < 16; v += kLanes) {
       Vec sums[4];
-      for (int gate = 0; gate < 4; ++gate) sums[gate] = load(units.start[gate] + v) + load(products + gate * gate_step + v);
+      for (int gate = 0; gate < 4; ++gate)
+        sums[gate] = load(units.start[gate] + v) + load(products + gate * gate_step + v);
       units_of(sums, units.cell + v, units.out + v);
     }
     units.keep();

@@ -1,4 +1,4 @@
-// One step of recurrent layers of float32.
+// Steps of recurrent layers of float32. "Hidden state" is the output of the layer at the previous step.
 
 #ifndef CPUACC_KERNELS_LSTM_HPP
 #define CPUACC_KERNELS_LSTM_HPP
@@ -10,19 +10,22 @@
 namespace cpuacc {
 
 struct LstmKernels {
-  // Those that stream weights are there twice: for floats, and for pairs of bfloat16, [pair of units before][gate][16].
+  // Kernels that stream weights exist twice: for float32, and for pairs of bfloat16, [pair of hidden units][gate][16].
 
-  /// Units [16 * block, 16 * (block + 1)) of one sequence. `weights` are those of the block: [unit before][gate i, o, f,
-  /// c][16]; `given` is what the input gives to the gates, each `size` long; `cell` is read and written.
+  /// Compute units [16 * block, 16 * (block + 1)) of one sequence. `weights` are those of the block: [hidden unit][gate
+  /// i, o, f, c][16]. `given` is the contribution of the input to the gates, each `size` long. `cell` is read and
+  /// written.
   void (*step[2])(const float* weights, const float* given, const float* hidden, float* cell, float* out, int64_t size,
                   int64_t block);
-  /// The same units of `batch` sequences, whose rows lie behind each other, where the products with the units before are
-  /// known: 16 numbers, `sequence` floats from one sequence to the next and `gate_step` from gate to gate.
-  void (*finish)(const float* products, int64_t sequence, int64_t gate_step, const float* given, float* cell, float* out,
-                 int64_t size, int64_t block, int64_t batch);
-  /// Of one block of units, [gate][16]: sums over the units before, whose weights are [unit before][gate][16].
+  /// Compute the same units of `batch` consecutive sequences from the products with the hidden state, 16 numbers for
+  /// each gate. These are `sequence` floats apart from one sequence to the next, and `gate_step` floats from one gate
+  /// to the next.
+  void (*finish)(const float* products, int64_t sequence, int64_t gate_step, const float* given, float* cell,
+                 float* out, int64_t size, int64_t block, int64_t batch);
+  /// Compute the sums of one block of units, [gate][16], over the hidden units, whose weights are [hidden
+  /// unit][gate][16].
   void (*multiply[2])(const float* weights, const float* hidden, int64_t gates, int64_t size, float* sums);
-  /// 16 values: sigmoid, or hyperbolic tangent, of the sum of both.
+  /// Apply the sigmoid, or the hyperbolic tangent, to 16 sums of `sums` and `given`.
   void (*gate)(const float* sums, const float* given, bool tangent, float* out);
 };
 CPUACC_TABLE(LstmKernels, lstm_kernels)

@@ -1,4 +1,5 @@
-// Products of matrices that lie in rows: packed into blocks and panels on the way, or, for one row, streamed.
+// Products of matrices that lie in rows. The operands are packed into blocks and panels; for one row, weights are
+// streamed.
 
 #ifndef CPUACC_KERNELS_MATMUL_HPP
 #define CPUACC_KERNELS_MATMUL_HPP
@@ -12,7 +13,7 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// Rows that lie in one piece each, eight at a time: what is read and written are streams.
+/// Pack contiguous rows, eight at a time, so that reads and writes are streams.
 void pack_whole_rows(const float* a, int64_t a_row, int rows, int depth, float* to, int64_t step) {
   constexpr int kTogether = 8;
   for (int row = 0; row < rows; row += kTogether, a += kTogether * a_row, to += kTogether * 16) {
@@ -25,8 +26,8 @@ void pack_whole_rows(const float* a, int64_t a_row, int rows, int depth, float* 
   }
 }
 
-/// Rows as a blocked image: [block of depth][row][16], `step` words from block to block. Those of words have neighbours in
-/// depth beside each other.
+/// Pack rows as a blocked image: [block of depth][row][16], `step` words from block to block. For pairs of bfloat16,
+/// rows have to be contiguous.
 void pack_rows(const MatMul& m, const float* a, int rows, float* to, int64_t step) {
   if (kBfloat16Pairs || m.a_depth == 1) return pack_whole_rows(a, m.a_row, rows, m.depth, to, step);
   for (int block = 0; block < m.depth; block += 16, to += step) {
@@ -41,7 +42,7 @@ void pack_rows(const MatMul& m, const float* a, int rows, float* to, int64_t ste
   }
 }
 
-/// One panel of `columns` columns: [depth][16 * blocks], with zeros behind them.
+/// Pack one panel of `columns` columns as [depth][16 * blocks], padded with zeros.
 void pack_panel(const MatMul& m, const float* b, int columns, int blocks, float* to) {
   const int wide = blocks * 16;
   if (m.b_column == 1 && columns == wide) {
@@ -61,7 +62,8 @@ void pack_panel(const MatMul& m, const float* b, int columns, int blocks, float*
     int column = 0;
     if (m.b_depth == 1 && last - first == 16)
       for (; column + 4 <= columns; column += 4)
-        for (int k = first; k < last; k += 4) transpose_4x4(b + column * m.b_column + k, m.b_column, to + k * wide + column, wide);
+        for (int k = first; k < last; k += 4)
+          transpose_4x4(b + column * m.b_column + k, m.b_column, to + k * wide + column, wide);
     for (; column < columns; ++column)
       for (int k = first; k < last; ++k) to[k * wide + column] = b[column * m.b_column + k * m.b_depth];
     for (int k = first; k < last; ++k)
@@ -69,7 +71,7 @@ void pack_panel(const MatMul& m, const float* b, int columns, int blocks, float*
   }
 }
 
-/// Panels that begin in the blocks [first, last), each where it lies among all.
+/// Pack the panels that begin in the blocks [first, last), at their offsets in the whole matrix.
 void pack_panels(const MatMul& m, const float* b, float* to, int first, int last) {
   const int all = (m.columns + 15) / 16;
   for (int block = first; block < last;) {
@@ -80,7 +82,8 @@ void pack_panels(const MatMul& m, const float* b, float* to, int first, int last
   }
 }
 
-/// A panel whose last block is not full: by way of `own`, as a row must not be written beyond its end.
+/// Compute a panel whose last block is not full. The result is stored in `own` first, because rows must not be written
+/// past their end.
 void ragged_panel(const MatMul& m, Gemm p, const float* a, int64_t a_block, float* out, const float* residual,
                   float* own, int rows, int block, int blocks) {
   const int wide = blocks * 16, columns = m.columns - block * 16;
@@ -89,10 +92,11 @@ void ragged_panel(const MatMul& m, Gemm p, const float* a, int64_t a_block, floa
   if (epilogue.count) p.epilogue.low = -__builtin_inff(), p.epilogue.high = __builtin_inff();
   float* residual_rows = own + int64_t{rows} * wide;
   for (int row = 0; residual && row < rows; ++row)
-    memcpy(residual_rows + row * wide, residual + row * m.out_row + block * 16, sizeof(float) * static_cast<size_t>(columns));
+    memcpy(residual_rows + row * wide, residual + row * m.out_row + block * 16,
+           sizeof(float) * static_cast<size_t>(columns));
   const float* added = residual ? residual_rows - block * 16 : nullptr;
   gemm(p, a, a_block, own - block * 16, {16, 0, wide}, epilogue.count ? nullptr : added,
-          {0, rows, block, block + blocks});
+       {0, rows, block, block + blocks});
   if (epilogue.count) apply_post_ops(epilogue, own, residual ? residual_rows : nullptr, 16, wide, rows, blocks);
   for (int row = 0; row < rows; ++row)
     memcpy(out + row * m.out_row + block * 16, own + row * wide, sizeof(float) * static_cast<size_t>(columns));
@@ -117,20 +121,20 @@ void matmul(const MatMul& m, const float* a, const float* b, float* out, const f
     const int rows = cut.of(n);
     float* to = out + row * m.out_row;
     const float* added = residual ? residual + row * m.out_row : nullptr;
-    const int64_t step = int64_t{rows | 1} * 16;  // odd, so that blocks do not meet in the cache
+    const int64_t step = int64_t{rows | 1} * 16;  // odd, so that blocks do not map to the same cache sets
     pack_rows(m, a + row * m.a_row, rows, packed_rows, step);
     gemm(p, packed_rows, step, to, {16, 0, m.out_row}, added, {0, rows, range.block, full});
     if (full < range.block_end) ragged_panel(m, p, packed_rows, step, to, added, own, rows, full, all - full);
   }
 }
 
-constexpr int kGemvBlocks = kBlockVecs == 1 ? kMaxGemvPanel : 2;  // blocks of one row, whose sums are in registers
+constexpr int kGemvBlocks = kBlockVecs == 1 ? kMaxGemvPanel : 2;  // blocks of one row whose sums fit the registers
 
-/// kBlocks blocks of one row, of a panel that is `wide`. Two sums for each, so that additions overlap. Weights are one
-/// stream, which the processor fetches ahead by itself: prefetches slow it down.
+/// Compute kBlocks blocks of one row from a panel that is `wide` columns wide. Each output has two sums, so that
+/// additions overlap. The weights are one stream, which the hardware prefetches; software prefetches make it slower.
 template <int kBlocks, bool kBfloat16>
 __attribute__((noinline)) void gemv_panel(const float* a, int depth, const float* b, int wide, const float* bias,
-                                            float* out) {
+                                          float* out) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   Vec even[kVecs], odd[kVecs];
 #pragma GCC unroll 16
@@ -159,11 +163,16 @@ __attribute__((noinline)) void gemv_panel(const float* a, int depth, const float
 
 typedef void (*GemvPanel)(const float*, int, const float*, int, const float*, float*);
 template <bool kBfloat16>
-constexpr GemvPanel kGemvPanels[kMaxGemvPanel + 1] = {
-    nullptr, gemv_panel<1, kBfloat16>, gemv_panel<2, kBfloat16>,
+constexpr GemvPanel kGemvPanels[kMaxGemvPanel + 1] = {nullptr,
+                                                      gemv_panel<1, kBfloat16>,
+                                                      gemv_panel<2, kBfloat16>,
 #if defined(__AVX512F__)
-    gemv_panel<3, kBfloat16>, gemv_panel<4, kBfloat16>, gemv_panel<5, kBfloat16>, gemv_panel<6, kBfloat16>,
-    gemv_panel<7, kBfloat16>, gemv_panel<8, kBfloat16>
+                                                      gemv_panel<3, kBfloat16>,
+                                                      gemv_panel<4, kBfloat16>,
+                                                      gemv_panel<5, kBfloat16>,
+                                                      gemv_panel<6, kBfloat16>,
+                                                      gemv_panel<7, kBfloat16>,
+                                                      gemv_panel<8, kBfloat16>
 #endif
 };
 

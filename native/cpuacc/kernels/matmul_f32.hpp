@@ -7,8 +7,8 @@
 
 namespace cpuacc {
 
-/// out[row][column] = bias[column] + sum over k of a[row][k] * b[k][column]. Strides are in floats. `packed` are the panels of
-/// b (see Gemm; for one row, panels of `panel` blocks), or nullptr if b is packed in each call.
+/// out[row][column] = bias[column] + sum over k of a[row][k] * b[k][column]. Strides are in floats. `packed` are the
+/// panels of b (see Gemm; for one row, panels of `panel` blocks), or nullptr if b is packed in each call.
 struct MatMul {
   int32_t rows, columns, depth;  // M, N and K
   int64_t a_row, a_depth, b_depth, b_column, out_row;
@@ -19,8 +19,8 @@ struct MatMul {
   bool bfloat16 = false;  // `packed` are pairs of bfloat16; then a_depth has to be 1
 };
 
-/// Rows of the first operand that are packed at once: 128 Ki floats of them stay in a second-level cache of 1 MiB while the
-/// weights are streamed.
+/// Rows of the first operand that are packed at once: 128 Ki floats of them stay in a second-level cache of 1 MiB while
+/// the weights are streamed.
 static inline int32_t rows_per_pass(const MatMul& m) {
   int32_t most = 128 * 1024 / (m.depth > 0 ? m.depth : 1);
   if (most < 70) most = 70;
@@ -41,8 +41,8 @@ struct MatMulKernels {
   /// Rows and blocks of columns of `range`.
   void (*matmul)(const MatMul&, const float* a, const float* b, float* out, const float* residual, float* scratch,
                  const OutputRange& range);
-  /// One row; blocks of `range` begin and end with panels. All instruction sets take pairs of bfloat16; only the weights are
-  /// rounded.
+  /// One row; blocks of `range` begin and end with panels. All instruction sets take pairs of bfloat16; only the
+  /// weights are rounded.
   void (*gemv)(const MatMul&, const float* a, float* out, const float* residual, const OutputRange& range);
 };
 

@@ -1,4 +1,4 @@
-// The inner kernel of matrix products and convolutions: some pixels times a panel of output channels, in registers.
+// The micro-kernel of GEMMs and convolutions: a tile of MR pixels by NR output channels in registers.
 
 #ifndef CPUACC_KERNELS_MICRO_KERNEL_HPP
 #define CPUACC_KERNELS_MICRO_KERNEL_HPP
@@ -10,27 +10,27 @@ namespace {
 
 constexpr int kBlockVecs = 16 / kLanes;  // vectors in one block of 16 channels
 
-/// How many blocks of output channels a panel has at most, and how many pixels a tile of that many blocks: as many as
-/// the registers hold beside one row of weights and one pixel.
+/// The widest panel in blocks of 16 output channels, and MR for a panel of `blocks` blocks. MR * NR sums fill the
+/// registers, except for those of one row of weights and one broadcast pixel.
 constexpr int kMaxPanelBlocks = kLanes == 16 ? 3 : 1;
 constexpr int mr_of_panel(int blocks) {
   return kLanes == 16 ? (blocks == 3 ? 9 : 14) : (kRegisters - kBlockVecs - 2) / kBlockVecs;
 }
 
 struct MicroKernelArgs {
-  const float* a;         // the first pixel; pixels lie kStep floats apart
-  int64_t a_block;        // floats from one block of 16 input channels to the next
-  const int32_t* taps;    // where a is for each place of the window, in floats
+  const float* a;       // the first pixel; pixels are kStep floats apart
+  int64_t a_block;      // floats from one block of 16 input channels to the next
+  const int32_t* taps;  // offsets of the taps of the window from `a`, in floats
   int32_t tap_count;
-  int32_t depth;          // input channels, or pairs of them
-  const float* b;         // weights: [block of input channels][tap][channel][panel]
+  int32_t depth;   // input channels, or pairs of them
+  const float* b;  // packed weights: [block of input channels][tap][channel][NR]
   const float* bias;
   float* c;
   int64_t c_block, c_pixel;  // floats from one block of 16 output channels, and from one pixel, to the next
-  const float* residual;     // laid out as c, or nullptr
+  const float* residual;     // has the strides of c; nullptr if absent
   float low, high;
-  const char* prefetch;   // what to fetch while this is computed, a line for each input channel and tap
-  int64_t prefetch_step;  // bytes
+  const char* prefetch;   // first cache line to prefetch; one line is fetched for each input channel and tap
+  int64_t prefetch_step;  // bytes from one line to the next
 };
 
 template <int kMR, int kNRVecs, int kStep, int kCount>
@@ -49,7 +49,8 @@ CPUACC_INLINE void accumulate(Vec (&sums)[kMR][kNRVecs], const float* a, const f
   }
 }
 
-/// kStep 16: pixels of blocked images. kStep 1: planes; every tap is one input channel at one place of the window.
+/// kStep is 16 for pixels of nChw16c images. With a kStep of 1, each tap is one input channel at one place of the
+/// window.
 template <int kMR, int kBlocks, int kStep>
 __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
   constexpr int kNRVecs = kBlocks * kBlockVecs, kUnroll = 4;
@@ -74,7 +75,8 @@ __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
       for (int tap = 0; tap < t.tap_count; ++tap) {
         const float* a = block + t.taps[tap];
         int k = left < 16 ? left : 16;
-        for (; k >= kUnroll; k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
+        for (; k >= kUnroll;
+             k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
 #pragma GCC unroll 4
           for (int u = 0; u < kUnroll; ++u) prefetch_line(prefetch_at + u * prefetch_step);
           accumulate<kMR, kNRVecs, kStep, kUnroll>(sums, a, b);
@@ -102,12 +104,13 @@ using MicroKernel = void (*)(const MicroKernelArgs&);
 template <int kBlocks, int kStep>
 struct MicroKernels;
 
-#define CPUACC_MR(m) (m <= mr_of_panel(kBlocks) ? micro_kernel<(m <= mr_of_panel(kBlocks) ? m : 1), kBlocks, kStep> : nullptr)
+#define CPUACC_MR(m) \
+  (m <= mr_of_panel(kBlocks) ? micro_kernel<(m <= mr_of_panel(kBlocks) ? m : 1), kBlocks, kStep> : nullptr)
 template <int kBlocks, int kStep>
 struct MicroKernels {
-  static constexpr MicroKernel of[15] = {
-      nullptr,       CPUACC_MR(1), CPUACC_MR(2),  CPUACC_MR(3),  CPUACC_MR(4),  CPUACC_MR(5),  CPUACC_MR(6), CPUACC_MR(7),
-      CPUACC_MR(8), CPUACC_MR(9), CPUACC_MR(10), CPUACC_MR(11), CPUACC_MR(12), CPUACC_MR(13), CPUACC_MR(14)};
+  static constexpr MicroKernel of[15] = {nullptr,       CPUACC_MR(1),  CPUACC_MR(2),  CPUACC_MR(3),  CPUACC_MR(4),
+                                         CPUACC_MR(5),  CPUACC_MR(6),  CPUACC_MR(7),  CPUACC_MR(8),  CPUACC_MR(9),
+                                         CPUACC_MR(10), CPUACC_MR(11), CPUACC_MR(12), CPUACC_MR(13), CPUACC_MR(14)};
 };
 #undef CPUACC_MR
 

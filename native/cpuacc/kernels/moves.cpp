@@ -18,7 +18,8 @@ static void copy_row(const char* in, char* out, int64_t from, int64_t to, int64_
   for (int64_t n = 0; n < count; ++n) memcpy(out + n * to, in + n * from, sizeof(Item));
 }
 
-/// Rows by columns, where columns of the operand lie together and rows of the result do: tiles that fit the cache.
+/// Transpose rows by columns: columns of the operand and rows of the result are contiguous. Tiles of 16 x 16 fit the
+/// cache.
 template <class Item>
 static void copy_turned(const char* in, char* out, int64_t from, int64_t to, int64_t rows, int64_t columns) {
   constexpr int64_t size = sizeof(Item), side = 16;
@@ -34,11 +35,12 @@ template <class Item>
 static void copy_rows(const char* in, char* out, int64_t in_row, int64_t out_row, int64_t from, int64_t to,
                       int64_t rows, int64_t columns) {
   const int64_t size = int64_t(sizeof(Item));
-  if (in_row == size && to == size && from != size)
-    return copy_turned<Item>(in, out, from, out_row, rows, columns);
+  if (in_row == size && to == size && from != size) return copy_turned<Item>(in, out, from, out_row, rows, columns);
   for (int64_t r = 0; r < rows; ++r) {
-    if (from == size && to == size) memcpy(out + r * out_row, in + r * in_row, size_t(columns * size));
-    else copy_row<Item>(in + r * in_row, out + r * out_row, from, to, columns);
+    if (from == size && to == size)
+      memcpy(out + r * out_row, in + r * in_row, size_t(columns * size));
+    else
+      copy_row<Item>(in + r * in_row, out + r * out_row, from, to, columns);
   }
 }
 
@@ -47,10 +49,14 @@ static void copy_plane(const Box& box, const char* in, char* out, int64_t rows) 
   int64_t in_row = row >= 0 ? box.from[row] : 0, out_row = row >= 0 ? box.to[row] : 0;
   int64_t from = box.from[last], to = box.to[last], columns = box.extent[last];
   switch (box.item) {
-    case 1: return copy_rows<uint8_t>(in, out, in_row, out_row, from, to, rows, columns);
-    case 2: return copy_rows<uint16_t>(in, out, in_row, out_row, from, to, rows, columns);
-    case 4: return copy_rows<uint32_t>(in, out, in_row, out_row, from, to, rows, columns);
-    default: return copy_rows<uint64_t>(in, out, in_row, out_row, from, to, rows, columns);
+    case 1:
+      return copy_rows<uint8_t>(in, out, in_row, out_row, from, to, rows, columns);
+    case 2:
+      return copy_rows<uint16_t>(in, out, in_row, out_row, from, to, rows, columns);
+    case 4:
+      return copy_rows<uint32_t>(in, out, in_row, out_row, from, to, rows, columns);
+    default:
+      return copy_rows<uint64_t>(in, out, in_row, out_row, from, to, rows, columns);
   }
 }
 
@@ -78,10 +84,15 @@ static void fill_items(char* out, const char* value, int64_t count) {
 
 static void fill(char* out, const char* value, int64_t item, int64_t count) {
   switch (item) {
-    case 1: memset(out, *reinterpret_cast<const unsigned char*>(value), size_t(count)); return;
-    case 2: return fill_items<uint16_t>(out, value, count);
-    case 4: return fill_items<uint32_t>(out, value, count);
-    default: return fill_items<uint64_t>(out, value, count);
+    case 1:
+      memset(out, *reinterpret_cast<const unsigned char*>(value), size_t(count));
+      return;
+    case 2:
+      return fill_items<uint16_t>(out, value, count);
+    case 4:
+      return fill_items<uint32_t>(out, value, count);
+    default:
+      return fill_items<uint64_t>(out, value, count);
   }
 }
 
@@ -92,10 +103,14 @@ static void pick_items(const char* in, char* out, const int64_t* offsets, int64_
 
 static void pick(const char* in, char* out, const int64_t* offsets, int64_t item, int64_t inner) {
   switch (item) {
-    case 1: return pick_items<uint8_t>(in, out, offsets, inner);
-    case 2: return pick_items<uint16_t>(in, out, offsets, inner);
-    case 4: return pick_items<uint32_t>(in, out, offsets, inner);
-    default: return pick_items<uint64_t>(in, out, offsets, inner);
+    case 1:
+      return pick_items<uint8_t>(in, out, offsets, inner);
+    case 2:
+      return pick_items<uint16_t>(in, out, offsets, inner);
+    case 4:
+      return pick_items<uint32_t>(in, out, offsets, inner);
+    default:
+      return pick_items<uint64_t>(in, out, offsets, inner);
   }
 }
 

@@ -1,4 +1,4 @@
-// Elements that are moved as they are, whatever they stand for.
+// Copies of elements of any dtype.
 
 #ifndef CPUACC_KERNELS_MOVES_HPP
 #define CPUACC_KERNELS_MOVES_HPP
@@ -11,7 +11,7 @@ namespace cpuacc {
 
 constexpr int kMaxAxes = 16;
 
-/// A box that is copied: extents, and steps in bytes along each axis of the operand and of the result.
+/// A copy between two strided views: sizes, and strides in bytes along each dimension of the operand and of the result.
 struct Box {
   int rank;
   int64_t item;  // bytes of an element: 1, 2, 4 or 8
@@ -19,11 +19,11 @@ struct Box {
 };
 
 struct MoveKernels {
-  /// The rows [first, last) of a box: all axes but the last, counted together.
+  /// Copy the rows [first, last). Rows are counted over all dimensions but the last.
   void (*copy)(const Box& box, const char* in, char* out, int64_t first, int64_t last);
-  /// `count` elements of `item` bytes, all alike.
+  /// Write `count` copies of one element of `item` bytes.
   void (*fill)(char* out, const char* value, int64_t item, int64_t count);
-  /// Rows of `inner` elements, each picked from the row of the operand by byte offsets.
+  /// Copy `inner` elements from the byte offsets `offsets` of the operand.
   void (*pick)(const char* in, char* out, const int64_t* offsets, int64_t item, int64_t inner);
 };
 CPUACC_TABLE(MoveKernels, move_kernels)

@@ -8,13 +8,14 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// The cells of a window that lie within the axis, and the first one's position.
+/// The taps [first, end) of a window that lie within the image along one axis, and the position of tap 0.
 struct Seen {
   int64_t first, end, start;
   int64_t count() const { return end > first ? end - first : 0; }
 };
 
-/// Cells of a distance; the usual one is known, as a division takes as long as some cells.
+/// The number of taps in a distance, rounded up. A dilation of 1 is treated separately because a division takes as long
+/// as several taps.
 int64_t cells_of(int64_t distance, int64_t dilation) {
   return dilation == 1 ? distance : (distance + dilation - 1) / dilation;
 }
@@ -22,13 +23,15 @@ int64_t cells_of(int64_t distance, int64_t dilation) {
 Seen seen(const Pool& pool, int axis, int64_t place) {
   int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis], first = 0, end = pool.size[axis];
   if (start < 0) first = cells_of(-start, d);
-  int64_t reach = pool.extent[axis] - start;  // positions beyond this are outside
-  if (reach <= 0) end = 0;
-  else if (cells_of(reach, d) < end) end = cells_of(reach, d);
+  int64_t reach = pool.extent[axis] - start;  // distance to the end of the image
+  if (reach <= 0)
+    end = 0;
+  else if (cells_of(reach, d) < end)
+    end = cells_of(reach, d);
   return {first, end, start};
 }
 
-/// How many cells count in a mean along an axis.
+/// The number of taps along one axis by which an average is divided.
 int64_t counted(const Pool& pool, int axis, int64_t place) {
   if (!pool.count_padding) return seen(pool, axis, place).count();
   int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis];
@@ -37,10 +40,17 @@ int64_t counted(const Pool& pool, int axis, int64_t place) {
   return cells < pool.size[axis] ? cells : pool.size[axis];
 }
 
-template <class T> struct Least { static constexpr T value = T(-1) < T(0) ? T(int64_t(1) << (8 * sizeof(T) - 1)) : T(0); };
-template <> struct Least<float> { static constexpr float value = -INFINITY; };
+template <class T>
+struct Least {
+  static constexpr T value = T(-1) < T(0) ? T(int64_t(1) << (8 * sizeof(T) - 1)) : T(0);
+};
+template <>
+struct Least<float> {
+  static constexpr float value = -INFINITY;
+};
 
-template <class T> struct MaxOf {
+template <class T>
+struct MaxOf {
   using Total = T;
   static T start() { return Least<T>::value; }
   static T both(T total, T x) { return x > total || x != x ? x : total; }
@@ -48,13 +58,17 @@ template <class T> struct MaxOf {
   static T finish(T total, int64_t count, const Pool& pool, int64_t) { return count > 0 ? total : T(pool.zero); }
 };
 
-template <class T> struct MeanOf;
-template <> struct MeanOf<float> {
+template <class T>
+struct MeanOf;
+template <>
+struct MeanOf<float> {
   using Total = float;
   static float start() { return 0; }
   static float both(float total, float x) { return total + x; }
   static float joined(float total, float x) { return total + x; }
-  static float finish(float total, int64_t, const Pool&, int64_t counted) { return counted > 0 ? total / float(counted) : 0; }
+  static float finish(float total, int64_t, const Pool&, int64_t counted) {
+    return counted > 0 ? total / float(counted) : 0;
+  }
 };
 struct LengthOf : MeanOf<float> {
   static float both(float total, float x) { return total + x * x; }
@@ -62,7 +76,8 @@ struct LengthOf : MeanOf<float> {
     return counted > 0 ? sqrtf(total / float(counted)) : 0;
   }
 };
-template <class T> struct CodesOf {
+template <class T>
+struct QuantizedMeanOf {
   using Total = int32_t;
   static int32_t start() { return 0; }
   static int32_t both(int32_t total, T x) { return total + x; }
@@ -73,10 +88,12 @@ template <class T> struct CodesOf {
     return T(sum < 0 ? -((-sum + half) / all) : (sum + half) / all);
   }
 };
-template <> struct MeanOf<int8_t> : CodesOf<int8_t> {};
-template <> struct MeanOf<uint8_t> : CodesOf<uint8_t> {};
+template <>
+struct MeanOf<int8_t> : QuantizedMeanOf<int8_t> {};
+template <>
+struct MeanOf<uint8_t> : QuantizedMeanOf<uint8_t> {};
 
-/// Rows under the window are joined into one, whole and in order; then columns of that one.
+/// Combine the rows under the window into one row in scratch memory, then the columns of that row.
 template <class T, class F>
 void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
   using Total = typename F::Total;
@@ -110,7 +127,7 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
   }
 }
 
-/// What a window gives, of some channels at once. What is not a number is kept beside the largest one.
+/// Accumulators of one window for a vector of channels. NaN is tracked separately from the maximum.
 struct MaxOfBlock : MaxOf<float> {
   void add(Vec x) {
     total = at_least(x, total);
@@ -128,7 +145,7 @@ struct MeanOfBlock : MeanOf<float> {
   Vec total = {};
 };
 
-/// Of images in blocks of 16 channels, whose windows are joined in registers.
+/// Pool nChw16c images; windows are combined in registers.
 template <class F>
 void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row) {
   constexpr int kVecs = 16 / kLanes;
@@ -170,8 +187,10 @@ PoolKernels::Row row(PoolKind kind, int32_t dtype) {
     case IPR_DTYPE_UINT8:
       if (kind == PoolKind::l2) return nullptr;
       return kind == PoolKind::max ? pool_row<uint8_t, MaxOf<uint8_t>> : pool_row<uint8_t, MeanOf<uint8_t>>;
-    case IPR_DTYPE_INT16: return kind == PoolKind::max ? pool_row<int16_t, MaxOf<int16_t>> : nullptr;
-    default: return nullptr;
+    case IPR_DTYPE_INT16:
+      return kind == PoolKind::max ? pool_row<int16_t, MaxOf<int16_t>> : nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -5,9 +5,9 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-// ---- Back to codes -----------------------------------------------------------------------------------------------------
+// ---- Back to codes --------------------------------------------------------------------------------------------------
 
-/// What a vector of sums is scaled with.
+/// The factors of the requantization of a vector of sums.
 struct Factors {
   Vec scale, rest, half;
 };
@@ -25,8 +25,9 @@ CPUACC_INLINE int32_t within(double x) {
 }
 CPUACC_INLINE double half_away(double x, double half) { return x < 0 ? x - half : x + half; }
 
-/// What `scaled` gives, as the reference computes it.
-static __attribute__((noinline)) void scale_as_reference(const int32_t* sums, int32_t* to, const Q8Requantization& f, int64_t lane) {
+/// Compute the result of `scaled` with the arithmetic of the reference.
+static __attribute__((noinline)) void scale_as_reference(const int32_t* sums, int32_t* to, const Q8Requantization& f,
+                                                         int64_t lane) {
   if (f.mode == Q8Requantization::real)
     for (int n = 0; n < kLanes; ++n) to[n] = within(half_away(sums[n] * f.wide_scale[lane + n], 0.5));
   else
@@ -61,12 +62,12 @@ CPUACC_INLINE Ints added(Ints a, Ints b, const Q8Add& q) {
   return fixed_point(add(rescaled(a, q.a), rescaled(b, q.b)), splat(q.out.multiplier), splat(q.out.shift));
 }
 
-/// In integers, as the reference has it.
+/// Add quantized values with the integer arithmetic of the reference.
 static __attribute__((noinline)) Ints added_in_integers(Ints a, Ints b, const Q8Add& q) {
   Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
   return saturated(added(low16(a0, none), low16(b0, none), q), added(high16(a0, none), high16(b0, none), q),
-                  added(low16(a1, none), low16(b1, none), q), added(high16(a1, none), high16(b1, none), q),
-                  shorts(q.out.zero), bytes(q.low), bytes(q.high));
+                   added(low16(a1, none), low16(b1, none), q), added(high16(a1, none), high16(b1, none), q),
+                   shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
 CPUACC_INLINE Ints added_in_float(Ints a, Ints b, const Q8Add& q, Vec& worst) {
@@ -76,7 +77,8 @@ CPUACC_INLINE Ints added_in_float(Ints a, Ints b, const Q8Add& q, Vec& worst) {
   return code;
 }
 
-/// The codes of the sums of two vectors of codes. Float32 tells which code is nearest, unless two are nearly as near.
+/// Add two vectors of quantized values. The sum is computed in float32 unless it is too close to the middle between two
+/// integers.
 CPUACC_INLINE Ints add_quantized(Ints a, Ints b, const Q8Add& q) {
   if (q.limit < 0) return added_in_integers(a, b, q);
   Ints none = splat(0), a0 = low8(a, none), a1 = high8(a, none), b0 = low8(b, none), b1 = high8(b, none);
@@ -89,13 +91,15 @@ CPUACC_INLINE Ints add_quantized(Ints a, Ints b, const Q8Add& q) {
   return saturated(w, x, y, z, shorts(q.out.zero), bytes(q.low), bytes(q.high));
 }
 
-/// What a panel is finished with, in registers where it fits.
+/// The parameters of the requantization of one panel, in registers if they fit.
 template <int VECTORS>
 struct Panel {
-  static constexpr int kTogether = 4 / VECTORS, kPiece = VECTORS * kLanes;  // rows whose vectors are 4; bytes of one
+  static constexpr int kTogether = 4 / VECTORS,
+                       kPiece = VECTORS * kLanes;  // rows that make four vectors; bytes of one row
 
   Panel(const Q8Requantization& f, int64_t lane, int64_t step, int channels)
-      : zero(shorts(f.zero)), low(bytes(f.low)), high(bytes(f.high)), flip(splat(f.flip)), step(step), channels(channels) {
+      : zero(shorts(f.zero)), low(bytes(f.low)), high(bytes(f.high)), flip(splat(f.flip)), step(step),
+        channels(channels) {
     for (int n = 0; n < VECTORS; ++n) factors[n] = factors_at(f, lane + n * kLanes);
     whole = channels == kPiece && (VECTORS == 4 || step == kPiece);
   }
@@ -108,7 +112,7 @@ struct Panel {
       for (int row = 0; row < count; ++row) store_piece(to + row * step, codes, row * kPiece, channels);
   }
 
-  /// The codes of another tensor in the order of sums.
+  /// Load quantized values of another tensor in the order of the lanes of the sums.
   __attribute__((always_inline)) Ints others(const uint8_t* from, int64_t apart, int count, uint32_t turned) const {
     Ints other = splat(0);
     if (whole && count == kTogether && apart == step)
@@ -122,20 +126,22 @@ struct Panel {
   Ints zero, low, high, flip;
   int64_t step;
   int channels;
-  bool whole;  // rows that are done together lie in one piece
+  bool whole;  // the rows of four vectors are contiguous in the output
 };
 
-/// `count` rows that are done together. EXTRAS: something may be added to their sums or codes.
+/// Requantize `count` rows that are processed together. EXTRAS: byte sums or a residual may be added.
 template <int MODE, int VECTORS, bool EXTRAS>
-CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums, const Q8Requantization& f, int64_t lane,
-                        const int32_t* byte_sums, uint8_t* to, const uint8_t* other, const Q8Residual& residual) {
+CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums,
+                                   const Q8Requantization& f, int64_t lane, const int32_t* byte_sums, uint8_t* to,
+                                   const uint8_t* other, const Q8Residual& residual) {
   Ints x[4];
 #pragma GCC unroll 4
   for (int n = 0; n < 4; ++n) {
     const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
     Ints sum = load(sums + (row * VECTORS + vector) * kLanes);
     if (EXTRAS && byte_sums)
-      sum = add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
+      sum = add(sum,
+                multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(f.weight_offset + lane + vector * kLanes)));
     x[n] = distance<MODE>(sum, panel.factors[vector], f, lane + vector * kLanes);
   }
   Ints codes = saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high);
@@ -148,8 +154,9 @@ CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const
 }
 
 template <int MODE, int VECTORS, bool EXTRAS>
-static void requantize_panel(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane, const int32_t* byte_sums,
-                         uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+static void requantize_panel(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane,
+                             const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
+                             const Q8Residual& residual) {
   const Panel<VECTORS> panel(f, lane, step, channels);
   constexpr int together = Panel<VECTORS>::kTogether;
   const uint8_t* other = residual.codes;
@@ -164,24 +171,26 @@ static void requantize_panel(int rows, const int32_t* sums, const Q8Requantizati
 }
 
 template <int VECTORS>
-static void requantize_of(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane, const int32_t* byte_sums,
-                      uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+static void requantize_of(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane,
+                          const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
+                          const Q8Residual& residual) {
   bool extras = byte_sums || residual.add;
   auto run = requantize_panel<Q8Requantization::real, VECTORS, true>;
   if (f.mode == Q8Requantization::single)
-    run = extras ? requantize_panel<Q8Requantization::single, VECTORS, true> : requantize_panel<Q8Requantization::single, VECTORS, false>;
+    run = extras ? requantize_panel<Q8Requantization::single, VECTORS, true>
+                 : requantize_panel<Q8Requantization::single, VECTORS, false>;
   else if (f.mode == Q8Requantization::twofold)
     run = requantize_panel<Q8Requantization::twofold, VECTORS, true>;
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
 static void requantize(int rows, int vectors, const int32_t* sums, const Q8Requantization& f, int64_t lane,
-                   const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
+                       const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual) {
   auto run = vectors == 4 ? requantize_of<4> : vectors == 2 ? requantize_of<2> : requantize_of<1>;
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
-// ---- Products of matrices ----------------------------------------------------------------------------------------------
+// ---- Products of matrices -------------------------------------------------------------------------------------------
 
 CPUACC_INLINE uint32_t word(const uint8_t* from) {
   uint32_t x;
@@ -189,7 +198,7 @@ CPUACC_INLINE uint32_t word(const uint8_t* from) {
   return x;
 }
 
-/// ROWS pixels by VECTORS vectors of channels, in registers.
+/// Compute a tile of ROWS pixels by VECTORS vectors of output channels in registers.
 template <int ROWS, int VECTORS>
 static void tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
   Ints sum[ROWS][VECTORS], flip = splat(from.flip);
@@ -203,7 +212,9 @@ static void tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bi
 #pragma GCC unroll 5
     for (int m = 0; m < (ROWS + 2) / 3; ++m) {
       p[m] = from.segments[s] + from.offset + 3 * m * step;
-      asm("" : "+r"(p[m]));  // else every row has a pointer of its own, which are more than there are registers
+      asm(""
+          : "+r"(
+              p[m]));  // keeps the compiler from using one pointer for each row, which exceeds the number of registers
     }
     for (int64_t k = 0; k < from.words; ++k, weights += VECTORS * 4 * kLanes) {
       Ints w[VECTORS];
@@ -235,31 +246,32 @@ constexpr Tile kTiles[4][15] = {
      tile_of<8, 2>, tile_of<9, 2>, tile_of<10, 2>, tile_of<11, 2>, tile_of<12, 2>},
     {},
     {nullptr, tile_of<1, 4>, tile_of<2, 4>, tile_of<3, 4>, tile_of<4, 4>, tile_of<5, 4>, tile_of<6, 4>}};
-#define MAX_ROWS {0, 14, 12, 0, 6}
+#define MAX_ROWS \
+  { 0, 14, 12, 0, 6 }
 #elif defined(__AVX512BW__)
 constexpr Tile kTiles[4][15] = {
     {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>, tile_of<5, 1>, tile_of<6, 1>},
     {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>, tile_of<4, 2>, tile_of<5, 2>, tile_of<6, 2>},
     {},
     {nullptr, tile_of<1, 4>, tile_of<2, 4>, tile_of<3, 4>, tile_of<4, 4>}};
-#define MAX_ROWS {0, 6, 6, 0, 4}
+#define MAX_ROWS \
+  { 0, 6, 6, 0, 4 }
 #else
-constexpr Tile kTiles[4][15] = {
-    {nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>},
-    {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>},
-    {},
-    {nullptr, tile_of<1, 4>, tile_of<2, 4>}};
-#define MAX_ROWS {0, 4, 3, 0, 2}
+constexpr Tile kTiles[4][15] = {{nullptr, tile_of<1, 1>, tile_of<2, 1>, tile_of<3, 1>, tile_of<4, 1>},
+                                {nullptr, tile_of<1, 2>, tile_of<2, 2>, tile_of<3, 2>},
+                                {},
+                                {nullptr, tile_of<1, 4>, tile_of<2, 4>}};
+#define MAX_ROWS \
+  { 0, 4, 3, 0, 2 }
 #endif
 
-static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias,
-                 int32_t* sums) {
+static void tile(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
   kTiles[vectors - 1][rows](from, weights, bias, sums);
 }
 
 #if defined(__AVX512VNNI__)
 #define ROW_TILE row_tile
-/// Three cells of a window that lie side by side, whose neighbours are the next pixels: each is read once for all three.
+/// Compute a tile for three horizontally neighbouring taps. Each pixel is loaded once for all three.
 template <int ROWS>
 static void row_tile_of(const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
   Ints sum[ROWS], flip = splat(from.flip);
@@ -290,21 +302,21 @@ static void row_tile_of(const Q8Rows& from, const int8_t* weights, const int32_t
   for (int m = 0; m < ROWS; ++m) store(sums + m * kLanes, sum[m]);
 }
 
-constexpr Tile kRowTiles[15] = {nullptr,        row_tile_of<1>, row_tile_of<2>,  row_tile_of<3>,  row_tile_of<4>,
-                                row_tile_of<5>, row_tile_of<6>, row_tile_of<7>,  row_tile_of<8>,  row_tile_of<9>,
+constexpr Tile kRowTiles[15] = {nullptr,         row_tile_of<1>,  row_tile_of<2>,  row_tile_of<3>,  row_tile_of<4>,
+                                row_tile_of<5>,  row_tile_of<6>,  row_tile_of<7>,  row_tile_of<8>,  row_tile_of<9>,
                                 row_tile_of<10>, row_tile_of<11>, row_tile_of<12>, row_tile_of<13>, row_tile_of<14>};
 
 static void row_tile(int rows, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums) {
   kRowTiles[rows](from, weights, bias, sums);
 }
 #else
-#define ROW_TILE nullptr  // here products are dearer than reading
+#define ROW_TILE nullptr  // without VNNI, the multiplications take longer than the loads
 #endif
 
-/// Two sums for every lane, so that the processor need not wait for one product to begin the next.
+/// Each lane has two sums, so that a product does not wait for the one before.
 template <int VECTORS>
-static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
-                           const int32_t* bias, int32_t* sums) {
+static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights, const int32_t* bias,
+                         int32_t* sums) {
   constexpr int size = VECTORS * 4 * kLanes;
   Ints even[VECTORS], odd[VECTORS];
   for (int n = 0; n < VECTORS; ++n) even[n] = load(bias + n * kLanes), odd[n] = splat(0);
@@ -323,15 +335,15 @@ static void gemv_tile_of(const uint8_t* from, int64_t words, uint32_t flip, cons
 }
 
 static void gemv_tile(int vectors, const uint8_t* from, int64_t words, uint32_t flip, const int8_t* weights,
-                        const int32_t* bias, int32_t* sums) {
+                      const int32_t* bias, int32_t* sums) {
   auto run = vectors == 4 ? gemv_tile_of<4> : vectors == 2 ? gemv_tile_of<2> : gemv_tile_of<1>;
   run(from, words, flip, weights, bias, sums);
 }
 
-/// A panel of one pixel, from its bytes to its codes.
+/// Compute one panel of one pixel, from its bytes to quantized results.
 template <int VECTORS>
-CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, const Q8GemvPanel& p, const int8_t* weights,
-                                  uint8_t* out) {
+CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, const Q8GemvPanel& p,
+                                       const int8_t* weights, uint8_t* out) {
   constexpr int size = VECTORS * 4 * kLanes;
   Ints even[VECTORS], odd[VECTORS];
   const Ints flip = splat(v.flip);
@@ -364,7 +376,7 @@ CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, con
   return weights;
 }
 
-/// All in mode `single`.
+/// Compute panels [first, last) of one pixel; the mode of the requantization is `single`.
 static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
   const int8_t* weights = v.weights + v.panels[first].offset;
   for (int64_t n = first; n < last; ++n) {
@@ -379,9 +391,9 @@ static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t fir
   }
 }
 
-// ---- Depthwise ---------------------------------------------------------------------------------------------------------
+// ---- Depthwise ------------------------------------------------------------------------------------------------------
 
-/// Bytes of 4 vectors that are multiplied together, side by side.
+/// Interleave the bytes of four taps, so that each group of four bytes belongs to one channel.
 CPUACC_INLINE void interleave(const uint8_t* const* from, int64_t at, Ints* to) {
   Ints a = load(from[0] + at), b = load(from[1] + at), c = load(from[2] + at), d = load(from[3] + at);
   Ints low_ab = low8(a, b), high_ab = high8(a, b), low_cd = low8(c, d), high_cd = high8(c, d);
@@ -392,8 +404,8 @@ CPUACC_INLINE void interleave(const uint8_t* const* from, int64_t at, Ints* to) 
 }
 
 template <int MODE, int ROWS, int SETS>
-CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f, uint8_t* const* out,
-                         int64_t count) {
+CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f,
+                                uint8_t* const* out, int64_t count) {
   constexpr int size = 4 * kLanes;
   Ints zero = shorts(f.zero), low = bytes(f.low), high = bytes(f.high), flip = splat(f.flip);
   int64_t phase = 0;
@@ -423,8 +435,8 @@ CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps
 }
 
 template <int ROWS, int SETS>
-static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f, uint8_t* const* out,
-                           int64_t count) {
+static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f,
+                           uint8_t* const* out, int64_t count) {
   if (f.mode == Q8Requantization::single)
     depthwise_of<Q8Requantization::single, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::twofold)
@@ -443,7 +455,7 @@ static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8
     (d.rows == 2 ? depthwise_rows<2, 1> : depthwise_rows<1, 1>)(d, taps, f, out, count);
 }
 
-// ---- Bytes -------------------------------------------------------------------------------------------------------------
+// ---- Bytes ----------------------------------------------------------------------------------------------------------
 
 static void copy(uint8_t* to, const uint8_t* from, int64_t count, uint32_t flip) {
   Ints mask = splat(flip);
@@ -451,7 +463,7 @@ static void copy(uint8_t* to, const uint8_t* from, int64_t count, uint32_t flip)
     store_bytes(to + n, exclusive_or(load_bytes(from + n, count - n), mask), count - n);
 }
 
-/// Pixels of SIZE bytes.
+/// Copy pixels of SIZE bytes.
 template <int SIZE>
 CPUACC_INLINE void gather_pixels(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t step) {
   for (int64_t n = 0; n < pixels; ++n) memcpy(to + n * SIZE, from + n * step, SIZE);
@@ -462,7 +474,8 @@ static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t cha
   uint8_t* end = to + pixels * channels * times;
   if (times > 1) {
     for (int64_t n = 0; n < pixels; ++n)
-      for (int64_t c = 0; c < channels; ++c) memset(to + (n * channels + c) * times, from[n * step + c], static_cast<size_t>(times));
+      for (int64_t c = 0; c < channels; ++c)
+        memset(to + (n * channels + c) * times, from[n * step + c], static_cast<size_t>(times));
   } else if (channels == 8) {
     gather_pixels<8>(to, from, pixels, step);
   } else if (channels == 16) {
@@ -477,7 +490,7 @@ static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t cha
 }
 
 static void add_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,
-                      const Q8Add& q) {
+                         const Q8Add& q) {
   Ints mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
     Ints x = exclusive_or(load_bytes(a + n, count - n), mask_a), y = exclusive_or(load_bytes(b + n, count - n), mask_b);

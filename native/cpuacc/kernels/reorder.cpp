@@ -15,7 +15,8 @@ void to_blocked(const float* plain, float* blocked, const BlockCopy& copy, int64
   }
   if (copy.channels == 16 && copy.by_pixel == 1)
     for (; p + 4 <= last; p += 4)
-      for (int64_t c = 0; c < 16; c += 4) transpose_4x4(plain + c * copy.by_channel + p, copy.by_channel, blocked + p * 16 + c, 16);
+      for (int64_t c = 0; c < 16; c += 4)
+        transpose_4x4(plain + c * copy.by_channel + p, copy.by_channel, blocked + p * 16 + c, 16);
   for (; p < last; ++p) {
     float* to = blocked + p * 16;
     for (int64_t c = 0; c < copy.channels; ++c) to[c] = plain[p * copy.by_pixel + c * copy.by_channel];
@@ -32,7 +33,8 @@ void to_plain(const float* blocked, float* plain, const BlockCopy& copy, int64_t
   if (copy.by_pixel == 1)
     for (; p + 4 <= last; p += 4) {
       int64_t c = 0;
-      for (; c + 4 <= copy.channels; c += 4) transpose_4x4(blocked + p * 16 + c, 16, plain + c * copy.by_channel + p, copy.by_channel);
+      for (; c + 4 <= copy.channels; c += 4)
+        transpose_4x4(blocked + p * 16 + c, 16, plain + c * copy.by_channel + p, copy.by_channel);
       for (; c < copy.channels; ++c)
         for (int64_t k = p; k < p + 4; ++k) plain[c * copy.by_channel + k] = blocked[k * 16 + c];
     }

@@ -1,4 +1,4 @@
-// Images between plain and blocked layouts.
+// Conversions of images between plain layouts and nChw16c.
 
 #ifndef CPUACC_KERNELS_REORDER_HPP
 #define CPUACC_KERNELS_REORDER_HPP
@@ -9,13 +9,13 @@
 
 namespace cpuacc {
 
-/// One block of channels of one image: `channels` (1 to 16) of them, and how far apart the plain image has them.
+/// One block of channels of one image: the number of valid channels (1 to 16), and the strides of the plain image.
 struct BlockCopy {
-  int64_t channels, by_channel, by_pixel;  // in elements of the plain image
+  int64_t channels, by_channel, by_pixel;  // strides in elements
 };
 
 struct ReorderKernels {
-  /// Pixels [first, last). What fills up the block becomes 0.
+  /// Convert pixels [first, last). The padding of the block becomes 0.
   void (*to_blocked)(const float* plain, float* blocked, const BlockCopy& copy, int64_t first, int64_t last);
   void (*to_plain)(const float* blocked, float* plain, const BlockCopy& copy, int64_t first, int64_t last);
 };

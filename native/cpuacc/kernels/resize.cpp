@@ -17,7 +17,7 @@ void linear(const float* upper, const float* lower, float* out, float weight, co
   }
 }
 
-/// In the order of the reference, each product rounded: results are bytes that must be the same.
+/// Each product is rounded in the order of the reference, because the results have to be the same bytes.
 __attribute__((optimize("fp-contract=off"))) void linear_u8(const uint8_t* upper, const uint8_t* lower, uint8_t* out,
                                                             float weight, const Places& columns, int64_t width,
                                                             int64_t inner) {
@@ -53,13 +53,16 @@ void linear_i8(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t we
 
 template <class Item>
 void pick(const char* row, char* out, const int32_t* columns, int64_t width) {
-  for (int64_t x = 0; x < width; ++x) memcpy(out + x * int64_t(sizeof(Item)), row + columns[x] * int64_t(sizeof(Item)), sizeof(Item));
+  for (int64_t x = 0; x < width; ++x)
+    memcpy(out + x * int64_t(sizeof(Item)), row + columns[x] * int64_t(sizeof(Item)), sizeof(Item));
 }
 
 void nearest(const char* row, char* out, const int32_t* columns, int64_t width, int64_t inner) {
   switch (inner) {
-    case 1: return pick<uint8_t>(row, out, columns, width);
-    case 4: return pick<uint32_t>(row, out, columns, width);
+    case 1:
+      return pick<uint8_t>(row, out, columns, width);
+    case 4:
+      return pick<uint32_t>(row, out, columns, width);
     default:
       for (int64_t x = 0; x < width; ++x) memcpy(out + x * inner, row + columns[x] * inner, size_t(inner));
   }

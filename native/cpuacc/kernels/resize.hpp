@@ -1,4 +1,4 @@
-// Images of another size; `inner` channels lie together (all in NHWC, 16 in blocked images, one in NCHW).
+// Resized images. `inner` channels are contiguous: all of them in NHWC, 16 in nChw16c, one in NCHW.
 
 #ifndef CPUACC_KERNELS_RESIZE_HPP
 #define CPUACC_KERNELS_RESIZE_HPP
@@ -9,7 +9,7 @@
 
 namespace cpuacc {
 
-/// Along one axis: two pixels of the input for each of the result, and the weight of the second (in 1 / 1024 for int8).
+/// Sampling along one axis: two input pixels for each output pixel, and the weight of the second (in 1/1024 for int8).
 struct Places {
   const int32_t *low, *high;
   const float* weight;
@@ -17,7 +17,7 @@ struct Places {
 };
 
 struct ResizeKernels {
-  /// One row of the result, from two rows of the input.
+  /// Compute one row of the result from two rows of the input.
   void (*linear)(const float* upper, const float* lower, float* out, float weight, const Places& columns, int64_t width,
                  int64_t inner);
   void (*linear_u8)(const uint8_t* upper, const uint8_t* lower, uint8_t* out, float weight, const Places& columns,

@@ -7,23 +7,25 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-constexpr int64_t kColumns = 256;  // columns that are worked on at once
+constexpr int64_t kColumns = 256;  // columns that are accumulated at once
 
-/// The larger one, and what is not a number.
+/// The larger number; NaN if a is NaN.
 CPUACC_INLINE float larger(float a, float b) { return a > b || a != a ? a : b; }
 CPUACC_INLINE float smaller(float a, float b) { return a < b || a != a ? a : b; }
 
-// ---- Folds: how two elements, and an element and a total, come together -------------------------------------------------
+// ---- Folds: how two elements, and an element and a total, come together ---------------------------------------------
 
+// clang-format off
 struct Sum { static float of(float x) { return x; } static float both(float a, float b) { return a + b; } };
 struct Absolute { static float of(float x) { return fabsf(x); } static float both(float a, float b) { return a + b; } };
 struct Squares { static float of(float x) { return x * x; } static float both(float a, float b) { return a + b; } };
 struct Product { static float of(float x) { return x; } static float both(float a, float b) { return a * b; } };
 struct Greatest { static float of(float x) { return x; } static float both(float a, float b) { return larger(a, b); } };
 struct Least { static float of(float x) { return x; } static float both(float a, float b) { return smaller(a, b); } };
+// clang-format on
 
-/// Folds a row into several totals and those like a tree. Long rows are halved, so that the rounding error of a sum grows
-/// with the logarithm of its length.
+/// Accumulate a row in several totals, and combine these like a tree. Long rows are halved, so that the rounding error of a
+/// sum grows with the logarithm of its length.
 template <class F>
 float fold_row(const float* in, int64_t count, float start, F element = {}) {
   constexpr int width = 4 * kLanes;
@@ -80,12 +82,18 @@ void log_sum_exp(const float* in, float* out, int64_t extent, int64_t inner, int
 void reduce(Reduction operation, const float* in, float* out, int64_t extent, int64_t inner, int64_t first,
             int64_t last) {
   switch (operation) {
-    case Reduction::max: return fold<Greatest>(in, out, extent, inner, first, last, -INFINITY);
-    case Reduction::min: return fold<Least>(in, out, extent, inner, first, last, INFINITY);
-    case Reduction::prod: return fold<Product>(in, out, extent, inner, first, last, 1);
-    case Reduction::l1: return fold<Absolute>(in, out, extent, inner, first, last, 0);
-    case Reduction::sum_square: return fold<Squares>(in, out, extent, inner, first, last, 0);
-    case Reduction::log_sum_exp: return log_sum_exp(in, out, extent, inner, first, last);
+    case Reduction::max:
+      return fold<Greatest>(in, out, extent, inner, first, last, -INFINITY);
+    case Reduction::min:
+      return fold<Least>(in, out, extent, inner, first, last, INFINITY);
+    case Reduction::prod:
+      return fold<Product>(in, out, extent, inner, first, last, 1);
+    case Reduction::l1:
+      return fold<Absolute>(in, out, extent, inner, first, last, 0);
+    case Reduction::sum_square:
+      return fold<Squares>(in, out, extent, inner, first, last, 0);
+    case Reduction::log_sum_exp:
+      return log_sum_exp(in, out, extent, inner, first, last);
     case Reduction::l2:
       fold<Squares>(in, out, extent, inner, first, last, 0);
       for (int64_t c = first; c < last; ++c) out[c] = sqrtf(out[c]);
@@ -98,20 +106,21 @@ void reduce(Reduction operation, const float* in, float* out, int64_t extent, in
       fold<Sum>(in, out, extent, inner, first, last, 0);
       for (int64_t c = first; c < last; ++c) out[c] /= float(extent);
       return;
-    default: return fold<Sum>(in, out, extent, inner, first, last, 0);
+    default:
+      return fold<Sum>(in, out, extent, inner, first, last, 0);
   }
 }
 
-// ---- Softmax ----------------------------------------------------------------------------------------------------------
+// ---- Softmax --------------------------------------------------------------------------------------------------------
 
-/// exp of what is mostly not above 0.
+/// exp(x); kBelow: x is at most slightly above 0.
 template <bool kBelow>
 CPUACC_INLINE Vec exponential_of(Vec x) {
   if constexpr (kBelow) return exponential_below_zero(x);
   return exponential(x);
 }
 
-/// The first `count` lanes of memory, the others `filling`.
+/// Load the first `count` lanes from memory, and set the others to `filling`.
 CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
   if (count >= kLanes) return load(in);
   Vec v = broadcast(filling);
@@ -141,7 +150,7 @@ float greatest_of(const float* in, int64_t count) {
   return greatest_lane(at_least(other, top));
 }
 
-/// exp((x - top) * beta) of a row, which is written where `out` is given, and their sum.
+/// Compute exp((x - top) * beta) of a row. Store it unless `out` is nullptr, and return its sum.
 template <bool kBelow>
 float exponentials(const float* in, float* out, int64_t count, float top, float beta) {
   Vec total = {};
@@ -167,7 +176,7 @@ void softmax_row(const float* in, float* out, int64_t count, float beta, bool lo
   for (int64_t n = 0; n < count; ++n) out[n] *= factor;
 }
 
-/// One run of columns, at most as many as a vector has lanes.
+/// Compute up to one vector of columns.
 template <bool kBelow>
 CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float beta,
                                  bool logarithm) {
@@ -204,7 +213,7 @@ void softmax(const float* in, float* out, int64_t extent, int64_t inner, int64_t
   softmax_columns(in + first, out + first, extent, inner, last - first, beta, logarithm);
 }
 
-// ---- Normalisations ---------------------------------------------------------------------------------------------------
+// ---- Normalisations -------------------------------------------------------------------------------------------------
 
 void unit_length(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float eps) {
   for (int64_t c0 = first; c0 < last; c0 += kColumns) {
@@ -227,7 +236,7 @@ void unit_length(const float* in, float* out, int64_t extent, int64_t inner, int
   }
 }
 
-/// Elements that share a number follow one another; runs of them are scaled alike.
+/// Elements with the same factors are consecutive; each run of them is computed in one loop.
 void affine(const float* in, float* out, int64_t count, int64_t begin, const Affine& with) {
   if (with.inner == 1 && with.period >= 16) {
     for (int64_t n = 0; n < count;) {
@@ -256,7 +265,8 @@ void affine(const float* in, float* out, int64_t count, int64_t begin, const Aff
 void batch(const float* in, float* out, int64_t count, int64_t begin, const BatchParameters& with) {
   if (with.inner == 1) {
     for (int64_t n = 0; n < count;) {
-      const int64_t at = (begin + n) % with.channels, left = with.channels - at, run = left < count - n ? left : count - n;
+      const int64_t at = (begin + n) % with.channels, left = with.channels - at,
+                    run = left < count - n ? left : count - n;
       for (int64_t k = 0; k < run; ++k)
         out[n + k] = (in[n + k] - with.mean[at + k]) * with.factor[at + k] * with.gamma[at + k] + with.beta[at + k];
       n += run;
@@ -284,9 +294,11 @@ void batch_block(const float* in, float* out, int64_t pixels, const BatchParamet
 
 void clamp(float* values, int64_t count, float low, float high) {
   int64_t n = 0;
-  for (; n + kLanes <= count; n += kLanes) store(values + n, at_most(at_least(load(values + n), broadcast(low)), broadcast(high)));
+  for (; n + kLanes <= count; n += kLanes)
+    store(values + n, at_most(at_least(load(values + n), broadcast(low)), broadcast(high)));
   for (; n < count; n += kLanes)
-    store_some(values + n, count - n, at_most(at_least(load_some(values + n, count - n, 0), broadcast(low)), broadcast(high)));
+    store_some(values + n, count - n,
+               at_most(at_least(load_some(values + n, count - n, 0), broadcast(low)), broadcast(high)));
 }
 
 void affine_block(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
@@ -352,6 +364,7 @@ void standardize(const float* in, float* out, int64_t length, Spread spread, flo
 
 extern const SoftmaxKernels softmax_kernels = {softmax};
 extern const ReduceKernels reduce_kernels = {reduce};
-extern const NormalizeKernels normalize_kernels = {unit_length, standardize, affine, batch, batch_block, clamp, affine_block};
+extern const NormalizeKernels normalize_kernels = {unit_length, standardize, affine,      batch,
+                                                   batch_block, clamp,       affine_block};
 
 }  // namespace cpuacc::ISA_NS

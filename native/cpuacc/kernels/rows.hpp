@@ -1,5 +1,5 @@
-// Work on rows and on columns of float32: softmax, reductions, normalisations. A slice is (extent, inner): for each of
-// `inner` columns, `extent` elements that lie `inner` apart.
+// Softmax, reductions and normalizations of float32. A slice is (extent, inner): `inner` columns, each of `extent`
+// elements that are `inner` apart.
 
 #ifndef CPUACC_KERNELS_ROWS_HPP
 #define CPUACC_KERNELS_ROWS_HPP
@@ -12,7 +12,8 @@ namespace cpuacc {
 
 enum class Reduction : int32_t { sum, max, mean, min, prod, l1, l2, log_sum, log_sum_exp, sum_square, none };
 
-/// Factors and offsets by element of a row: element n has number n / inner % period; nullptr for none.
+/// Factors and offsets by the index of an element in its row: element n uses index n / inner % period. Either may be
+/// nullptr.
 struct Affine {
   const float *scale, *shift;
   int64_t inner, period;
@@ -42,18 +43,20 @@ struct ReduceKernels {
 
 struct NormalizeKernels {
   /// x / sqrt(max(sum of squares, eps)) for columns [first, last).
-  void (*unit_length)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float eps);
-  /// A row less its mean, divided by what `spread` says, then scaled and shifted.
+  void (*unit_length)(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last,
+                      float eps);
+  /// Normalize a row: subtract its mean, divide by the measure that `spread` names, then scale and shift.
   void (*standardize)(const float* in, float* out, int64_t length, Spread spread, float eps, const Affine& affine);
-  /// out = in * scale + shift by the element's number.
+  /// out = in * scale + shift, with factors by the index of the element.
   void (*affine)(const float* in, float* out, int64_t count, int64_t begin, const Affine& affine);
-  /// Batch normalization of `count` elements, the first of which has the number `begin`.
+  /// Batch normalization of `count` elements, the first of which has index `begin`.
   void (*batch)(const float* in, float* out, int64_t count, int64_t begin, const BatchParameters& parameters);
   /// Batch normalization of pixels of one block of 16 channels, clamped to [low, high]; `inner` is not read.
-  void (*batch_block)(const float* in, float* out, int64_t pixels, const BatchParameters& parameters, float low, float high);
-  /// Between `low` and `high`; what is not a number stays so.
+  void (*batch_block)(const float* in, float* out, int64_t pixels, const BatchParameters& parameters, float low,
+                      float high);
+  /// Clamp to [low, high]; NaN stays NaN.
   void (*clamp)(float* values, int64_t count, float low, float high);
-  /// Scaled, shifted and clamped: pixels of one block of 16 channels, between `low` and `high`.
+  /// Scale, shift and clamp pixels of one block of 16 channels.
   void (*affine_block)(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
                        float high);
 };

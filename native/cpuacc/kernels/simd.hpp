@@ -1,4 +1,4 @@
-// Vectors of floats, as wide as the registers of the instruction set that is compiled for.
+// Vectors of floats and integers, as wide as the registers of the instruction set that this is compiled for.
 
 #ifndef CPUACC_KERNELS_SIMD_HPP
 #define CPUACC_KERNELS_SIMD_HPP
@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-// GCC 12 takes the undefined vectors in its own immintrin.h for uninitialized ones.
+// GCC 12 reports the undefined vectors in its own immintrin.h as uninitialized.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -33,7 +33,7 @@ constexpr int kLanes = 4, kRegisters = 32;
 typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
-typedef uint32_t BitVec __attribute__((vector_size(kLanes * 4)));  // wraps around where IntVec must not
+typedef uint32_t BitVec __attribute__((vector_size(kLanes * 4)));  // wraps around; overflow of IntVec is undefined
 
 #define CPUACC_INLINE static inline __attribute__((always_inline))
 
@@ -41,7 +41,7 @@ CPUACC_INLINE Vec load(const float* p) { return *reinterpret_cast<const LooseVec
 CPUACC_INLINE void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
 CPUACC_INLINE Vec broadcast(float x) { return x - Vec{}; }
 
-/// The larger one; v where it is not a number.
+/// The larger number; NaN if v is NaN.
 CPUACC_INLINE Vec at_least(Vec v, Vec low) {
 #if defined(__AVX512F__)
   return _mm512_maskz_max_ps(0xffff, low, v);
@@ -54,7 +54,7 @@ CPUACC_INLINE Vec at_least(Vec v, Vec low) {
 #endif
 }
 
-/// The smaller one; v where it is not a number.
+/// The smaller number; NaN if v is NaN.
 CPUACC_INLINE Vec at_most(Vec v, Vec high) {
 #if defined(__AVX512F__)
   return _mm512_maskz_min_ps(0xffff, high, v);
@@ -67,7 +67,7 @@ CPUACC_INLINE Vec at_most(Vec v, Vec high) {
 #endif
 }
 
-/// The elements of `a`, and behind them those of `b`, by their numbers.
+/// Select elements of the concatenation of `a` and `b` by index. GCC has a builtin for this; Clang does not.
 template <typename V, typename Numbers>
 CPUACC_INLINE V shuffled(V a, V b, Numbers from) {
 #if defined(__clang__)
@@ -102,7 +102,7 @@ CPUACC_INLINE float sum_of_lanes(Vec v) {
   return (v + rotated<1>(v))[0];
 }
 
-/// Whether a comparison holds in some lane.
+/// Return whether a condition is true in any lane.
 CPUACC_INLINE bool any_lane(IntVec condition) {
 #if defined(__AVX512F__)
   return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(condition), reinterpret_cast<__m512i>(condition)) != 0;
@@ -117,7 +117,7 @@ CPUACC_INLINE bool any_lane(IntVec condition) {
 
 CPUACC_INLINE void prefetch_line(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-// ---- Integers of 8, 16 and 32 bits, for the kernels on quantized values ----
+// ---- Integers of 8, 16 and 32 bits, for the kernels on quantized values ---------------------------------------------
 
 #if defined(__AVX512BW__)
 
@@ -136,7 +136,7 @@ template <int BITS>
 CPUACC_INLINE Ints shift_left(Ints x) {
   return _mm512_slli_epi32(x, BITS);
 }
-/// Sums times multiplier / 2**31 * 2**shift, rounded after each of both, as common/fixed_point.hpp has it.
+/// sum * multiplier / 2**31 * 2**shift, rounded after each factor, like `native::multiply` in common/fixed_point.hpp.
 CPUACC_INLINE Ints fixed_point(Ints x, Ints multiplier, Ints shift) {
   Ints half = _mm512_set1_epi64(int64_t(1) << 30), none = _mm512_setzero_si512();
   x = _mm512_sllv_epi32(x, _mm512_max_epi32(shift, none));
@@ -164,31 +164,30 @@ CPUACC_INLINE Ints nearest(Vec x) { return _mm512_cvtps_epi32(x); }
 CPUACC_INLINE Vec difference(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 CPUACC_INLINE Vec larger_size(Vec size, Vec x) { return _mm512_max_ps(size, _mm512_abs_ps(x)); }
 CPUACC_INLINE bool exceeds(Vec x, float limit) { return _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_GT_OQ) != 0; }
-/// a * b + c, rounded towards zero: comparing it with a whole number gives what the exact value gives.
+/// a * b + c, rounded toward zero, so that truncating the result equals truncating the exact value.
 CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) {
   return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 CPUACC_INLINE Vec with_sign(Vec size, Vec sign) {
-  return _mm512_castsi512_ps(
-      _mm512_ternarylogic_epi32(_mm512_set1_epi32(INT32_MIN), _mm512_castps_si512(sign), _mm512_castps_si512(size), 0xCA));
+  return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_set1_epi32(INT32_MIN), _mm512_castps_si512(sign),
+                                                       _mm512_castps_si512(size), 0xCA));
 }
 
-/// Four vectors of int32 that were packed to bytes are 1, 2 or 4 rows of 4, 2 or 1 vectors: puts the rows one behind
-/// the other.
+/// Four vectors of int32 that were packed to bytes hold 1, 2 or 4 rows of 4, 2 or 1 vectors. Make the rows consecutive.
 CPUACC_INLINE Ints rows_of(Ints x, int vectors) {
   if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), x);
   if (vectors == 1)
     return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
   return x;
 }
-/// The other way round.
+/// The inverse of `rows_of`.
 CPUACC_INLINE Ints packed(Ints x, int vectors) {
   if (vectors == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x);
-  if (vectors == 1)  // a transposed square
+  if (vectors == 1)  // the permutation is a 4x4 transposition, its own inverse
     return rows_of(x, 1);
   return x;
 }
-/// trunc(x * scale + half with the sign of x) in float64.
+/// trunc(x * scale + copysign(half, x)) in float64.
 CPUACC_INLINE __m256i scaled_wide(__m256i x, const double* scale, const double* half) {
   __m512d wide = _mm512_cvtepi32_pd(x), size = _mm512_loadu_pd(half);
   __m512i with_sign = _mm512_ternarylogic_epi64(_mm512_set1_epi64(INT64_MIN), _mm512_castpd_si512(wide),
@@ -197,16 +196,19 @@ CPUACC_INLINE __m256i scaled_wide(__m256i x, const double* scale, const double* 
 }
 CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
   __m256i low = scaled_wide(_mm512_castsi512_si256(x), scale, half);
-  return _mm512_inserti64x4(_mm512_castsi256_si512(low), scaled_wide(_mm512_extracti64x4_epi64(x, 1), scale + 8, half + 8), 1);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low),
+                            scaled_wide(_mm512_extracti64x4_epi64(x, 1), scale + 8, half + 8), 1);
 }
 /// A mask of the lowest `count` bytes; `count` is at most 64.
 CPUACC_INLINE uint64_t lowest_bytes(int64_t count) { return _bzhi_u64(~uint64_t{0}, static_cast<uint32_t>(count)); }
-CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) { _mm512_mask_storeu_epi8(to, lowest_bytes(count), x); }
+CPUACC_INLINE void store_some(uint8_t* to, Ints x, int64_t count) {
+  _mm512_mask_storeu_epi8(to, lowest_bytes(count), x);
+}
 /// Store the bytes [first, first + count) of a vector.
 CPUACC_INLINE void store_piece(uint8_t* to, Ints x, int first, int count) {
   _mm512_mask_storeu_epi8(to - first, lowest_bytes(count) << first, x);
 }
-/// Replace the bytes [first, first + count) of a vector.
+/// Load the bytes [first, first + count) into a vector.
 CPUACC_INLINE Ints load_piece(Ints x, const uint8_t* from, int first, int count) {
   return _mm512_mask_loadu_epi8(x, lowest_bytes(count) << first, from - first);
 }
@@ -215,8 +217,8 @@ CPUACC_INLINE Ints load_some(const uint8_t* from, int64_t count) {
 }
 
 #ifdef __AVX512VNNI__
-/// As an instruction: gcc moves the sums of an intrinsic from register to register, and through memory where there are
-/// many.
+/// vpdpbusd as inline assembly: with the intrinsic, GCC 12 copies the sums between registers, and spills them in large
+/// tiles.
 CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
@@ -283,7 +285,9 @@ CPUACC_INLINE Ints packed(Ints x, int vectors) {
 }
 CPUACC_INLINE Ints nearest(Vec x) { return _mm256_cvtps_epi32(x); }
 CPUACC_INLINE Vec difference(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
-CPUACC_INLINE Vec larger_size(Vec size, Vec x) { return _mm256_max_ps(size, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)); }
+CPUACC_INLINE Vec larger_size(Vec size, Vec x) {
+  return _mm256_max_ps(size, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x));
+}
 CPUACC_INLINE bool exceeds(Vec x, float limit) {
   return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GT_OQ)) != 0;
 }
@@ -293,7 +297,8 @@ CPUACC_INLINE __m128i scaled_wide(__m128i x, const double* scale, const double* 
 }
 CPUACC_INLINE Ints scaled_wide(Ints x, const double* scale, const double* half) {
   __m128i low = scaled_wide(_mm256_castsi256_si128(x), scale, half);
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), scaled_wide(_mm256_extracti128_si256(x, 1), scale + 4, half + 4), 1);
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                 scaled_wide(_mm256_extracti128_si256(x, 1), scale + 4, half + 4), 1);
 }
 CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
   Ints even = _mm256_madd_epi16(_mm256_and_si256(a, shorts(255)), _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
@@ -341,7 +346,7 @@ CPUACC_INLINE Ints dot(Ints sum, Ints a, Ints b) {
 
 #else
 
-// Any processor: vectors of 16 bytes that the compiler knows.
+// Other processors: vectors of 16 bytes of the compiler.
 typedef int32_t Ints __attribute__((vector_size(16)));
 typedef uint8_t Bytes __attribute__((vector_size(16)));
 typedef int16_t Shorts __attribute__((vector_size(16)));
@@ -380,7 +385,8 @@ CPUACC_INLINE int bounded(int x, int low, int high) { return x < low ? low : x >
 CPUACC_INLINE Ints to_shorts(Ints a, Ints b) {
   Shorts z;
   for (int n = 0; n < 4; ++n)
-    z[n] = static_cast<int16_t>(bounded(a[n], -32768, 32767)), z[n + 4] = static_cast<int16_t>(bounded(b[n], -32768, 32767));
+    z[n] = static_cast<int16_t>(bounded(a[n], -32768, 32767)),
+    z[n + 4] = static_cast<int16_t>(bounded(b[n], -32768, 32767));
   return reinterpret_cast<Ints>(z);
 }
 CPUACC_INLINE Ints add_shorts(Ints a, Ints b) {
@@ -403,7 +409,8 @@ CPUACC_INLINE Ints clamp_bytes(Ints x, Ints low, Ints high) {
 CPUACC_INLINE Vec floats(Ints x) { return __builtin_convertvector(x, Vec); }
 CPUACC_INLINE Ints truncated(Vec x) {
   Ints z;
-  for (int n = 0; n < 4; ++n) z[n] = x[n] < 2147483648.0f && x[n] >= -2147483648.0f ? static_cast<int32_t>(x[n]) : INT32_MIN;
+  for (int n = 0; n < 4; ++n)
+    z[n] = x[n] < 2147483648.0f && x[n] >= -2147483648.0f ? static_cast<int32_t>(x[n]) : INT32_MIN;
   return z;
 }
 CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) { return a * b + c; }

@@ -1,4 +1,4 @@
-// Four by four elements, turned: what matrices and images are transposed with.
+// Transposition of 4 x 4 floats, for matrices and images.
 
 #ifndef CPUACC_KERNELS_TRANSPOSE_HPP
 #define CPUACC_KERNELS_TRANSPOSE_HPP
@@ -13,10 +13,12 @@ namespace {
 typedef float Four __attribute__((vector_size(16)));
 typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
 
-/// From rows of `in` to columns of `out`.
-static inline __attribute__((always_inline)) void transpose_4x4(const float* in, int64_t in_row, float* out, int64_t out_row) {
+/// Write the rows of `in` as the columns of `out`.
+static inline __attribute__((always_inline)) void transpose_4x4(const float* in, int64_t in_row, float* out,
+                                                                int64_t out_row) {
   Four a = *reinterpret_cast<const LooseFour*>(in), b = *reinterpret_cast<const LooseFour*>(in + in_row);
-  Four c = *reinterpret_cast<const LooseFour*>(in + 2 * in_row), d = *reinterpret_cast<const LooseFour*>(in + 3 * in_row);
+  Four c = *reinterpret_cast<const LooseFour*>(in + 2 * in_row),
+       d = *reinterpret_cast<const LooseFour*>(in + 3 * in_row);
   typedef int32_t Mask __attribute__((vector_size(16)));
   Four ab_low = shuffled(a, b, Mask{0, 4, 1, 5}), ab_high = shuffled(a, b, Mask{2, 6, 3, 7});
   Four cd_low = shuffled(c, d, Mask{0, 4, 1, 5}), cd_high = shuffled(c, d, Mask{2, 6, 3, 7});

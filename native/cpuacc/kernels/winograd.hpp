@@ -1,5 +1,5 @@
-// Winograd's convolutions F(2x2, 3x3) and F(4x4, 3x3). The larger one interpolates at 0, +-3/4, +-3/2 and infinity: its
-// error is a fifth of that at the usual points 0, +-1, +-2, and not twice that of the direct sum.
+// Winograd's convolutions F(2x2, 3x3) and F(4x4, 3x3). F(4x4, 3x3) interpolates at 0, +-3/4, +-3/2 and infinity. Its
+// error is a fifth of that at the usual points 0, +-1, +-2, and less than twice that of the direct sum.
 
 #ifndef CPUACC_KERNELS_WINOGRAD_HPP
 #define CPUACC_KERNELS_WINOGRAD_HPP
@@ -11,10 +11,10 @@ namespace cpuacc::ISA_NS {
 namespace {
 
 constexpr float kA = 0.75f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB;
-/// The weights that `original_weights` finds are exact to this part of the largest one in their window.
+/// The relative error of the weights that `original_weights` recovers, as a part of the largest weight in the window.
 constexpr float kRoundingError = 1e-6f;
 
-/// One dimension of the transforms, for kTile outputs.
+/// One dimension of the transforms for kTile outputs.
 template <int kTile>
 struct Points;
 
@@ -97,8 +97,8 @@ void winograd_weights(int32_t tile, const float* taps, float* to, int64_t step) 
   tile == 4 ? transform_weights<4>(taps, to, step) : transform_weights<2>(taps, to, step);
 }
 
-/// One square of one vector of channels, of which so many are there: what it sees, transformed, `step` floats from element
-/// to element.
+/// Transform the input of one square for one vector of channels, of which `channels` are valid. The elements are stored
+/// `step` floats apart.
 template <int kTile>
 CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int top, int left, int channels, float* to,
                                    int64_t step) {
@@ -131,7 +131,7 @@ CPUACC_INLINE void transform_input(const Winograd& w, const float* image, int to
   }
 }
 
-/// Stores the results of one square, and returns whether all sums were finite.
+/// Store the results of one square, and return whether all sums are finite.
 template <int kTile>
 CPUACC_INLINE bool transform_output(const Winograd& w, const float* from, int64_t step, Vec bias, int top, int left,
                                     float* out, const float* residual) {
@@ -166,9 +166,9 @@ CPUACC_INLINE bool transform_output(const Winograd& w, const float* from, int64_
   return sum_of_lanes(check) == 0;
 }
 
-/// The 3 x 3 weights of one vector of output channels and one input channel, from the transformed ones, which lie `step`
-/// floats apart. A weight of 0 comes back as a rounding error of the others, of either sign: weights that small become 0,
-/// because an infinity times 0 is NaN.
+/// Recover the 3x3 weights of one vector of output channels and one input channel from the transformed weights, which
+/// are `step` floats apart. A weight of 0 comes back as a rounding error of the others, with either sign. Weights this
+/// small become 0, because an infinity times 0 is NaN.
 template <int kTile>
 CPUACC_INLINE void original_weights(const float* from, int64_t step, Vec (&to)[9]) {
   constexpr int kSide = kTile + 2;
@@ -190,12 +190,12 @@ CPUACC_INLINE void original_weights(const float* from, int64_t step, Vec (&to)[9
   }
 }
 
-/// One square of one vector of output channels as a direct sum. The transforms spread an infinity or NaN over all pixels of
-/// a square, also to those whose windows do not contain it, and overflow earlier than the direct sum. `weights` are those
-/// of the first transformed element and input channel.
+/// Compute one square of one vector of output channels as a direct sum. The transforms spread an infinity or NaN over
+/// all pixels of a square, including those whose windows do not contain it, and overflow earlier than the direct sum.
+/// `weights` are those of the first transformed element and input channel.
 template <int kTile>
-__attribute__((noinline)) void sum_directly(const Winograd& w, const float* in, const float* weights, int64_t wide, Vec bias,
-                                            int top, int left, float* out, const float* residual) {
+__attribute__((noinline)) void sum_directly(const Winograd& w, const float* in, const float* weights, int64_t wide,
+                                            Vec bias, int top, int left, float* out, const float* residual) {
   const int depth = w.gemm.depth;
   Vec sums[kTile][kTile];
   for (int y = 0; y < kTile; ++y)
@@ -235,15 +235,14 @@ __attribute__((noinline)) void transform_inputs(const Winograd& w, const float* 
     for (int n = 0; n < count; ++n, of_block += 16) {
       int y = (first + n) / across, x = (first + n) % across;
       for (int v = 0; v < 16; v += kLanes)
-        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, channels, of_block + v,
-                               step);
+        transform_input<kTile>(w, in + v, y * kTile - w.pad_top, x * kTile - w.pad_left, channels, of_block + v, step);
     }
   }
 }
 
 template <int kTile>
-__attribute__((noinline)) void transform_outputs(const Winograd& w, const float* in, const float* from, int first, int count,
-                                                 int block, int blocks, int begin, int end, float* out,
+__attribute__((noinline)) void transform_outputs(const Winograd& w, const float* in, const float* from, int first,
+                                                 int count, int block, int blocks, int begin, int end, float* out,
                                                  const float* residual) {
   const int across = squares_across(w);
   const int64_t step = int64_t{blocks} * count * 16, image = int64_t{w.out_height} * w.out_width * 16;
@@ -270,7 +269,7 @@ __attribute__((noinline)) void transform_outputs(const Winograd& w, const float*
     }
 }
 
-/// The products of the elements [first, last) of transformed squares, for one panel.
+/// Multiply the elements [first, last) of the transformed squares by one panel.
 template <int kTile>
 void multiply_elements(const Winograd& w, int block, int blocks, int count, int first, int last, const float* seen,
                        float* sums) {
@@ -281,8 +280,8 @@ void multiply_elements(const Winograd& w, int block, int blocks, int count, int 
   Gemm p{w.gemm.depth, blocks, nullptr, kNoBias, {-__builtin_inff(), __builtin_inff(), 0, {}}};
   for (int e = first; e < last; ++e) {
     p.weights = weights + int64_t{e} * blocks * 16 * depth;
-    gemm(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16,
-            sums + int64_t{e} * blocks * count * 16, {int64_t{count} * 16, 0, 16}, nullptr, {0, count, 0, blocks});
+    gemm(p, seen + int64_t{e} * depth_blocks * count * 16, int64_t{count} * 16, sums + int64_t{e} * blocks * count * 16,
+         {int64_t{count} * 16, 0, 16}, nullptr, {0, count, 0, blocks});
   }
 }
 
@@ -305,7 +304,7 @@ void winograd_of(const Winograd& w, const float* in, float* out, const float* re
   }
 }
 
-/// One of three stages, each on all squares: some blocks of the input, some elements, some blocks of the result.
+/// Run one of three stages on all squares (see WinogradKernels).
 template <int kTile>
 void winograd_stage_of(const Winograd& w, int stage, const float* in, float* out, const float* residual, float* seen,
                        float* sums, int first, int last) {
@@ -329,8 +328,10 @@ void winograd_stage(const Winograd& w, int stage, const float* in, float* out, c
               : winograd_stage_of<2>(w, stage, in, out, residual, seen, sums, first, last);
 }
 
-void winograd(const Winograd& w, const float* in, float* out, const float* residual, float* scratch, const OutputRange& range) {
-  w.tile == 4 ? winograd_of<4>(w, in, out, residual, scratch, range) : winograd_of<2>(w, in, out, residual, scratch, range);
+void winograd(const Winograd& w, const float* in, float* out, const float* residual, float* scratch,
+              const OutputRange& range) {
+  w.tile == 4 ? winograd_of<4>(w, in, out, residual, scratch, range)
+              : winograd_of<2>(w, in, out, residual, scratch, range);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 namespace cpuacc {
 
-/// F(tile x tile, 3x3): each square of `tile` x `tile` output pixels (2 or 4) becomes (tile + 2)**2 elements, and each element
-/// is a GEMM over all squares. Weights are [panel][element][input channel][16 * blocks of the panel], each transformed by
-/// `transform_weights`.
+/// F(tile x tile, 3x3): each square of `tile` x `tile` output pixels (2 or 4) becomes (tile + 2)**2 elements, and each
+/// element is a GEMM over all squares. Weights are [panel][element][input channel][16 * blocks of the panel], each
+/// transformed by `transform_weights`.
 struct Winograd {
   Gemm gemm;
   int32_t tile, height, width, out_height, out_width, pad_top, pad_left;
@@ -32,10 +32,10 @@ struct WinogradKernels {
   void (*convolve)(const Winograd&, const float* in, float* out, const float* residual, float* scratch,
                    const OutputRange& range);
   /// One of three stages on all squares, so that threads can divide few squares: stage 0 transforms the blocks
-  /// [first, last) of the input into `inputs`, stage 1 multiplies the elements [first, last) into `sums`, stage 2 transforms
-  /// the blocks [first, last) of the output.
-  void (*stage)(const Winograd&, int stage, const float* in, float* out, const float* residual, float* inputs, float* sums,
-                int first, int last);
+  /// [first, last) of the input into `inputs`, stage 1 multiplies the elements [first, last) into `sums`, stage 2
+  /// transforms the blocks [first, last) of the output.
+  void (*stage)(const Winograd&, int stage, const float* in, float* out, const float* residual, float* inputs,
+                float* sums, int first, int last);
   /// From 3x3 weights, [9][16], to those of (tile + 2)**2 elements, `step` floats apart.
   void (*transform_weights)(int32_t tile, const float* taps, float* to, int64_t step);
 };

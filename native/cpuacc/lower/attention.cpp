@@ -1,10 +1,12 @@
-// Attention of float32: the layer, and the products, softmax and transpositions that networks write it with.
+// Attention of float32: the layer, and the pattern of products, softmax and transpositions by which networks express
+// it.
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "cpuacc/kernels/attention_f32.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 #include "cpuacc/patterns.hpp"
 #include "cpuacc/strided_copy.hpp"
@@ -12,31 +14,32 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kCachedFloats = 20 * 1024;  // for the rows that are worked on at once, beside key and value
-constexpr int64_t kMax = 1 << 24;            // extents
-constexpr int64_t kFarthest = int64_t{1} << 32;  // windows, and counts of keys: beyond all extents
+constexpr int64_t kCachedFloats = 20 * 1024;  // floats of the rows of scores that are processed at once; they share a
+                                              // second-level cache with key and value
+constexpr int64_t kMax = 1 << 24;             // largest dimension
+constexpr int64_t kFarthestKey = int64_t{1} << 32;  // limit of windows and of numbers of keys, beyond all dimensions
 
-/// A tensor as (batch, heads, rows, elements): steps in elements, 0 where an extent is broadcast.
+/// A tensor as (batch, heads, rows, elements): strides in elements, 0 for dimensions that are broadcast.
 struct View {
   int tensor = -1;
   int64_t steps[4] = {};
 };
 
-/// What "acc.Attention" computes; its operands are query, key, value and mask, and for the layer valid lengths.
+/// The parameters of "acc.Attention". Its operands are query, key, value and mask, and for the layer the valid lengths.
 struct Fused {
   int64_t batch, heads;
   AttentionHead head{};
   View query, key, value, mask, out;
   int64_t past = 0;
-  int64_t shared = 1;  // heads of the query that look at the same keys
+  int64_t shared = 1;  // heads of the query for each head of key and value
 };
 
 struct State {
   const AttentionKernels* kernels;
   Fused fused;
   const float* zeros;
-  int64_t chunks;      // of the queries of a head
-  bool long_lengths;   // int64
+  int64_t chunks;     // pieces into which the queries of a head are divided
+  bool long_lengths;  // lengths are int64
 };
 
 int64_t place(const View& view, int64_t batch, int64_t head) { return batch * view.steps[0] + head * view.steps[1]; }
@@ -44,7 +47,7 @@ int64_t place(const View& view, int64_t batch, int64_t head) { return batch * vi
 int64_t valid_keys(const State& state, const Step& step, const Run& run, int64_t batch) {
   if (!step.in[4]) return state.fused.head.keys;
   int64_t given = state.long_lengths ? run.at<int64_t>(step.in[4])[batch] : run.at<int32_t>(step.in[4])[batch];
-  return std::clamp(given, -kFarthest, kFarthest);
+  return std::clamp(given, -kFarthestKey, kFarthestKey);
 }
 
 void run_attention(const Step& step, const Run& run, int part, int parts) {
@@ -56,8 +59,12 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   for (int64_t n = range.first; n < range.last; ++n) {
     int64_t batch = n / state.chunks / f.heads, head = n / state.chunks % f.heads, chunk = n % state.chunks;
     AttentionOperands one{run.at<float>(step.in[0]) + place(f.query, batch, head),
-                     run.at<float>(step.in[1]) + place(f.key, batch, head / f.shared),
-                     run.at<float>(step.in[2]) + place(f.value, batch, head / f.shared), nullptr, state.zeros, f.past, 0};
+                          run.at<float>(step.in[1]) + place(f.key, batch, head / f.shared),
+                          run.at<float>(step.in[2]) + place(f.value, batch, head / f.shared),
+                          nullptr,
+                          state.zeros,
+                          f.past,
+                          0};
     if (step.in[3]) one.mask = run.at<char>(step.in[3]) + uint64_t(place(f.mask, batch, head)) * mask_item;
     int64_t valid = valid_keys(state, step, run, batch);
     if (step.in[4]) one.position = valid - f.head.queries;
@@ -66,11 +73,11 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
     bool same = one.key == last_key && one.value == last_value;
     last_key = one.key, last_value = one.value;
     state.kernels->attend(f.head, one, run.at<float>(step.out[0]) + place(f.out, batch, head),
-                             run.part_scratch<float>(part), int(rows.first), int(rows.last), same);
+                          run.part_scratch<float>(part), int(rows.first), int(rows.last), same);
   }
 }
 
-/// So many queries at once that they stay in the cache.
+/// The number of queries whose scores fit the cache, rounded so that all passes have about the same size.
 int32_t rows_per_pass(const AttentionHead& head) {
   int64_t each = int64_t{head.keys} + head.size + head.value_size + 48;
   int64_t most = std::max<int64_t>(14, kCachedFloats / each / 14 * 14), strips = (head.queries + most - 1) / most;
@@ -88,12 +95,13 @@ void add_attention(const Node& node, Builder& builder, Fused fused, Buffer key, 
   int64_t heads = fused.batch * fused.heads;
   Step step;
   step.operations = 2.0 * double(heads) * head.queries * head.keys * (double(head.size) + head.value_size);
-  step.max_parts = parts_for(builder.settings, step.operations / kOperationsPerNanosecond);
+  step.max_parts = parts_for(builder.settings, step.operations / cost::kOperationsPerNs);
   int64_t even = heads >= 6 * step.max_parts ? 1 : step.max_parts / std::gcd(heads, int64_t{step.max_parts});
   state->chunks = std::clamp<int64_t>(even, 1, std::max(1, head.queries));
   step.name = "attention " + node.name;
   step.fn = run_attention;
-  step.in = {builder.buffer(fused.query.tensor), key, value, builder.buffer(fused.mask.tensor), builder.buffer(lengths)};
+  step.in = {builder.buffer(fused.query.tensor), key, value, builder.buffer(fused.mask.tensor),
+             builder.buffer(lengths)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(scratch_of(head)) * 4;
   state->fused = fused;
@@ -107,7 +115,7 @@ void compact(View& view, std::initializer_list<int64_t> extents) {
   for (int n = 3; n >= 0; --n) view.steps[n] = step, step *= shape[n];
 }
 
-/// Steps of a mask that broadcasts: 0 for extents of one.
+/// The strides of a mask that broadcasts: 0 for dimensions of one.
 View mask_view(const Graph& graph, int tensor) {
   View view;
   view.tensor = tensor;
@@ -128,9 +136,9 @@ void set_mask(Fused& fused, const Graph& graph) {
   fused.head.mask_keys = mask.rank() == 0 ? fused.head.keys : int32_t(mask.shape.back());
 }
 
-// ---- The layer --------------------------------------------------------------------------------------------------------
+// ---- The layer ------------------------------------------------------------------------------------------------------
 
-/// (B, heads, length, size), or (B, length, heads * size), as the former.
+/// A tensor (B, heads, length, size), or (B, length, heads * size).
 struct Heads {
   Heads(const Tensor& tensor, int64_t given) : flat(tensor.rank() == 3) {
     batch = tensor.extent(0);
@@ -147,10 +155,12 @@ struct Heads {
 };
 
 Refusal support_attention(const Graph& graph, const Node& node, const Settings&) {
-  if (node.text("scores", "NONE") != "NONE") return refused("scores are not given", IPR_REASON_ATTRIBUTE);
+  if (node.text("scores", "NONE") != "NONE")
+    return refused("the output of scores is not supported", IPR_REASON_ATTRIBUTE);
   std::string_view precision = node.text("softmax_precision");
-  if (!precision.empty() && precision != "FLOAT32") return refused("computes the softmax in float32", IPR_REASON_ATTRIBUTE);
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!precision.empty() && precision != "FLOAT32")
+    return refused("computes the softmax in float32", IPR_REASON_ATTRIBUTE);
+  if (!node.posts.empty()) return refused("takes no post-ops");
   for (size_t n : {0, 1, 2, 4, 5})
     if (graph.in(node, n) && !is_f32(*graph.in(node, n)))
       return refused("operand " + std::to_string(n) + " is " + described(*graph.in(node, n)) + "; takes float32",
@@ -164,8 +174,10 @@ Refusal support_attention(const Graph& graph, const Node& node, const Settings&)
   return taken();
 }
 
-/// Keys or values with the past ones before them, where somebody wants them or there are any.
-Buffer with_past(const Node& node, Builder& builder, size_t operand, size_t past, size_t result, const Heads& now, View* view) {
+/// Concatenate keys or values with those of the past. Return the operand itself if there is no past and no output for
+/// it.
+Buffer with_past(const Node& node, Builder& builder, size_t operand, size_t past, size_t result, const Heads& now,
+                 View* view) {
   const Graph& graph = builder.graph;
   const Tensor* before = graph.in(node, past);
   int present = node.outputs.size() > result ? node.outputs[result] : -1;
@@ -178,8 +190,10 @@ Buffer with_past(const Node& node, Builder& builder, size_t operand, size_t past
   View to;
   compact(to, {now.batch, now.heads, all, now.size});
   auto copy = [&](Buffer from, const View& of, int64_t length, int64_t at) {
-    Axes axes = {{now.batch, of.steps[0], to.steps[0]}, {now.heads, of.steps[1], to.steps[1]},
-                 {length, of.steps[2], to.steps[2]}, {now.size, 1, 1}};
+    Axes axes = {{now.batch, of.steps[0], to.steps[0]},
+                 {now.heads, of.steps[1], to.steps[1]},
+                 {length, of.steps[2], to.steps[2]},
+                 {now.size, 1, 1}};
     builder.add(copy_step(builder, "keep " + node.name, from, joined, axes, sizeof(float), 0, at * now.size));
   };
   if (before && old > 0) {
@@ -199,7 +213,8 @@ void lower_attention(const Node& node, Builder& builder) {
   Fused f{};
   f.batch = query.batch, f.heads = query.heads;
   f.query = query.view(node.inputs[0]);
-  Buffer keys = with_past(node, builder, 1, 4, 1, key, &f.key), values = with_past(node, builder, 2, 5, 2, value, &f.value);
+  Buffer keys = with_past(node, builder, 1, 4, 1, key, &f.key),
+         values = with_past(node, builder, 2, 5, 2, value, &f.value);
   Heads out = query;
   out.size = value.size;
   f.out = out.view(node.outputs[0]);
@@ -214,8 +229,8 @@ void lower_attention(const Node& node, Builder& builder) {
   head.scale = 1;
   head.query_scale = float(node.has("scale") ? node.number("scale") : 1 / std::sqrt(double(query.size)));
   head.cap = float(node.number("softcap"));
-  head.left = std::min(node.integer("left_window_size", -1), kFarthest);
-  head.right = std::min(node.integer("right_window_size", -1), kFarthest);
+  head.left = std::min(node.integer("left_window_size", -1), kFarthestKey);
+  head.right = std::min(node.integer("right_window_size", -1), kFarthestKey);
   if (node.flag("is_causal") && (head.right < 0 || head.right > 0)) head.right = 0;
   head.zero_if_no_key = head.excludes = true;
   f.mask = mask_view(graph, node.inputs.size() > 3 ? node.inputs[3] : -1);
@@ -224,12 +239,12 @@ void lower_attention(const Node& node, Builder& builder) {
   add_attention(node, builder, f, keys, values, node.inputs.size() > 6 ? node.inputs[6] : -1);
 }
 
-// ---- The pattern: softmax(scale * query key^T + mask) value ------------------------------------------------------------
+// ---- The pattern: softmax(scale * query key^T + mask) value ---------------------------------------------------------
 
-/// Factors of scores whose reciprocals, and products with one another, float32 holds.
+/// Return whether float32 can hold the reciprocal of a factor of the scores and its products with other factors.
 bool is_moderate(double factor) { return std::fabs(factor) > 1e-15 && std::fabs(factor) < 1e15; }
 
-/// The one moderate number that a node multiplies its other operand with, 0 if it is no such node.
+/// The constant by which a node multiplies its other operand; 0 if the node is something else.
 double factor_of(const Graph& graph, const Node& node, int* other) {
   const bool divides = is_operation(node, "Division", "DIV");
   if (!divides && !is_operation(node, "Multiplication", "MUL")) return 0;
@@ -244,7 +259,8 @@ double factor_of(const Graph& graph, const Node& node, int* other) {
   return 0;
 }
 
-/// An operand of a product as it lies before it is transposed, and scaled where `scale` is given, by axes of (batch, heads, rows, columns).
+/// Describe an operand of a product by the tensor before its transposition, and before its multiplication with a
+/// constant if `scale` is given. The view has the axes (batch, heads, rows, columns).
 bool view_operand(Graph& graph, int tensor, bool turned, View* view, double* scale) {
   const Tensor& operand = graph[tensor];
   if (operand.rank() < 2 || operand.rank() > 4 || !is_f32(operand)) return false;
@@ -272,10 +288,12 @@ bool view_operand(Graph& graph, int tensor, bool turned, View* view, double* sca
 }
 
 bool is_product(const Node* node) {
-  return node && node->type == "BatchMatMul" && node->posts.empty() && !node->flag("adjoint_x") && !node->flag("adjoint_y");
+  return node && node->type == "BatchMatMul" && node->posts.empty() && !node->flag("adjoint_x") &&
+         !node->flag("adjoint_y");
 }
 
-/// The product of query and key behind what is done with it, its scale and mask.
+/// The product of query and key from which a tensor of scores is computed, with its scale and mask; nullptr if none is
+/// found.
 Node* find_scores(Graph& graph, int tensor, Fused* found, double* scale) {
   const Shape shape = graph[tensor].shape;
   Node* node = private_producer(graph, tensor);
@@ -299,13 +317,14 @@ Node* find_scores(Graph& graph, int tensor, Fused* found, double* scale) {
   return is_product(node) && graph.out(*node).shape == shape ? node : nullptr;
 }
 
-/// Where the result goes: straight to where a transposition behind it would bring it.
+/// Let the result be written as a transposition after it would, if there is one.
 void view_result(Graph& graph, const Node& last, Fused* found, Node** turn) {
   const Tensor& out = graph.out(last);
   Shape steps = steps_of(out.shape);
   std::vector<int> users = graph.users(last.outputs[0]);
   *turn = users.size() == 1 && !graph.is_border(last.outputs[0]) ? &graph.nodes[size_t(users[0])] : nullptr;
-  if (*turn && ((*turn)->type != "Transpose" || (*turn)->integers("permutation").back() != out.rank() - 1)) *turn = nullptr;
+  if (*turn && ((*turn)->type != "Transpose" || (*turn)->integers("permutation").back() != out.rank() - 1))
+    *turn = nullptr;
   if (*turn) {
     Shape after = steps_of(graph.out(**turn).shape);
     const std::vector<int64_t>& order = (*turn)->integers("permutation");
@@ -349,7 +368,8 @@ bool fuse_attention(Graph& graph, Node& last) {
   auto found = std::make_shared<Fused>();
   double query_scale = 1, scale = 1;
   Node *scores = find_scores(graph, softmax->inputs[0], found.get(), &scale), *turn = nullptr;
-  if (!scores || !within_limits(graph, {scores->inputs[0], scores->inputs[1], last.inputs[1], last.outputs[0]})) return false;
+  if (!scores || !within_limits(graph, {scores->inputs[0], scores->inputs[1], last.inputs[1], last.outputs[0]}))
+    return false;
   if (!view_operand(graph, scores->inputs[0], scores->flag("transpose_x"), &found->query, &query_scale) ||
       !view_operand(graph, scores->inputs[1], scores->flag("transpose_y"), &found->key, &query_scale) ||
       !view_operand(graph, last.inputs[1], last.flag("transpose_y"), &found->value, nullptr))
@@ -381,7 +401,7 @@ bool fuse_attentions(Graph& graph, const Settings&) {
 }
 
 Refusal support_fused(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no posts");
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower_fused(const Node& node, Builder& builder) {

@@ -1,9 +1,10 @@
-// Two operands of 8 bits with scales, element by element, by the reference's arithmetic in integers: as a table of all
-// pairs of codes where there are many elements.
+// Elementwise operations on two quantized operands of 8 bits in the integer arithmetic of the reference. Large tensors
+// use a table of all pairs of values.
 
 #include <algorithm>
 #include <cmath>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/q8.hpp"
 #include "cpuacc/pointwise.hpp"
 
@@ -12,10 +13,10 @@ namespace {
 
 using native::FixedPoint;
 
-constexpr int64_t kMany = 1 << 15;  // elements from which on a table pays
+constexpr int64_t kLeastElementsForTable = 1 << 15;  // elements from which on computing the table of 2**16 pairs pays
 constexpr uint64_t kPairs = 1 << 16;
 
-/// An operation with its factors; what they stand for is the operation's own matter.
+/// An operation and its factors, whose meaning depends on the operation.
 struct Rule {
   Binary operation;
   bool signed_a, signed_b, signed_out, truth;
@@ -29,7 +30,7 @@ struct Rule {
   bool compared(int64_t a, int64_t b) const;
 };
 
-/// By the reciprocal of the divisor; a quotient by zero counts as zero.
+/// Divide by the reciprocal of the divisor; a quotient by zero is zero.
 int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
   int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
   auto [inverse, exponent] = native::reciprocal(divisor, 31);
@@ -39,32 +40,44 @@ int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
   return native::multiply(found, {factor.multiplier, factor.shift - exponent - headroom});
 }
 
-/// Before the zero point of the result is added.
+/// The result before its zero point is added.
 int64_t Rule::combined(int64_t a, int64_t b) const {
   using native::multiply;
-  auto moved = [](int64_t x, int bits, const FixedPoint& factor) { return multiply(native::shifted_left(x, bits), factor); };
+  auto moved = [](int64_t x, int bits, const FixedPoint& factor) {
+    return multiply(native::shifted_left(x, bits), factor);
+  };
   switch (operation) {
     case Binary::add:
-    case Binary::sub: return multiply(moved(a, 20, of_a) + moved(b, 20, of_b), of_result);
+    case Binary::sub:
+      return multiply(moved(a, 20, of_a) + moved(b, 20, of_b), of_result);
     case Binary::sq_diff: {
       int64_t difference = moved(a, 7, of_a) - moved(b, 7, of_b);
       return multiply(difference * difference, of_result);
     }
-    case Binary::mul: return multiply(a * b, of_result);
-    case Binary::div: return quotient(a, b, of_result);
-    default: return a >= 0 ? multiply(a, of_a) : multiply(a * b, of_b);  // prelu
+    case Binary::mul:
+      return multiply(a * b, of_result);
+    case Binary::div:
+      return quotient(a, b, of_result);
+    default:
+      return a >= 0 ? multiply(a, of_a) : multiply(a * b, of_b);  // prelu
   }
 }
 
 bool Rule::compared(int64_t a, int64_t b) const {
   int64_t first = native::multiply(256 * a, of_a), second = native::multiply(256 * b, of_b);
   switch (operation) {
-    case Binary::equal: return first == second;
-    case Binary::not_equal: return first != second;
-    case Binary::greater: return first > second;
-    case Binary::greater_or_equal: return first >= second;
-    case Binary::less: return first < second;
-    default: return first <= second;
+    case Binary::equal:
+      return first == second;
+    case Binary::not_equal:
+      return first != second;
+    case Binary::greater:
+      return first > second;
+    case Binary::greater_or_equal:
+      return first >= second;
+    case Binary::less:
+      return first < second;
+    default:
+      return first <= second;
   }
 }
 
@@ -82,7 +95,7 @@ uint8_t Rule::operator()(uint8_t first, uint8_t second) const {
 
 FixedPoint factor(double real) { return native::quantize_multiplier(real); }
 
-/// The factors of an operation. Those in float32 are the reference's, too.
+/// The factors of an operation; those in float32 are float32 in the reference, too.
 void fill_factors(Rule& rule, const Tensor& a, const Tensor& b, const Tensor& out) {
   float of_a = float(a.scale()), of_b = float(b.scale()), of_out = float(out.scale());
   double common = 2 * std::max(double(of_a), double(of_b));
@@ -93,22 +106,28 @@ void fill_factors(Rule& rule, const Tensor& a, const Tensor& b, const Tensor& ou
       bool square = rule.operation == Binary::sq_diff;
       rule.of_a = factor(double(of_a) / common), rule.of_b = factor(double(of_b) / common);
       if (rule.operation == Binary::sub) rule.of_b.multiplier = -rule.of_b.multiplier;
-      rule.of_result = factor(square ? common * common / (16384.0 * double(of_out)) : common / (1048576.0 * double(of_out)));
+      rule.of_result =
+          factor(square ? common * common / (16384.0 * double(of_out)) : common / (1048576.0 * double(of_out)));
       return;
     }
-    case Binary::mul: rule.of_result = factor(double(of_a * of_b / of_out)); return;
-    case Binary::div: rule.of_result = factor(double(of_a / (of_b * of_out))); return;
+    case Binary::mul:
+      rule.of_result = factor(double(of_a * of_b / of_out));
+      return;
+    case Binary::div:
+      rule.of_result = factor(double(of_a / (of_b * of_out)));
+      return;
     case Binary::prelu:
       rule.of_a = factor(double(of_a / of_out)), rule.of_b = factor(double(of_a * of_b / of_out));
       return;
-    default: rule.of_a = factor(double(of_a)), rule.of_b = factor(double(of_b));  // comparisons
+    default:
+      rule.of_a = factor(double(of_a)), rule.of_b = factor(double(of_b));  // comparisons
   }
 }
 
 Rule rule_of(const Graph& graph, const Node& node) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
-  Rule rule{binary_of(node),   is_signed(a),     is_signed(b),   is_signed(out), out.dtype == IPR_DTYPE_BOOL,
-            a.zero_point(),    b.zero_point(),   out.zero_point(), {0, 0},       {0, 0},
+  Rule rule{binary_of(node), is_signed(a),   is_signed(b),     is_signed(out), out.dtype == IPR_DTYPE_BOOL,
+            a.zero_point(),  b.zero_point(), out.zero_point(), {0, 0},         {0, 0},
             {0, 0}};
   fill_factors(rule, a, b, out);
   return rule;
@@ -120,9 +139,15 @@ bool is_choice(Binary operation) { return operation == Binary::maximum || operat
 
 bool has_rule(Binary operation) {
   switch (operation) {
-    case Binary::add: case Binary::sub: case Binary::mul: case Binary::div: case Binary::sq_diff: case Binary::prelu:
+    case Binary::add:
+    case Binary::sub:
+    case Binary::mul:
+    case Binary::div:
+    case Binary::sq_diff:
+    case Binary::prelu:
       return true;
-    default: return is_choice(operation) || is_comparison(operation);
+    default:
+      return is_choice(operation) || is_comparison(operation);
   }
 }
 
@@ -131,19 +156,20 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   Binary operation = binary_of(node);
   bool known = is_comparison(operation) ? out.dtype == IPR_DTYPE_BOOL : has_one_scale(out);
   if (!has_one_scale(a) || !has_one_scale(b) || !known || !has_rule(operation))
-    return refused("takes arithmetic and comparisons of codes of 8 bits with one scale", IPR_REASON_DATA_TYPE);
+    return refused("takes arithmetic and comparisons of quantized values of 8 bits with one scale",
+                   IPR_REASON_DATA_TYPE);
   bool alike = a.dtype == b.dtype && a.dtype == out.dtype && a.same_quantization(b) && a.same_quantization(out);
   if (is_choice(operation) && !alike)
-    return refused("takes the larger or smaller of codes of one scale", IPR_REASON_QUANTIZATION);
+    return refused("takes maxima and minima of operands with the same scale", IPR_REASON_QUANTIZATION);
   if (operation == Binary::div && rule_of(graph, node).of_result.shift < -20)
     return refused("the quotients are too small for the scale of the result", IPR_REASON_QUANTIZATION);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 struct Pairs {
   Rule rule;
   Rows rows;
-  const uint8_t* table;  // by both codes, the first one ahead; or nullptr
+  const uint8_t* table;  // results by both values, the first one as the high byte; or nullptr
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Pairs& self = step.as<Pairs>();
@@ -182,12 +208,13 @@ void lower(const Node& node, Builder& builder) {
   auto pairs = std::make_shared<Pairs>();
   pairs->rule = rule_of(graph, node);
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
-  pairs->table = out.elements() >= kMany ? table_of(builder, pairs->rule) : nullptr;
+  pairs->table = out.elements() >= kLeastElementsForTable ? table_of(builder, pairs->rule) : nullptr;
   if (out.elements() == 0) pairs->rows.rows = 0;
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Pairs::run;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) * (pairs->table ? 0.7 : 5));
+  step.max_parts =
+      parts_for(builder.settings, double(out.elements()) * (pairs->table ? cost::kLookUpPairNs : cost::kCombinePairNs));
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;
@@ -201,7 +228,7 @@ Family binary_q8_family() {
   Family family;
   for (const char* type : {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum",
                            "Minimum", "Prelu", "Comparison"})
-    family.lowerings.push_back({type, "pairs of codes", support, lower, nullptr});
+    family.lowerings.push_back({type, "quantized pairs", support, lower, nullptr});
   return family;
 }
 

@@ -1,16 +1,18 @@
-// Inverted residuals of float32: a depthwise convolution with the convolutions of single pixels before and behind it
-// becomes one node, "acc.Bottleneck".
+// Inverted residual blocks of float32: a depthwise convolution and the pointwise convolutions before and after it
+// become one node, "acc.Bottleneck".
 
 #include <algorithm>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kStripFloats = 64 * 1024;  // of the depthwise convolution's result, that stay in the cache
+constexpr int64_t kStripFloats =
+    64 * 1024;  // floats of the output of the depthwise convolution in one strip: 256 KiB of the second-level cache
 
-/// The nodes that were fused; the posts of the last one stay with the new node.
+/// The nodes that were fused. The new node has the post-ops of the last one.
 struct Parts {
   Node expand, depthwise, project;
   bool expands = false, projects = false;
@@ -50,7 +52,7 @@ void run_bottleneck(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
-// ---- Finding them ----------------------------------------------------------------------------------------------------
+// ---- Finding them ---------------------------------------------------------------------------------------------------
 
 bool is_pointwise(const Graph& graph, const Node& node) {
   if (node.type != "Convolution2d" || node.integer("groups", 1) != 1 || !graph.in(node, 1)->is_constant()) return false;
@@ -61,7 +63,7 @@ bool is_pointwise(const Graph& graph, const Node& node) {
   return plain && Image(*graph.in(node, 0), last).c >= 8;
 }
 
-bool is_taken(const Graph& graph, const Node& node, const Settings& settings) {
+bool is_supported(const Graph& graph, const Node& node, const Settings& settings) {
   return !all_f32(graph, node) && find_lowering(graph, node, settings);
 }
 
@@ -69,21 +71,21 @@ bool has_add(const Node& node) {
   return std::any_of(node.posts.begin(), node.posts.end(), [](const Post& post) { return post.kind == Post::add; });
 }
 
-/// The node that alone reads a tensor; nullptr where there are more, or where it is wanted outside.
+/// The only node that reads a tensor; nullptr if there are several, or if the tensor is at the border.
 Node* only_user(Graph& graph, int tensor) {
   std::vector<int> users = graph.users(tensor);
   return users.size() == 1 && !graph.is_border(tensor) ? &graph.nodes[size_t(users[0])] : nullptr;
 }
 
 bool is_depthwise(const Graph& graph, const Node& node, const Settings& settings) {
-  if (node.type != "DepthwiseConvolution2d" || !is_taken(graph, node, settings)) return false;
+  if (node.type != "DepthwiseConvolution2d" || !is_supported(graph, node, settings)) return false;
   const Tensor& weights = *graph.in(node, 1);
   return Image(*graph.in(node, 0), channels_last(node)).c == weights.extent(3) && weights.extent(1) <= 16 &&
          node.integer("dilation_y", 1) * weights.extent(1) <= 64 && node.integer("pad_left") <= 64;
 }
 
-/// Whether the expanded image is better kept in the cache by rows of all channels, which one thread then does: else the
-/// channels are shared out, and the projection is a step of its own.
+/// Return whether the projection is computed in the same step, strip by strip on one thread. Otherwise threads divide
+/// the channels, and the projection is a step of its own, because there are too few rows for all threads.
 bool projects_within(const Graph& graph, const Node& depthwise, const Settings& settings) {
   Image out(graph.out(depthwise), channels_last(depthwise));
   return settings.threads == 1 || out.h >= 8 * settings.threads;
@@ -94,9 +96,10 @@ bool fuse_one(Graph& graph, Node& depthwise, const Settings& settings) {
   const Tensor& in = *graph.in(depthwise, 0);
   Node* expand = in.producer >= 0 ? &graph.nodes[size_t(in.producer)] : nullptr;
   parts->expands = expand && only_user(graph, depthwise.inputs[0]) == &depthwise && is_pointwise(graph, *expand) &&
-                   is_taken(graph, *expand, settings) && !has_add(*expand) && channels_last(*expand) == channels_last(depthwise);
+                   is_supported(graph, *expand, settings) && !has_add(*expand) &&
+                   channels_last(*expand) == channels_last(depthwise);
   Node* project = has_add(depthwise) ? nullptr : only_user(graph, depthwise.outputs[0]);
-  parts->projects = project && is_pointwise(graph, *project) && is_taken(graph, *project, settings) &&
+  parts->projects = project && is_pointwise(graph, *project) && is_supported(graph, *project, settings) &&
                     channels_last(*project) == channels_last(depthwise) && project->inputs[0] == depthwise.outputs[0] &&
                     projects_within(graph, depthwise, settings);
   if (!parts->expands && !parts->projects) return false;
@@ -125,10 +128,10 @@ bool fuse(Graph& graph, const Settings& settings) {
   return changed;
 }
 
-// ---- Lowering --------------------------------------------------------------------------------------------------------
+// ---- Lowering -------------------------------------------------------------------------------------------------------
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
-  if (!node.extra) return refused("not made here");
+  if (!node.extra) return refused("not created by CpuAcc");
   FusedEpilogue fused;
   if (!parts_of(node).projects && has_add(node)) return refused("adds to the result of a depthwise convolution");
   return find_epilogue(graph, node, &fused);
@@ -142,8 +145,9 @@ Gemm pointwise(const Node& node, const Epilogue& epilogue, Builder& builder) {
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
   weights.bfloat16 = kernels.bfloat16;
   Gemm made{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, epilogue};
-  made.weights = static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, kernels.panel, 16, static_cast<float*>(to)); }));
+  made.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
+    pack_panels(builder, weights, kernels.panel, 16, static_cast<float*>(to));
+  }));
   made.bias = pack_bias(bias_of(graph, node), 0, outputs, builder);
   return made;
 }
@@ -172,12 +176,14 @@ void lower(const Node& node, Builder& builder) {
   state->out_image = out.floats();
   state->by_blocks = !parts.projects && d.blocks / state->kernels->panel >= threads;
   double pixels = double(d.out_height) * d.out_width;
-  double operations = 2.0 * d.blocks * 16 * (double(b.expand.depth) * d.height * d.width +
-                                             pixels * (d.kernel_height * d.kernel_width + b.project.blocks * 16));
+  double operations = 2.0 * d.blocks * 16 *
+                      (double(b.expand.depth) * d.height * d.width +
+                       pixels * (d.kernel_height * d.kernel_width + b.project.blocks * 16));
   Step step;
-  step.name = std::string(parts.expands ? "expand " : "") + "depthwise " + (parts.projects ? "project " : "") + node.name;
+  step.name =
+      std::string(parts.expands ? "expand " : "") + "depthwise " + (parts.projects ? "project " : "") + node.name;
   step.fn = run_bottleneck;
-  step.max_parts = parts_for(builder.settings, operations * double(in.n) / kOperationsPerNanosecond);
+  step.max_parts = parts_for(builder.settings, operations * double(in.n) / cost::kOperationsPerNs);
   step.operations = operations * double(in.n);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};

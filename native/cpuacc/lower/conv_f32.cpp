@@ -3,30 +3,33 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMaxExtent = 1 << 20;      // of an axis, so that places count in 32 bits
-constexpr int64_t kMaxScratch = 1 << 28;     // floats of one strip of one part
-constexpr int64_t kStripFloats = 64 * 1024;   // of a strip that leaves room for weights in the second-level cache
-constexpr int64_t kLargeWeights = 128 * 1024;  // floats, from where on they are better read once than often
+constexpr int64_t kMaxExtent = 1 << 20;   // largest dimension, so that positions fit 32 bits
+constexpr int64_t kMaxScratch = 1 << 28;  // largest strip of one thread in floats
+constexpr int64_t kStripFloats =
+    64 * 1024;  // floats of a strip: 256 KiB, which leave room for the weights in the second-level cache
+constexpr int64_t kLargeWeights =
+    128 * 1024;  // floats of weights, from which on larger strips are used, so that the weights are read less often
 
-/// How a window moves along one axis: cell `k` of place `p` is at p * stride + k * dilation - pad.
+/// The movement of a window along one axis: tap `k` at position `p` reads p * stride + k * dilation - pad.
 struct Axis {
   int64_t kernel, stride, dilation, pad, places;
 };
 
-/// One convolution of some input channels to some output channels, at some places of the result.
+/// A convolution of some input channels to some output channels, at a grid of positions of the output.
 struct Unit {
   Convolution convolution;
   std::vector<int32_t> taps;
-  int64_t first_input, first_output;  // channels
-  int64_t out_offset;                 // floats
+  int64_t first_input, first_output;  // first channels
+  int64_t out_offset;                 // in floats
   OutputStrides out_strides;
   bool pointwise;
-  bool scattered;  // the output channels do not begin or end with a block
+  bool scattered;  // the output channels do not begin or end at the border of a block
 };
 
 struct State {
@@ -39,7 +42,7 @@ struct State {
   int64_t strip_floats;
 };
 
-// ---- Running ---------------------------------------------------------------------------------------------------------
+// ---- Running --------------------------------------------------------------------------------------------------------
 
 OutputRange part_of(const State& state, const Unit& unit, int part, int parts) {
   const Convolution& c = unit.convolution;
@@ -55,7 +58,8 @@ OutputRange part_of(const State& state, const Unit& unit, int part, int parts) {
   return {0, rows, int32_t(range.first) * panel, int32_t(last)};
 }
 
-/// Output channels of a unit from blocks of their own to where they belong; channels behind the last one become 0.
+/// Copy the output channels of a unit from blocks of their own to their place in the output. The padding of the last
+/// block becomes 0.
 void scatter(const State& state, const Unit& unit, const float* from, float* out, const OutputRange& rows) {
   const int64_t width = unit.convolution.out_width, size = unit.convolution.out_height * width;
   const int64_t channels = state.group_outputs, end = unit.first_output + channels;
@@ -80,11 +84,12 @@ void run_unit(const State& state, const Unit& unit, const float* in, float* out,
   if (unit.pointwise) {
     const float* from = in + unit.first_input / 16 * in_strides.channel_block;
     state.kernels->pointwise(c.gemm, from, in_strides.channel_block, out + offset, unit.out_strides,
-                           residual ? residual + offset : nullptr, scratch, range);
+                             residual ? residual + offset : nullptr, scratch, range);
     return;
   }
   if (!unit.scattered) {
-    state.kernels->direct(c, in, in_strides, out + offset, unit.out_strides, residual ? residual + offset : nullptr, scratch, range);
+    state.kernels->direct(c, in, in_strides, out + offset, unit.out_strides, residual ? residual + offset : nullptr,
+                          scratch, range);
     return;
   }
   OutputStrides own{int64_t{c.out_height} * c.out_width * 16, int64_t{c.out_width} * 16, 16};
@@ -98,7 +103,8 @@ void run_units(const Step& step, const Run& run, int part, int parts) {
   const float* in = run.at<float>(step.in[0]);
   const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
   float* out = run.at<float>(step.out[0]);
-  Range range = state.by_units ? split(int64_t(state.units.size()), part, parts) : Range{0, int64_t(state.units.size())};
+  Range range =
+      state.by_units ? split(int64_t(state.units.size()), part, parts) : Range{0, int64_t(state.units.size())};
   for (int64_t image = 0; image < state.images; ++image) {
     for (int64_t n = range.first; n < range.last; ++n)
       run_unit(state, state.units[size_t(n)], in, out, residual, run.part_scratch<float>(part),
@@ -109,9 +115,10 @@ void run_units(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
-// ---- Preparing -------------------------------------------------------------------------------------------------------
+// ---- Preparing ------------------------------------------------------------------------------------------------------
 
-/// Floats of the strip for one output row more, and for the rows that reach over, as the kernel lays them out.
+/// The floats of a strip in the layout of the kernel: for each output row, and for the rows that the window reads
+/// beyond.
 struct StripSize {
   StripSize(const Axis& rows, const Axis& columns, int64_t channels)
       : row_phases(std::min((rows.kernel - 1) * rows.dilation + 1, rows.stride)),
@@ -133,21 +140,21 @@ std::vector<int32_t> make_taps(const Axis& rows, const Axis& columns, const Stri
       for (int64_t j = 0; j < columns.kernel; ++j) {
         int64_t y = i * rows.dilation, x = j * columns.dilation;
         int64_t phase = (channel * size.row_phases + y % rows.stride) * size.column_phases + x % columns.stride;
-        taps.push_back(int32_t(((phase * (strip + size.over) + y / rows.stride) * size.columns + x / columns.stride) * step));
+        taps.push_back(
+            int32_t(((phase * (strip + size.over) + y / rows.stride) * size.columns + x / columns.stride) * step));
       }
   return taps;
 }
 
-/// What a convolution is made of, before its units are known.
+/// The operands of a convolution.
 struct Layer {
   Layer(const Graph& graph, const Node& node)
       : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)),
-        bias(bias_of(graph, node)),
-        groups(node.integer("groups", 1)), fused(epilogue_of(graph, node)) {}
+        bias(bias_of(graph, node)), groups(node.integer("groups", 1)), fused(epilogue_of(graph, node)) {}
 
   int64_t inputs() const { return in.c / groups; }
   int64_t outputs() const { return out.c / groups; }
-  /// Few input channels, or a group that does not begin with a block.
+  /// The input is plain, or groups do not begin at the border of a block.
   bool is_planar() const { return in.plain || (groups > 1 && inputs() % 16 != 0); }
   bool is_scattered() const { return groups > 1 && outputs() % 16 != 0; }
 
@@ -159,7 +166,7 @@ struct Layer {
 
 bool few_channels(int64_t channels) { return channels < 8; }
 
-/// One part's rows as strips of about equal size.
+/// Rows of a strip, so that the strips of a thread have about the same size.
 int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int threads) {
   int64_t floats = weights >= kLargeWeights ? 4 * kStripFloats : kStripFloats;
   int64_t rows = std::max<int64_t>(1, (places + threads - 1) / threads);
@@ -168,7 +175,7 @@ int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int t
   return (rows + strips - 1) / strips;
 }
 
-/// Words of the input, for all places of the window where it is planar.
+/// Words of the input of one position; if planar, of all taps.
 int64_t strip_words(const Convolution& c, const ConvKernels& kernels) {
   return c.planar ? c.gemm.depth : blocks_of(kernels.bfloat16 ? (c.gemm.depth + 1) / 2 : c.gemm.depth) * 16;
 }
@@ -187,8 +194,9 @@ Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weight
   c.gemm.depth = int32_t(weights.inputs);
   c.gemm.blocks = int32_t(blocks_of(weights.outputs));
   c.gemm.epilogue = layer.fused.epilogue;
-  c.gemm.weights = static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, kernels.panel, step, static_cast<float*>(to)); }));
+  c.gemm.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
+    pack_panels(builder, weights, kernels.panel, step, static_cast<float*>(to));
+  }));
   c.height = int32_t(layer.in.h), c.width = int32_t(layer.in.w);
   c.out_height = int32_t(rows.places), c.out_width = int32_t(columns.places);
   c.kernel_height = int32_t(rows.kernel), c.kernel_width = int32_t(columns.kernel);
@@ -223,7 +231,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
     Axis columns{c.kernel_width, c.stride_x, c.dilation_x, c.pad_left, c.out_width};
     int64_t strip = !unit.pointwise ? StripSize(rows, columns, strip_words(c, *state->kernels)).floats(c.strip)
                     : state->kernels->bfloat16 ? staged_words(c.gemm.depth, places)
-                                            : 0;
+                                               : 0;
     state->strip_floats = std::max(state->strip_floats, strip);
     if (unit.scattered) extra = std::max(extra, c.gemm.blocks * 16 * places);
   }
@@ -236,7 +244,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   Step step;
   step.name = std::string(kind) + " " + node.name;
   step.fn = run_units;
-  step.max_parts = parts_for(builder.settings, double(operations * layer.in.n) / kOperationsPerNanosecond);
+  step.max_parts = parts_for(builder.settings, double(operations * layer.in.n) / cost::kOperationsPerNs);
   step.operations = double(operations * layer.in.n);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(layer.fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
@@ -245,7 +253,7 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   builder.add(std::move(step));
 }
 
-// ---- Convolution2d ---------------------------------------------------------------------------------------------------
+// ---- Convolution2d --------------------------------------------------------------------------------------------------
 
 Axis axis_of_rows(const Node& node, int64_t kernel, int64_t places) {
   return {kernel, node.integer("stride_y", 1), node.integer("dilation_y", 1), node.integer("pad_top"), places};
@@ -259,8 +267,10 @@ Refusal within_limits(const Graph& graph, const Node& node) {
   for (const Tensor* tensor : {graph.in(node, 0), graph.in(node, 1), &graph.out(node)})
     for (int64_t extent : tensor->shape)
       if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
-  for (const char* name : {"pad_top", "pad_left", "pad_bottom", "pad_right", "stride_y", "stride_x", "dilation_y", "dilation_x"})
-    if (node.integer(name) > kMaxExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+  for (const char* name :
+       {"pad_top", "pad_left", "pad_bottom", "pad_right", "stride_y", "stride_x", "dilation_y", "dilation_x"})
+    if (node.integer(name) > kMaxExtent)
+      return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
   return taken();
 }
 
@@ -270,11 +280,11 @@ Refusal common_support(const Graph& graph, const Node& node, FusedEpilogue* fuse
   if (Refusal why = within_limits(graph, node)) return why;
   if (Refusal why = find_epilogue(graph, node, fused)) return why;
   if (Layer(graph, node).is_scattered() && !node.posts.empty())
-    return refused("groups that are not whole blocks of channels, with work behind them");
+    return refused("groups that are not whole blocks of channels, with post-ops");
   return taken();
 }
 
-/// Extents of what a window reaches over.
+/// Refuse windows whose strips exceed the scratch memory.
 Refusal support_window(const Layer& layer, const Axis& rows, const Axis& columns) {
   auto reach = [](const Axis& axis) { return double(axis.kernel - 1) * double(axis.dilation) + 1; };
   double phases = std::min(double(rows.stride), reach(rows)) * std::min(double(columns.stride), reach(columns));
@@ -293,7 +303,7 @@ Refusal support_convolution(const Graph& graph, const Node& node, const Settings
                         axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w));
 }
 
-/// Images of few channels are read as they come.
+/// Images of few channels are read in their plain layout.
 Layouts layouts_of(const Graph& graph, const Node& node, const Settings& settings) {
   Layouts found = blocked_layouts(graph, node, settings);
   bool plain = few_channels(Image(*graph.in(node, 0), channels_last(node)).c) && !is_blocked(graph.in(node, 0)->layout);
@@ -324,13 +334,13 @@ void lower_convolution(const Node& node, Builder& builder) {
   add_step(node, name, layer, std::move(units), builder);
 }
 
-// ---- TransposeConvolution2d ------------------------------------------------------------------------------------------
+// ---- TransposeConvolution2d -----------------------------------------------------------------------------------------
 
-/// The places of the result at a distance of `stride` from one another, from `first` on. They see the same elements of the
-/// window, `cells`, whose offsets are congruent to `number` modulo the stride. Over these places, the transposed
+/// The places of the result at a distance of `stride` from one another, from `first` on. They see the same elements of
+/// the window, `cells`, whose offsets are congruent to `number` modulo the stride. Over these places, the transposed
 /// convolution is a convolution with stride 1, and with a dilation because consecutive cells are
-/// dilation / gcd(dilation, stride) input pixels apart. The window has no cells, and its input is not read, if none falls
-/// on these places.
+/// dilation / gcd(dilation, stride) input pixels apart. The window has no cells, and its input is not read, if none
+/// falls on these places.
 struct Phase {
   Phase(const Axis& axis, int64_t number) : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
     for (int64_t k = axis.kernel; k-- > 0;)
@@ -347,8 +357,8 @@ struct Phase {
 };
 
 /// The weights of one group and one phase, as [output][input][cell].
-std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer& layer, int64_t group, const Phase& down,
-                                    const Phase& across) {
+std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer& layer, int64_t group,
+                                    const Phase& down, const Phase& across) {
   int64_t all = layer.in.c, height = tensor.extent(last ? 1 : 2), width = tensor.extent(last ? 2 : 3);
   std::vector<float> made;
   for (int64_t o = 0; o < layer.outputs(); ++o)

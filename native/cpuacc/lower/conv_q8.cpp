@@ -1,14 +1,14 @@
-// Convolution2d and TransposeConvolution2d of codes.
+// Quantized Convolution2d and TransposeConvolution2d.
 
-#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/lower/gemm_q8.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
 
 bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
 
-/// Where rows, columns and channels are in images and in weights.
+/// The axes of rows, columns and channels in images and weights.
 struct Order {
   int h, w, c;
 };
@@ -24,7 +24,7 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   return taken();
 }
 
-/// Steps in elements of the weights (O, KH, KW, I), in whichever order they lie.
+/// Strides of the weights (O, KH, KW, I) in elements, for either layout.
 struct WeightSteps {
   int64_t o, h, w, c;
 };
@@ -33,7 +33,7 @@ WeightSteps weight_steps(const Tensor& weights, const Order& at) {
   return {steps[0], steps[size_t(at.h)], steps[size_t(at.w)], steps[size_t(at.c)]};
 }
 
-/// All but the way of the window.
+/// A window without its positions and taps.
 Q8Window window_of(const Graph& graph, const Node& node) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   Order at = order_of(node);
@@ -61,12 +61,13 @@ Q8Window convolution(const Graph& graph, const Node& node) {
   return window;
 }
 
-/// The cells of a result that lie at `phase` of the stride, and the taps that fall there.
+/// The outputs whose position is `phase` modulo the stride, and the taps that contribute to them.
 struct Phase {
   Q8Axis axis;
-  std::vector<int64_t> cells, places;  // of the window: number, and where in the image it takes from
+  std::vector<int64_t> cells, places;  // indices of taps, and their offsets in the image
 };
-Phase phase_of(int64_t phase, int64_t extent, int64_t result, int64_t size, int64_t stride, int64_t dilation, int64_t pad) {
+Phase phase_of(int64_t phase, int64_t extent, int64_t result, int64_t size, int64_t stride, int64_t dilation,
+               int64_t pad) {
   Phase found;
   found.axis = {extent, result > phase ? (result - phase - 1) / stride + 1 : 0, 1, result, phase, stride};
   for (int64_t cell = size; cell-- > 0;) {
@@ -112,13 +113,13 @@ void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &input = *graph.in(node, 0), &weights = *graph.in(node, 1), &output = graph.out(node);
   Q8Posts posts = q8_posts(graph, node);
-  Q8Rule rule = Q8Rule::of(input, weights, graph[posts.result], Q8Rule::fixed_point, !is_signed(weights));
+  Q8Rounding rule = Q8Rounding::of(input, weights, graph[posts.result], Q8Rounding::fixed_point, !is_signed(weights));
   if (output.elements() == 0) return;
   Buffer other = posts.other < 0 ? Buffer() : builder.buffer(posts.other);
   Q8Images images(builder, node, !channels_last(node));
   for (const Q8Window& window : windows_of(graph, node))
     add_gemm(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node), output, images.in,
-                images.out, other);
+             images.out, other);
   images.finish();
 }
 
@@ -126,8 +127,8 @@ void lower(const Node& node, Builder& builder) {
 
 Family conv_q8_family() {
   Family family;
-  family.lowerings = {{"Convolution2d", "codes", supports, lower, nullptr},
-                      {"TransposeConvolution2d", "codes", supports, lower, nullptr}};
+  family.lowerings = {{"Convolution2d", "quantized", supports, lower, nullptr},
+                      {"TransposeConvolution2d", "quantized", supports, lower, nullptr}};
   return family;
 }
 

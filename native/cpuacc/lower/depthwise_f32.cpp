@@ -1,5 +1,6 @@
 // DepthwiseConvolution2d of float32.
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
@@ -7,7 +8,7 @@ namespace {
 
 constexpr int64_t kMaxExtent = 1 << 20;
 constexpr int64_t kMaxKernel = 64;
-constexpr int64_t kMaxCells = 1 << 24;  // of rows under a window
+constexpr int64_t kMaxCells = 1 << 24;  // floats of the rows under a window
 
 struct State {
   const ConvKernels* kernels;
@@ -31,7 +32,7 @@ void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
-/// Every channel `multiplier` times in a row, from blocked image to blocked image.
+/// Repeat each channel `multiplier` times in a row; both images are nChw16c.
 void run_repeat(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   const Depthwise& d = state.depthwise;
@@ -61,7 +62,8 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
     for (int64_t extent : tensor->shape)
       if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
   for (const char* name : {"pad_top", "pad_left", "stride_y", "stride_x", "dilation_y", "dilation_x"})
-    if (node.integer(name) > kMaxExtent) return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+    if (node.integer(name) > kMaxExtent)
+      return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
   const Tensor& weights = *graph.in(node, 1);
   if (weights.extent(1) > kMaxKernel || weights.extent(2) > kMaxExtent)
     return refused("a window of more than 64 rows", IPR_REASON_RESOURCE);
@@ -88,7 +90,8 @@ void lower(const Node& node, Builder& builder) {
   const Depthwise& d = state->depthwise;
   FusedEpilogue fused = epilogue_of(graph, node);
   Buffer source = builder.buffer(node.inputs[0]);
-  double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) * double(8 + d.kernel_height * d.kernel_width) / 4;
+  double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) *
+                       (cost::kDepthwiseFixedTaps + d.kernel_height * d.kernel_width) / cost::kDepthwiseTapsPerNs;
   if (state->multiplier > 1) {
     Step repeat;
     repeat.name = "repeat channels " + node.name;
@@ -104,7 +107,8 @@ void lower(const Node& node, Builder& builder) {
   step.name = "depthwise " + node.name;
   step.fn = run_depthwise;
   step.max_parts = parts_for(builder.settings, nanoseconds);
-  step.operations = 32.0 * double(state->images * d.blocks * d.out_height * d.out_width) * d.kernel_height * d.kernel_width;
+  step.operations =
+      32.0 * double(state->images * d.blocks * d.out_height * d.out_width) * d.kernel_height * d.kernel_width;
   step.in = {source, builder.buffer(fused.residual)};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = uint64_t(ring_rows(d) * ring_width(d)) * 64;

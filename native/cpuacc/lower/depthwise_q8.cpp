@@ -1,17 +1,18 @@
-// DepthwiseConvolution2d on codes. Rows of pixels and channels are one line of bytes: with stride 1, the bytes that a tap
-// multiplies lie a constant distance from those of the result. With other strides, columns are sorted by their place in
-// the stride first; channels that have several results are repeated.
+// Quantized DepthwiseConvolution2d. A row of pixels with all their channels is one line of bytes. With stride 1, the
+// bytes that a tap multiplies are at a constant distance from those of the result. With other strides, columns are
+// first grouped by their remainder modulo the stride. With a channel multiplier, input channels are repeated.
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/q8.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kSlack = 128;  // bytes that may be read behind the last row of a copy
+constexpr int64_t kSlack = 128;  // bytes that kernels may read after the last copied row
 
 struct Depthwise {
   const DepthwiseQ8Kernels* kernels;
@@ -20,17 +21,17 @@ struct Depthwise {
   Q8Requantization requantization;
   int64_t batch, in_h, in_w, in_c, times, out_h, out_w, channels;
   int64_t stride_y, stride_x, top, left;
-  int64_t height;          // rows that one window sees, and the next one's where two are done together
-  int64_t plane, planes;   // bytes of the columns at one place in the stride, and how many such places
-  int64_t chunk;           // rows of the result that are done together
-  std::vector<int64_t> taps;  // 4 for each group: bytes behind the first row that a window sees
+  int64_t height;             // rows that one window reads, or two windows if two rows of output share their loads
+  int64_t plane, planes;      // bytes of the columns of one remainder, and the number of remainders
+  int64_t chunk;              // output rows that are computed from one copy of the input
+  std::vector<int64_t> taps;  // 4 for each group: offsets in bytes from the first row of the window
   uint8_t zero;
   uint32_t flip;
 
   int64_t row() const { return plane * planes; }
 };
 
-/// One row of the image, or of what is around it, as lines of bytes.
+/// Copy one row of the image as lines of bytes, including its padding.
 void copy_row(const Depthwise& d, const uint8_t* image, int64_t row, uint8_t* to) {
   if (row < 0 || row >= d.in_h) {
     memset(to, d.zero, size_t(d.row()));
@@ -38,7 +39,7 @@ void copy_row(const Depthwise& d, const uint8_t* image, int64_t row, uint8_t* to
   }
   int64_t columns = d.plane / d.channels;
   for (int64_t phase = 0; phase < d.planes; ++phase, to += d.plane) {
-    int64_t first = phase - d.left;  // column of the image that comes first
+    int64_t first = phase - d.left;  // the column of the image that comes first
     int64_t begin = first < 0 ? std::min((-first + d.stride_x - 1) / d.stride_x, columns) : 0;
     int64_t inside = first < d.in_w ? (d.in_w - 1 - first) / d.stride_x + 1 : 0;
     int64_t end = std::clamp(inside, begin, columns);
@@ -55,7 +56,8 @@ void copy_row(const Depthwise& d, const uint8_t* image, int64_t row, uint8_t* to
 
 void run_rows(const Depthwise& d, const uint8_t* in, uint8_t* out, Range rows, const uint8_t** taps, uint8_t* copy) {
   int64_t together = d.weights.rows, bytes = d.out_w * d.channels;
-  uint8_t* spare = copy + ((d.chunk - 1) * d.stride_y + d.height) * d.row() + kSlack;  // for a row that nobody wants
+  uint8_t* spare = copy + ((d.chunk - 1) * d.stride_y + d.height) * d.row() +
+                   kSlack;  // receives the second row of output if there is none
   for (int64_t first = rows.first; first < rows.last; first += d.chunk) {
     int64_t count = std::min(d.chunk, rows.last - first), done = (count + together - 1) / together * together;
     int64_t seen = (done - together) * d.stride_y + d.height;
@@ -83,9 +85,9 @@ void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
-// ---- Packing -----------------------------------------------------------------------------------------------------------
+// ---- Packing --------------------------------------------------------------------------------------------------------
 
-/// Which cell of the window is multiplied by byte `byte` of a group, for each row of the result; -1: none.
+/// The tap of the window that multiplies byte n of a group, for each row of output; -1: none.
 struct Group {
   int64_t cells[2][4];
 };
@@ -94,12 +96,12 @@ struct Cells {
   int64_t height, width, dilation_y, dilation_x;
 };
 
-/// Whether the image is a small column, whose bytes are those of a row.
+/// Return whether the image is a small column, which is computed as a row.
 bool is_column(const Depthwise& d, const Cells& cells) {
   return d.in_w == 1 && d.out_w == 1 && cells.width == 1 && d.left == 0 && d.in_h * d.in_c * d.times < 16 * 1024;
 }
 
-void lay_down(Depthwise& d, Cells& cells) {
+void transpose_column(Depthwise& d, Cells& cells) {
   std::swap(d.in_h, d.in_w);
   std::swap(d.out_h, d.out_w);
   std::swap(d.top, d.left);
@@ -107,7 +109,7 @@ void lay_down(Depthwise& d, Cells& cells) {
   cells = {cells.width, cells.height, cells.dilation_x, cells.dilation_y};
 }
 
-/// Columns of the window, whose rows are next to each other: two rows of the result share what is loaded.
+/// Return whether two rows of output share their loads: the rows of the window are adjacent.
 bool shares_rows(const Cells& cells, int64_t stride_y) {
   return stride_y == 1 && cells.dilation_y == 1 && cells.height <= 3;
 }
@@ -133,7 +135,7 @@ std::vector<Group> groups_of(const Cells& cells, bool shared) {
   return groups;
 }
 
-/// Where the bytes of every group are.
+/// The offsets of the bytes of each group.
 std::vector<int64_t> taps_of(const Depthwise& d, const Cells& cells, const std::vector<Group>& groups, bool shared) {
   std::vector<int64_t> taps;
   auto place = [&](int64_t y, int64_t x) {
@@ -165,7 +167,7 @@ Q8Sums sums_of(const Tensor& weights, const Tensor* bias, int64_t zero) {
   return sums;
 }
 
-/// How many int8 weights add up to each weight minus its zero point, which lies between -255 and 255.
+/// The number of int8 weights whose sum is each weight minus its zero point, which is between -255 and 255.
 int64_t summands_of(const Tensor& weights) {
   int32_t lowest = 0, highest = 0;
   for (int64_t at = 0; at < weights.elements(); ++at) {
@@ -192,7 +194,7 @@ void pack_weights(const Q8Depthwise& d, const Q8Channels& lanes, const std::vect
             }
 }
 
-/// The channel of every lane of every vector, until they begin anew.
+/// The channel of each lane of each vector, until the channels repeat.
 Q8Channels lanes_of(int64_t period, int64_t channels, int width) {
   Q8Channels lanes;
   for (int64_t phase = 0; phase < period; ++phase) {
@@ -209,13 +211,14 @@ bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   Refusal why = q8_sums(graph, node);
   if (why) return why;
-  if (q8_posts(graph, node).other >= 0) return refused("adds nothing", IPR_REASON_NEIGHBOURS);
+  if (q8_posts(graph, node).other >= 0) return refused("takes no addition as a post-op", IPR_REASON_NEIGHBOURS);
   return taken();
 }
 
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
-  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = q8_bias(graph, node), &out = graph.out(node);
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *bias = q8_bias(graph, node),
+               &out = graph.out(node);
   if (out.elements() == 0) return;
   auto state = std::make_shared<Depthwise>();
   Depthwise& d = *state;
@@ -231,7 +234,7 @@ void lower(const Node& node, Builder& builder) {
   d.flip = flip_of(in);
 
   Cells cells{weights.shape[1], weights.shape[2], node.integer("dilation_y"), node.integer("dilation_x")};
-  if (is_column(d, cells)) lay_down(d, cells);
+  if (is_column(d, cells)) transpose_column(d, cells);
   bool shared = d.out_h > 1 && shares_rows(cells, d.stride_y);
   int64_t last_column = (cells.width - 1) * cells.dilation_x;
   d.planes = std::min(d.stride_x, last_column + 1);
@@ -252,9 +255,10 @@ void lower(const Node& node, Builder& builder) {
 
   Q8Posts posts = q8_posts(graph, node);
   const Tensor& result = graph[posts.result];
-  Q8Rule rule = Q8Rule::of(in, weights, result, Q8Rule::fixed_point, !is_signed(weights));
-  Q8Parameters parameters(Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums_of(weights, bias, d.zero)), lanes.lanes(), result,
-                          posts.limits);
+  Q8Rounding rule = Q8Rounding::of(in, weights, result, Q8Rounding::fixed_point, !is_signed(weights));
+  Q8Parameters parameters(
+      Q8Parameters::pack(builder, lanes, rule, result, posts.limits, sums_of(weights, bias, d.zero)), lanes.lanes(),
+      result, posts.limits);
   d.weights.bias = parameters.bias;
   d.requantization = parameters.requantization;
 
@@ -264,8 +268,10 @@ void lower(const Node& node, Builder& builder) {
   step.name = "DepthwiseConvolution2d " + node.name;
   step.fn = run_depthwise;
   double vectors = double(out.elements()) / (4 * width);
-  step.max_parts = int(std::min<int64_t>(
-      parts_for(builder.settings, vectors * (4 + double(groups.size() * d.weights.rows) * 3)), d.batch * d.out_h));
+  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, vectors * (cost::kQuantizedDepthwiseVectorNs +
+                                                                                double(groups.size() * d.weights.rows) *
+                                                                                    cost::kQuantizedDepthwiseGroupNs)),
+                                         d.batch * d.out_h));
   Q8Images images(builder, node, !channels_last(node));
   step.in = {images.in};
   step.out = {images.out};
@@ -280,7 +286,7 @@ void lower(const Node& node, Builder& builder) {
 
 Family depthwise_q8_family() {
   Family family;
-  family.lowerings = {{"DepthwiseConvolution2d", "codes", supports, lower, nullptr}};
+  family.lowerings = {{"DepthwiseConvolution2d", "quantized", supports, lower, nullptr}};
   return family;
 }
 

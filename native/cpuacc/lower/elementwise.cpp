@@ -1,17 +1,18 @@
-// Layers that compute every element by itself, with operands that broadcast.
+// Elementwise layers with operands that broadcast.
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "cpuacc/kernels/rows.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/pointwise.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kChunk = 2048;  // elements that stay in the nearest cache while posts work on them
+constexpr int64_t kChunk = 2048;  // elements whose post-ops are applied while they are in the first-level cache: 8 KiB
 
 struct Post32 {
   Function function;
@@ -29,7 +30,7 @@ void apply_posts(const ElementKernels& kernels, const std::vector<Post32>& posts
   for (const Post32& post : posts) kernels.activation(post.function, post.a, post.b, values, values, count);
 }
 
-/// Which elements of which rows a part does: whole rows where there are enough of them, else pieces of each.
+/// The elements that one part computes: whole rows if there are enough, otherwise a piece of each row.
 struct Share {
   Range rows, columns;
 };
@@ -51,7 +52,7 @@ Refusal not_quantized(const Graph& graph, const Node& node) {
   return taken();
 }
 
-// ---- Two operands -----------------------------------------------------------------------------------------------------
+// ---- Two operands ---------------------------------------------------------------------------------------------------
 
 struct Pair {
   const ElementKernels* kernels;
@@ -91,30 +92,36 @@ Refusal binary_support(const Graph& graph, const Node& node, const Settings& set
   if (why) return why;
   if (pair_function(graph, node, settings)) return taken();
   return refused(std::string(node.text("operation", node.type)) + " of " + described(*graph.in(node, 0)) + " and " +
-                     described(*graph.in(node, 1)) + " is not computed here",
+                     described(*graph.in(node, 1)) + " is not supported",
                  IPR_REASON_DATA_TYPE);
 }
 
-/// About how long one element takes, in nanoseconds.
+/// Estimated nanoseconds for one element.
 double cost_of(Binary operation) {
   switch (operation) {
-    case Binary::power: case Binary::atan2: case Binary::mod: case Binary::fmod: case Binary::floor_div: return 10;
-    default: return 0.2;
+    case Binary::power:
+    case Binary::atan2:
+    case Binary::mod:
+    case Binary::fmod:
+    case Binary::floor_div:
+      return cost::kLibraryElementNs;
+    default:
+      return cost::kElementNs;
   }
 }
 
-/// The shape of an operand as it lies in memory, in the company of a result.
-Shape lying(const Tensor& tensor, const Tensor& out) {
+/// The shape of an operand in memory, next to a result in a blocked layout.
+Shape shape_in_memory(const Tensor& tensor, const Tensor& out) {
   if (is_blocked(tensor.layout)) return blocked_shape(tensor);
   return is_blocked(out.layout) ? beside_blocked(tensor, out.layout) : tensor.shape;
 }
 
-/// An image in blocks of channels, with a number for every channel that is added to it or multiplied with it.
+/// A blocked image to which a number for each channel is added, or with which it is multiplied.
 struct Channelwise {
   const NormalizeKernels* kernels;
   const ElementKernels* elements;
-  int64_t blocks, pixels, period;  // of the image; blocks of numbers
-  int64_t pieces;                  // of a block, so that there is work for all threads
+  int64_t blocks, pixels, period;  // blocks of the image; blocks of numbers
+  int64_t pieces;                  // pieces of a block, so that there is work for all threads
   bool adds;
   std::vector<Post32> posts;
 
@@ -140,13 +147,13 @@ struct Channelwise {
   }
 };
 
-/// Whether `numbers` are one for each channel of a blocked image of shape `image`.
+/// Return whether `numbers` has one number for each channel of a blocked image of shape `image`.
 bool is_channelwise(const Shape& image, const Shape& numbers) {
   return image.size() == 5 && numbers.size() == 5 && (numbers[0] == image[0] || numbers[0] == 1) &&
          numbers[1] == image[1] && numbers[2] == 1 && numbers[3] == 1 && numbers[4] == 16 && image[4] == 16;
 }
 
-/// `image` is the position of the operand that has the result's shape.
+/// `image` is the position of the operand that has the shape of the result.
 void lower_channelwise(const Node& node, Builder& builder, size_t image, const Shape& shape, const Shape& numbers) {
   auto state = std::make_shared<Channelwise>();
   state->kernels = &normalize_kernels_for(builder.settings.isa);
@@ -158,7 +165,7 @@ void lower_channelwise(const Node& node, Builder& builder, size_t image, const S
   Step step;
   step.name = node.type + " by channels " + node.name;
   step.fn = &Channelwise::run;
-  step.max_parts = parts_for(builder.settings, double(state->blocks * state->pixels) * 0.5);
+  step.max_parts = parts_for(builder.settings, double(state->blocks * state->pixels) * cost::kChannelwiseNs);
   state->pieces = std::min<int64_t>((step.max_parts + state->blocks - 1) / state->blocks, state->pixels);
   step.in = {builder.buffer(node.inputs[image]), builder.buffer(node.inputs[1 - image])};
   step.out = {builder.buffer(node.outputs[0])};
@@ -167,12 +174,12 @@ void lower_channelwise(const Node& node, Builder& builder, size_t image, const S
   builder.add(std::move(step));
 }
 
-/// Whether it was a sum or product of an image and numbers for its channels.
+/// Lower a sum or product of an image and one number for each channel. Return false for other operands.
 bool lowered_by_channels(const Node& node, Builder& builder, const Shape& shape, const Shape& a, const Shape& b) {
   const Tensor& out = builder.graph.out(node);
   const bool takes = binary_of(node) == Binary::add || binary_of(node) == Binary::mul;
   if (!takes || !is_f32(out) || !is_blocked(out.layout) || out.elements() == 0) return false;
-  if (a == b) return false;  // of a single pixel
+  if (a == b) return false;  // an image of a single pixel
   for (size_t image : {0, 1}) {
     const Shape &large = image == 0 ? a : b, &small = image == 0 ? b : a;
     if (large != shape || !is_channelwise(shape, small)) continue;
@@ -188,7 +195,7 @@ void lower_binary(const Node& node, Builder& builder) {
   auto pair = std::make_shared<Pair>();
   pair->kernels = &element_kernels_for(builder.settings.isa);
   pair->function = pair_function(graph, node, builder.settings);
-  Shape shape = lying(out, out), shape_a = lying(a, out), shape_b = lying(b, out);
+  Shape shape = shape_in_memory(out, out), shape_a = shape_in_memory(a, out), shape_b = shape_in_memory(b, out);
   if (lowered_by_channels(node, builder, shape, shape_a, shape_b)) return;
   pair->rows = rows_of(shape, {&shape_a, &shape_b});
   pair->in_size = int64_t(ipr::item_size(a.dtype));
@@ -206,11 +213,11 @@ void lower_binary(const Node& node, Builder& builder) {
   builder.add(std::move(step));
 }
 
-// ---- One operand ------------------------------------------------------------------------------------------------------
+// ---- One operand ----------------------------------------------------------------------------------------------------
 
 struct Single {
   const ElementKernels* kernels;
-  OfOne function;  // nullptr: only posts
+  OfOne function;  // nullptr: post-ops only
   int64_t count, in_size, out_size;
   std::vector<Post32> posts;
 
@@ -237,7 +244,7 @@ struct Single {
   }
 };
 
-void lower_single(const Node& node, Builder& builder, OfOne function, std::vector<Post32> posts, double cost) {
+void lower_single(const Node& node, Builder& builder, OfOne function, std::vector<Post32> posts, double element_ns) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   auto single = std::make_shared<Single>();
   single->kernels = &element_kernels_for(builder.settings.isa);
@@ -249,7 +256,7 @@ void lower_single(const Node& node, Builder& builder, OfOne function, std::vecto
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Single::run;
-  step.max_parts = parts_for(builder.settings, double(single->count) * cost);
+  step.max_parts = parts_for(builder.settings, double(single->count) * element_ns);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = single->in_size == single->out_size ? 0 : -1;
@@ -260,19 +267,30 @@ void lower_single(const Node& node, Builder& builder, OfOne function, std::vecto
 Refusal unary_support(const Graph& graph, const Node& node, const Settings& settings) {
   Refusal why = not_quantized(graph, node);
   if (why) return why;
-  if (unary_of(node) != Unary::none && element_kernels_for(settings.isa).unary(unary_of(node), graph.in(node, 0)->dtype))
+  if (unary_of(node) != Unary::none &&
+      element_kernels_for(settings.isa).unary(unary_of(node), graph.in(node, 0)->dtype))
     return taken();
-  return refused(std::string(node.text("operation", node.type)) + " of " + described(*graph.in(node, 0)) +
-                     " is not computed here",
-                 IPR_REASON_DATA_TYPE);
+  return refused(
+      std::string(node.text("operation", node.type)) + " of " + described(*graph.in(node, 0)) + " is not supported",
+      IPR_REASON_DATA_TYPE);
 }
 
 double cost_of(Unary operation) {
   switch (operation) {
-    case Unary::abs: case Unary::neg: case Unary::square: case Unary::sign: case Unary::sqrt: case Unary::reciprocal:
-    case Unary::floor: case Unary::ceil: case Unary::round: return 0.2;
-    case Unary::exp: return 0.5;
-    default: return 8;
+    case Unary::abs:
+    case Unary::neg:
+    case Unary::square:
+    case Unary::sign:
+    case Unary::sqrt:
+    case Unary::reciprocal:
+    case Unary::floor:
+    case Unary::ceil:
+    case Unary::round:
+      return cost::kElementNs;
+    case Unary::exp:
+      return cost::kExponentialNs;
+    default:
+      return cost::kUnaryLibraryNs;
   }
 }
 
@@ -286,20 +304,20 @@ Refusal activation_support(const Graph& graph, const Node& node, const Settings&
   if (why) return why;
   if (!only_activations(graph, node)) return refused("takes activation functions only", IPR_REASON_OTHER);
   if (function_of(node.text("function")) != Function::add) return taken();
-  return refused(std::string(node.text("function")) + " is not computed here", IPR_REASON_ATTRIBUTE);
+  return refused(std::string(node.text("function")) + " is not supported", IPR_REASON_ATTRIBUTE);
 }
 
 void lower_activation(const Node& node, Builder& builder) {
   std::vector<Post32> posts = posts_of(node);
   posts.insert(posts.begin(), {function_of(node.text("function")), float(node.number("a")), float(node.number("b"))});
-  lower_single(node, builder, nullptr, std::move(posts), 0.6);
+  lower_single(node, builder, nullptr, std::move(posts), cost::kActivationNs);
 }
 
-// ---- Conversion and choice --------------------------------------------------------------------------------------------
+// ---- Conversion and choice ------------------------------------------------------------------------------------------
 
 Refusal cast_support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   if (element_kernels_for(settings.isa).cast(in.dtype, out.dtype)) return taken();
   return refused("no conversion from " + described(in) + " to " + described(out), IPR_REASON_DATA_TYPE);
 }
@@ -307,7 +325,7 @@ Refusal cast_support(const Graph& graph, const Node& node, const Settings& setti
 void lower_cast(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   if (in.dtype == out.dtype && builder.share(node.outputs[0], node.inputs[0])) return;
-  lower_single(node, builder, element_kernels_for(builder.settings.isa).cast(in.dtype, out.dtype), {}, 0.3);
+  lower_single(node, builder, element_kernels_for(builder.settings.isa).cast(in.dtype, out.dtype), {}, cost::kCastNs);
 }
 
 struct Choice {
@@ -334,8 +352,9 @@ struct Choice {
 
 Refusal where_support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &condition = *graph.in(node, 0), &a = *graph.in(node, 1), &b = *graph.in(node, 2);
-  if (!node.posts.empty()) return refused("takes no posts");
-  if (condition.dtype != IPR_DTYPE_BOOL) return refused("the condition is " + described(condition), IPR_REASON_DATA_TYPE);
+  if (!node.posts.empty()) return refused("takes no post-ops");
+  if (condition.dtype != IPR_DTYPE_BOOL)
+    return refused("the condition is " + described(condition), IPR_REASON_DATA_TYPE);
   bool alike = a.dtype == b.dtype && a.same_quantization(graph.out(node)) && b.same_quantization(graph.out(node));
   return alike ? taken() : refused("the operands are quantized differently", IPR_REASON_QUANTIZATION);
 }
@@ -351,7 +370,7 @@ void lower_where(const Node& node, Builder& builder) {
   Step step;
   step.name = "Where " + node.name;
   step.fn = &Choice::run;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) * 0.3);
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * cost::kSelectNs);
   for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(choice);

@@ -1,7 +1,8 @@
-// Layers that take codes of 8 bits one by one: clamps, and sums of two tensors.
+// Elementwise layers on quantized values of 8 bits: clamps, and sums of two tensors.
 
 #include <algorithm>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/q8.hpp"
 
 namespace cpuacc {
@@ -25,9 +26,9 @@ Refusal clamps(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   std::string function(node.text("function"));
   if (function != "RELU" && function != "BOUNDED_RELU")
-    return refused(function + " of codes is not here", IPR_REASON_ATTRIBUTE);
+    return refused(function + " of quantized values is not supported", IPR_REASON_ATTRIBUTE);
   if (!has_one_scale(in) || in.dtype != out.dtype || !in.same_quantization(out) || !node.posts.empty())
-    return refused("operand is " + described(in) + "; takes codes of 8 bits and a result of the same scale",
+    return refused("operand is " + described(in) + "; takes quantized values of 8 bits and a result of the same scale",
                    IPR_REASON_QUANTIZATION);
   return taken();
 }
@@ -38,7 +39,7 @@ void lower_clamp(const Node& node, Builder& builder) {
   Step step;
   step.name = "Activation " + node.name;
   step.fn = run_clamp;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) / 30);
+  step.max_parts = parts_for(builder.settings, double(out.elements()) / cost::kClampedPerNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<Clamp>(
@@ -65,13 +66,13 @@ Refusal sums(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
   bool adds = node.type != "ElementwiseBinary" || node.text("operation") == "ADD";
   if (!adds || !has_one_scale(a) || !has_one_scale(b) || !has_one_scale(out))
-    return refused("takes sums of codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+    return refused("takes sums of quantized values of 8 bits with a scale", IPR_REASON_DATA_TYPE);
   if (a.dtype != b.dtype || a.dtype != out.dtype) return refused("the operands differ in type", IPR_REASON_DATA_TYPE);
-  if (a.shape != b.shape) return refused("takes codes of one shape", IPR_REASON_SHAPE);
+  if (a.shape != b.shape) return refused("takes operands of the same shape", IPR_REASON_SHAPE);
   for (const Post& post : node.posts)
     if (post.kind != Post::activation || (post.function != "RELU" && post.function != "BOUNDED_RELU") ||
         !graph[post.through].same_quantization(out))
-      return refused("what follows is no clamp", IPR_REASON_NEIGHBOURS);
+      return refused("the layer that follows is not a clamp", IPR_REASON_NEIGHBOURS);
   return taken();
 }
 
@@ -86,11 +87,11 @@ void lower_sum(const Node& node, Builder& builder) {
   Step step;
   step.name = "Addition " + node.name;
   step.fn = run_sum;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) / 2);
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * cost::kAddQuantizedNs);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Sum>(
-      Sum{&elementwise_q8_kernels_for(builder.settings.isa), q8_addition(a, b, out, limits), flip_of(a), out.elements()});
+  step.state = std::make_shared<Sum>(Sum{&elementwise_q8_kernels_for(builder.settings.isa),
+                                         q8_addition(a, b, out, limits), flip_of(a), out.elements()});
   builder.add(std::move(step));
 }
 
@@ -98,9 +99,9 @@ void lower_sum(const Node& node, Builder& builder) {
 
 Family elementwise_q8_family() {
   Family family;
-  family.lowerings = {{"Activation", "clamp of codes", clamps, lower_clamp, nullptr},
-                      {"Addition", "codes", sums, lower_sum, nullptr},
-                      {"ElementwiseBinary", "sum of codes", sums, lower_sum, nullptr}};
+  family.lowerings = {{"Activation", "quantized clamp", clamps, lower_clamp, nullptr},
+                      {"Addition", "quantized", sums, lower_sum, nullptr},
+                      {"ElementwiseBinary", "quantized sum", sums, lower_sum, nullptr}};
   return family;
 }
 

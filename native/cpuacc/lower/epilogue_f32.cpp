@@ -10,7 +10,7 @@ namespace {
 
 bool is_clamp(const PostOp& op) { return op.function == Function::relu || op.function == Function::bounded_relu; }
 
-/// [add] [clamp], and nothing else, is done in registers.
+/// Turn the post-ops [add] [clamp] into the form that kernels apply in registers.
 void simplify(Epilogue* epilogue) {
   int32_t at = epilogue->count > 0 && epilogue->ops[0].function == Function::add ? 1 : 0;
   if (epilogue->count > at + 1 || (epilogue->count == at + 1 && !is_clamp(epilogue->ops[at]))) return;
@@ -23,22 +23,28 @@ void simplify(Epilogue* epilogue) {
   epilogue->count = 0;
 }
 
-/// Channels that fill up the last block hold 0, and have to keep it.
+/// The padding of the last block of channels is 0, and has to stay 0.
 bool keeps_zero(const PostOp& op) {
   switch (op.function) {
     case Function::sigmoid:
-    case Function::soft_relu: return false;
+    case Function::soft_relu:
+      return false;
     case Function::linear:
-    case Function::hard_sigmoid: return op.b == 0;
-    case Function::bounded_relu: return op.a >= 0 && op.b <= 0;
-    case Function::thresholded_relu: return op.a >= 0;
-    case Function::shrink: return op.a >= 0;
-    default: return true;
+    case Function::hard_sigmoid:
+      return op.b == 0;
+    case Function::bounded_relu:
+      return op.a >= 0 && op.b <= 0;
+    case Function::thresholded_relu:
+      return op.a >= 0;
+    case Function::shrink:
+      return op.a >= 0;
+    default:
+      return true;
   }
 }
 
 bool fills_blocks(const Graph& graph, const Node& node) {
-  if (!node.has("data_layout")) return true;  // rows, which have no blocks
+  if (!node.has("data_layout")) return true;  // matrices have no blocks
   return graph.out(node).extent(node.text("data_layout") == "NHWC" ? -1 : 1) % 16 == 0;
 }
 
@@ -49,13 +55,13 @@ Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found
   Epilogue& epilogue = found->epilogue;
   epilogue = {-INFINITY, INFINITY, 0, {}};
   for (const Post& post : node.posts) {
-    if (epilogue.count == 4) return refused("more than four functions behind it");
+    if (epilogue.count == 4) return refused("more than four post-ops");
     PostOp& op = epilogue.ops[epilogue.count++] = {Function::add, float(post.a), float(post.b)};
     if (post.kind == Post::activation) {
       op.function = function_of(post.function);
-      if (op.function == Function::add)
-        return refused(post.function + " is not computed here", IPR_REASON_ATTRIBUTE);
-      if (!keeps_zero(op) && !fills_blocks(graph, node)) return refused(post.function + " of channels that fill up a block");
+      if (op.function == Function::add) return refused(post.function + " is not supported", IPR_REASON_ATTRIBUTE);
+      if (!keeps_zero(op) && !fills_blocks(graph, node))
+        return refused(post.function + " of channels that fill up a block");
     } else if (found->residual >= 0 || graph[post.tensor].shape != graph.out(node).shape) {
       return refused("adds more than one tensor of the result's shape");
     } else {

@@ -1,4 +1,4 @@
-// Posts of a node as the float32 kernels do them.
+// Conversion of the post-ops of a node to the epilogue of the float32 kernels.
 
 #ifndef CPUACC_LOWER_EPILOGUE_F32_HPP
 #define CPUACC_LOWER_EPILOGUE_F32_HPP
@@ -8,22 +8,22 @@
 
 namespace cpuacc {
 
-/// What is done with sums, and which tensor is added to them (-1: none).
+/// An epilogue, and the tensor that is added as the residual (-1: none).
 struct FusedEpilogue {
   Epilogue epilogue;
   int residual = -1;
 };
 
-/// The posts of a node. Taken where there is at most one `add`, of the result's shape, and four in all.
+/// Convert the post-ops of a node. Supported are up to four, among them at most one `add` of the shape of the result.
 Refusal find_epilogue(const Graph& graph, const Node& node, FusedEpilogue* found);
 
-/// Of a node that was taken.
+/// The epilogue of a node whose post-ops are supported.
 FusedEpilogue epilogue_of(const Graph& graph, const Node& node);
 
-/// The third operand, behind which those of posts come; nullptr where it is absent.
+/// The third operand, which precedes those of post-ops; nullptr if absent.
 const Tensor* bias_of(const Graph& graph, const Node& node);
 
-/// Taken where the second operand and the bias are constant.
+/// Supported if the second operand and the bias are constant.
 Refusal constant_weights(const Graph& graph, const Node& node);
 
 }  // namespace cpuacc

@@ -1,4 +1,4 @@
-// FullyConnected on codes.
+// Quantized FullyConnected.
 
 #include "cpuacc/lower/gemm_q8.hpp"
 
@@ -11,7 +11,7 @@ void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &input = *graph.in(node, 0), &weights = *graph.in(node, 1), &output = graph.out(node);
   Q8Posts posts = q8_posts(graph, node);
-  Q8Rule rule = Q8Rule::of(input, weights, graph[posts.result], Q8Rule::real, false);
+  Q8Rounding rule = Q8Rounding::of(input, weights, graph[posts.result], Q8Rounding::real, false);
   bool transposed = node.flag("transpose_weight_matrix");
   Q8Window window(weights);
   window.depth = weights.extent(transposed ? 1 : 0);
@@ -24,15 +24,15 @@ void lower(const Node& node, Builder& builder) {
   window.weight.by_output = transposed ? window.depth : 1;
   window.weight.by_input = transposed ? 1 : window.outputs;
   add_gemm(builder, "FullyConnected " + node.name, window, rule, posts, input, q8_bias(graph, node), output,
-              builder.buffer(node.inputs[0]), builder.buffer(node.outputs[0]),
-              posts.other < 0 ? Buffer() : builder.buffer(posts.other));
+           builder.buffer(node.inputs[0]), builder.buffer(node.outputs[0]),
+           posts.other < 0 ? Buffer() : builder.buffer(posts.other));
 }
 
 }  // namespace
 
 Family fully_connected_q8_family() {
   Family family;
-  family.lowerings = {{"FullyConnected", "codes", supports, lower, nullptr}};
+  family.lowerings = {{"FullyConnected", "quantized", supports, lower, nullptr}};
   return family;
 }
 

@@ -1,13 +1,14 @@
-// Functions of single codes of 8 bits: those of Activation and ElementwiseUnary, and Concat of several quantizations.
+// Functions of single quantized values of 8 bits: Activation and ElementwiseUnary, and Concat of several quantizations.
 
 #include <algorithm>
 #include <cmath>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/table_q8.hpp"
 
 namespace cpuacc {
 
-// ---- Tables -----------------------------------------------------------------------------------------------------------
+// ---- Tables ---------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -31,7 +32,7 @@ void add_table_step(const Node& node, Builder& builder, const Table& table) {
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &LookUp::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.5);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kLookUpNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<LookUp>(LookUp{table, in.elements()});
@@ -39,7 +40,7 @@ void add_table_step(const Node& node, Builder& builder, const Table& table) {
   builder.add(std::move(step));
 }
 
-// ---- Activation functions ----------------------------------------------------------------------------------------------
+// ---- Activation functions -------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -56,7 +57,7 @@ struct Named {
   Function function;
 };
 
-/// What is computed in float32, with exponentials and the like rounded to it once.
+/// Functions that are computed in float32; the exponential and the like are computed in float64 and rounded once.
 const Named kFunctions[] = {
     {"SIGMOID", [](float x, float, float) { return 1 / (1 + exponential(-x)); }},
     {"TANH", [](float x, float a, float b) { return a * tangent(b * x); }},
@@ -65,10 +66,9 @@ const Named kFunctions[] = {
     {"SQRT", [](float x, float, float) { return std::sqrt(x); }},
     {"SQUARE", [](float x, float, float) { return x * x; }},
     {"ELU", [](float x, float a, float) { return x >= 0 ? x : a * power_less_one(x); }},
-    {"GELU", [](float x, float, float) {
-       return x * (0.5f * float(std::erfc(double(-x / float(std::sqrt(2.0))))));
-     }},
-    {"GELU_TANH", [](float x, float, float) {
+    {"GELU", [](float x, float, float) { return x * (0.5f * float(std::erfc(double(-x / float(std::sqrt(2.0)))))); }},
+    {"GELU_TANH",
+     [](float x, float, float) {
        return x / (1 + exponential(float(-2 * std::sqrt(2 / M_PI)) * (x + 0.044715f * (x * x * x))));
      }},
     {"SELU", [](float x, float a, float b) { return b * (x > 0 ? x : a * power_less_one(x)); }},
@@ -99,9 +99,9 @@ Table tabulated(Function function, float a, float b, const Tensor& from, const T
   return table;
 }
 
-/// What a function makes of the distances from the zero point, ahead of that of the result.
+/// A table of a function of the distance from the zero point; the zero point of the result is added afterwards.
 template <class OfDistance>
-Table of_codes(const Tensor& from, const Tensor& to, OfDistance function) {
+Table table_of_distances(const Tensor& from, const Tensor& to, OfDistance function) {
   Table table;
   for (int bits = 0; bits < 256; ++bits)
     table[size_t(bits)] = clamped(double(function(code_of(bits, from) - from.zero_point()) + to.zero_point()), to);
@@ -130,13 +130,13 @@ Table rectified(const Node& node, const Tensor& from, const Tensor& to) {
   return table;
 }
 
-/// The distance from the zero point.
+/// The absolute distance from the zero point.
 Table absolute(const Tensor& from, const Tensor& to) {
   native::FixedPoint factor = native::quantize_multiplier(double(scale32(from) / scale32(to)));
-  return of_codes(from, to, [&](int64_t value) { return native::multiply(std::abs(value), factor); });
+  return table_of_distances(from, to, [&](int64_t value) { return native::multiply(std::abs(value), factor); });
 }
 
-/// A factor with 15 bits, and by how many bits it is to be moved.
+/// A factor with a multiplier of 15 bits.
 native::FixedPoint short_factor(float real) {
   native::FixedPoint found = native::quantize_multiplier(double(real));
   return {std::min<int64_t>((found.multiplier + 32768) >> 16, 32767), found.shift};
@@ -144,12 +144,12 @@ native::FixedPoint short_factor(float real) {
 
 int64_t short_product(int64_t a, int64_t b) { return std::min<int64_t>((a * b + 16384) >> 15, 32767); }
 
-/// The operand, rescaled, times a factor of 0 to 1 that grows from -3 to 3, all in 16 bits.
+/// x * relu6(x + 3) / 6 in 16-bit arithmetic.
 Table hard_swish(const Tensor& from, const Tensor& to) {
   float fine = 1.0f / 128 * scale32(from);
   native::FixedPoint outer = short_factor(fine / scale32(to)), inner = short_factor(fine / (3.0f / 32768));
   auto saturated = [](int64_t x) { return std::clamp<int64_t>(x, -32768, 32767); };
-  return of_codes(from, to, [&](int64_t value) {
+  return table_of_distances(from, to, [&](int64_t value) {
     int64_t moved = value * 128, rescaled = short_product(moved, outer.multiplier);
     int64_t gate = saturated(native::shifted_left(moved, std::max(inner.shift - 1, 0)));
     gate = short_product(gate, inner.multiplier);
@@ -163,15 +163,15 @@ bool is_rectifier(std::string_view name) { return name == "RELU" || name == "BOU
 
 Refusal activation_support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  if (!both_codes(in, out)) return refused("takes codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  if (!both_quantized(in, out)) return refused("takes quantized values of 8 bits with a scale", IPR_REASON_DATA_TYPE);
   bool infinite = !std::isfinite(node.number("a")) || !std::isfinite(node.number("b"));
   std::string_view name = node.text("function");
   if (infinite || !(is_rectifier(name) || name == "ABS" || function_named(name)))
-    return refused(std::string(node.text("function")) + " of codes is not computed here", IPR_REASON_ATTRIBUTE);
+    return refused(std::string(node.text("function")) + " of quantized values is not supported", IPR_REASON_ATTRIBUTE);
   if (name == "HARD_SWISH" && in.scale() < 128 * out.scale() &&
       short_factor(1.0f / 128 * scale32(in) / scale32(out)).shift > 0)
     return refused("the result's scale is too small", IPR_REASON_QUANTIZATION);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 Table activation_table(const Node& node, const Tensor& in, const Tensor& out) {
@@ -186,27 +186,29 @@ void lower_activation(const Node& node, Builder& builder) {
   add_table_step(node, builder, activation_table(node, *builder.graph.in(node, 0), builder.graph.out(node)));
 }
 
-// ---- Functions of other layers -----------------------------------------------------------------------------------------
+// ---- Functions of other layers --------------------------------------------------------------------------------------
 
-/// The square root in float32, cut off; of a negative number it is 0.
+/// The square root in float32, truncated; 0 for negative numbers.
 Table root(const Tensor& from, const Tensor& to) {
-  return of_codes(from, to, [&](int64_t value) {
+  return table_of_distances(from, to, [&](int64_t value) {
     return int64_t(std::min(std::sqrt(std::max(scale32(from) * float(value), 0.0f)) / scale32(to), 1e9f));
   });
 }
 
-/// The natural logarithm; of what is not positive it is the least code.
+/// The natural logarithm; the lowest quantized value for arguments that are not positive.
 Table logarithm(const Tensor& from, const Tensor& to) {
-  float lowest = float(least_code(to) - to.zero_point()) * scale32(to);
+  float lowest = float(lowest_value(to) - to.zero_point()) * scale32(to);
   auto function = [](float x, float least, float) { return x > 0 ? float(std::log(double(x))) : least; };
   return tabulated(function, lowest, 0, from, to);
 }
 
-/// Those whose results in float32 are the same everywhere.
+/// Functions whose float32 results are the same on every platform.
 const Named kUnaries[] = {
     {"EXP", [](float x, float, float) { return exponential(x); }},
     {"NEG", [](float x, float, float) { return -x; }},
-    {"SIGN", [](float x, float, float) { return x > 0 ? 1.0f : x < 0 ? -1.0f : 0.0f; }},
+    {"SIGN", [](float x, float, float) { return x > 0   ? 1.0f
+                                                : x < 0 ? -1.0f
+                                                        : 0.0f; }},
     {"SQUARE", [](float x, float, float) { return x * x; }},
     {"CEIL", [](float x, float, float) { return std::ceil(x); }},
     {"FLOOR", [](float x, float, float) { return std::floor(x); }},
@@ -224,12 +226,12 @@ Function unary_named(std::string_view name) {
 }
 
 Refusal unary_support(const Graph& graph, const Node& node, const Settings&) {
-  if (!both_codes(*graph.in(node, 0), graph.out(node)))
-    return refused("takes codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  if (!both_quantized(*graph.in(node, 0), graph.out(node)))
+    return refused("takes quantized values of 8 bits with a scale", IPR_REASON_DATA_TYPE);
   std::string_view name = unary_name(node);
   if (name != "ABS" && name != "SQRT" && name != "LOG" && !unary_named(name))
-    return refused(std::string(name) + " of codes is not computed here", IPR_REASON_ATTRIBUTE);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+    return refused(std::string(name) + " of quantized values is not supported", IPR_REASON_ATTRIBUTE);
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 Table unary_table(std::string_view name, const Tensor& in, const Tensor& out) {
@@ -243,9 +245,9 @@ void lower_unary(const Node& node, Builder& builder) {
   add_table_step(node, builder, unary_table(unary_name(node), *builder.graph.in(node, 0), builder.graph.out(node)));
 }
 
-// ---- Concat of several quantizations -------------------------------------------------------------------------------------
+// ---- Concat of several quantizations --------------------------------------------------------------------------------
 
-/// Rows of `width` codes, which lie `step` apart in the result.
+/// Rows of `width` values, which are `step` apart in the result.
 struct Rescaling {
   Table table;
   int64_t rows, width, step, offset;
@@ -261,8 +263,8 @@ struct Rescaling {
   }
 };
 
-/// In float32, as the reference does it here.
-Table brought_to(const Tensor& from, const Tensor& to) {
+/// Requantize in float32, as the reference does for Concat.
+Table requantized_in_float(const Tensor& from, const Tensor& to) {
   float scale = scale32(from) * (1.0f / scale32(to)), bias = -float(from.zero_point()) * scale;
   Table table;
   for (int bits = 0; bits < 256; ++bits) {
@@ -276,9 +278,10 @@ Table brought_to(const Tensor& from, const Tensor& to) {
 Refusal concat_support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& out = graph.out(node);
   for (size_t n = 0; n < node.inputs.size(); ++n)
-    if (!both_codes(*graph.in(node, n), out) || graph.in(node, n)->dtype != out.dtype)
-      return refused("operand " + std::to_string(n) + " has another quantization than the result", IPR_REASON_QUANTIZATION);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+    if (!both_quantized(*graph.in(node, n), out) || graph.in(node, n)->dtype != out.dtype)
+      return refused("operand " + std::to_string(n) + " has another quantization than the result",
+                     IPR_REASON_QUANTIZATION);
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower_concat(const Node& node, Builder& builder) {
@@ -292,11 +295,11 @@ void lower_concat(const Node& node, Builder& builder) {
     Step step;
     step.name = "Concat " + node.name;
     step.fn = &Rescaling::run;
-    step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.5);
+    step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kLookUpNs);
     step.in = {builder.buffer(number)};
     step.out = {builder.buffer(node.outputs[0])};
     step.state = std::make_shared<Rescaling>(
-        Rescaling{brought_to(in, out), width > 0 ? at.outer : 0, width, at.extent * at.inner, offset});
+        Rescaling{requantized_in_float(in, out), width > 0 ? at.outer : 0, width, at.extent * at.inner, offset});
     offset += width;
     builder.add(std::move(step));
   }

@@ -1,11 +1,12 @@
-// Gather, Pad and the places of the least and greatest elements.
+// Gather, Pad and ArgMinMax.
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "cpuacc/strided_copy.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
@@ -13,14 +14,14 @@ namespace {
 std::string label(const Node& node) { return node.type + " " + node.name; }
 
 Refusal no_posts(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no posts");
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
-// ---- Gather -----------------------------------------------------------------------------------------------------------
+// ---- Gather ---------------------------------------------------------------------------------------------------------
 
 struct Gather {
-  int64_t batches, outer, extent, indices, bytes;  // `bytes` of what lies behind the axis
-  bool wide;                                       // indices of int64
+  int64_t batches, outer, extent, indices, bytes;  // `bytes` of the dimensions after the axis
+  bool wide;                                       // indices are int64
 
   int64_t index(const Step& step, const Run& run, int64_t at) const {
     int64_t found = wide ? run.at<int64_t>(step.in[1])[at] : run.at<int32_t>(step.in[1])[at];
@@ -60,7 +61,7 @@ void lower_gather(const Node& node, Builder& builder) {
   Step step;
   step.name = label(node);
   step.fn = &Gather::run;
-  step.max_parts = parts_for(builder.settings, double(out.bytes()) * 0.2);
+  step.max_parts = parts_for(builder.settings, double(out.bytes()) * cost::kGatheredByteNs);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
@@ -69,26 +70,33 @@ void lower_gather(const Node& node, Builder& builder) {
 
 Refusal gather_support(const Graph& graph, const Node& node, const Settings& settings) {
   int32_t dtype = graph.in(node, 1)->dtype;
-  if (dtype != IPR_DTYPE_INT32 && dtype != IPR_DTYPE_INT64) return refused("indices are of another type", IPR_REASON_DATA_TYPE);
+  if (dtype != IPR_DTYPE_INT32 && dtype != IPR_DTYPE_INT64)
+    return refused("indices are of another type", IPR_REASON_DATA_TYPE);
   return no_posts(graph, node, settings);
 }
 
-// ---- Pad --------------------------------------------------------------------------------------------------------------
+// ---- Pad ------------------------------------------------------------------------------------------------------------
 
-/// A real number as an element of a tensor; false where it has a type that is not known here.
+/// Encode a real number as an element of a tensor. Return false if the dtype is not supported.
 bool encoded(double value, const Tensor& tensor, char* to) {
   if (tensor.is_quantized()) {
     double code = std::copysign(std::floor(std::fabs(value / double(float(tensor.scale()))) + 0.5), value) +
                   double(tensor.zero_point());
-    if (tensor.dtype == IPR_DTYPE_INT8) *to = char(int8_t(std::clamp(code, -128.0, 127.0)));
-    else if (tensor.dtype == IPR_DTYPE_UINT8) *to = char(uint8_t(std::clamp(code, 0.0, 255.0)));
-    else return false;
+    if (tensor.dtype == IPR_DTYPE_INT8)
+      *to = char(int8_t(std::clamp(code, -128.0, 127.0)));
+    else if (tensor.dtype == IPR_DTYPE_UINT8)
+      *to = char(uint8_t(std::clamp(code, 0.0, 255.0)));
+    else
+      return false;
     return true;
   }
   float number = float(value);
-  if (is_f32(tensor)) std::memcpy(to, &number, sizeof number);
-  else if (value == 0 && tensor.dtype <= IPR_DTYPE_BFLOAT16) std::memset(to, 0, 8);
-  else return false;
+  if (is_f32(tensor))
+    std::memcpy(to, &number, sizeof number);
+  else if (value == 0 && tensor.dtype <= IPR_DTYPE_BFLOAT16)
+    std::memset(to, 0, 8);
+  else
+    return false;
   return true;
 }
 
@@ -121,7 +129,7 @@ void lower_pad(const Node& node, Builder& builder) {
   builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), to, axes, item, 0, offset));
 }
 
-// ---- ArgMinMax --------------------------------------------------------------------------------------------------------
+// ---- ArgMinMax ------------------------------------------------------------------------------------------------------
 
 struct Search {
   bool least, last, wide;
@@ -134,9 +142,12 @@ struct Search {
     for (int64_t n = 1; n < at.extent; ++n) {
       T a = in[n * at.inner], b = in[found * at.inner];
       bool better = least ? a < b : a > b;
-      if (b != b) better = last && a != a;  // what is not a number wins, the first one or the last
-      else if (a != a) better = true;
-      else if (last && a == b) better = true;
+      if (b != b)
+        better = last && a != a;  // NaN wins: the first or the last one
+      else if (a != a)
+        better = true;
+      else if (last && a == b)
+        better = true;
       if (better) found = n;
     }
     return found;
@@ -147,8 +158,10 @@ struct Search {
     for (int64_t n = range.first; n < range.last; ++n) {
       int64_t begin = n / at.inner * at.extent * at.inner + n % at.inner;
       int64_t found = find(run.at<T>(step.in[0]) + begin);
-      if (wide) run.at<int64_t>(step.out[0])[n] = found;
-      else run.at<int32_t>(step.out[0])[n] = int32_t(found);
+      if (wide)
+        run.at<int64_t>(step.out[0])[n] = found;
+      else
+        run.at<int32_t>(step.out[0])[n] = int32_t(found);
     }
   }
 
@@ -156,11 +169,16 @@ struct Search {
     const Search& self = step.as<Search>();
     Range range = split(self.at.outer * self.at.inner, part, parts);
     switch (self.dtype) {
-      case IPR_DTYPE_FLOAT32: return self.search<float>(step, run, range);
-      case IPR_DTYPE_INT8: return self.search<int8_t>(step, run, range);
-      case IPR_DTYPE_UINT8: return self.search<uint8_t>(step, run, range);
-      case IPR_DTYPE_INT32: return self.search<int32_t>(step, run, range);
-      default: return self.search<int64_t>(step, run, range);
+      case IPR_DTYPE_FLOAT32:
+        return self.search<float>(step, run, range);
+      case IPR_DTYPE_INT8:
+        return self.search<int8_t>(step, run, range);
+      case IPR_DTYPE_UINT8:
+        return self.search<uint8_t>(step, run, range);
+      case IPR_DTYPE_INT32:
+        return self.search<int32_t>(step, run, range);
+      default:
+        return self.search<int64_t>(step, run, range);
     }
   }
 };
@@ -183,7 +201,7 @@ void lower_search(const Node& node, Builder& builder) {
   Step step;
   step.name = label(node);
   step.fn = &Search::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()));
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kSearchNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);

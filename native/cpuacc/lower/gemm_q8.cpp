@@ -1,4 +1,5 @@
 #include "cpuacc/lower/gemm_q8.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,10 +7,10 @@
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kSlack = 64;      // bytes that may be read behind the last pixel of a copy
-constexpr int kMaxSums = 128 * 16;  // that are turned into codes at once
+constexpr int64_t kSlack = 64;      // bytes that kernels may read after the last pixel of a copy
+constexpr int kMaxSums = 128 * 16;  // sums that are requantized at once: 8 KiB of the first-level cache
 
-/// The bytes that are read one after the other for one pixel and one panel: a tap, or a row of taps side by side.
+/// Bytes that are read contiguously for one pixel and one panel: the channels of a tap, or of a row of adjacent taps.
 struct Segment {
   int64_t y, x, channel;
 };
@@ -18,43 +19,43 @@ struct Gemm {
   const GemmQ8Kernels* kernels;
   const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
-  std::vector<Segment> segments;  // those of the first panels, then those of others
-  int64_t segment_count, words;   // of every panel
+  std::vector<Segment> segments;  // those of the first slice of groups, then those of other slices
+  int64_t segment_count, words;   // of each panel
   const int8_t* weights;
-  const int8_t* ones;  // weights that add bytes up; nullptr where no sum of bytes is wanted
+  const int8_t* ones;  // weights that compute the sum of the bytes; nullptr if no panel needs it
   const int32_t* bias;
   Q8Requantization requantization;
   Q8Add addition;
   bool adds, by_panels;
-  bool reads_rows;  // three pixels side by side are a segment, and places are one pixel apart
+  bool reads_rows;  // a segment is three adjacent pixels, and positions are one pixel apart
 
   int64_t batch, depth, outputs;
   Q8Axis rows, columns;
-  bool flat;                  // a window of one cell; all places lie in one row
-  bool copies;                // rows are copied, with what is around the image
-  int64_t top, left, width;   // the first row and column that a window sees at the first place; columns of a copy
-  int64_t height;             // rows that the windows of one row of places see
-  int64_t chunk;              // rows of places that are done together; where there is one row, places
+  bool flat;                 // a 1x1 window; all positions form one row
+  bool copies;               // rows are copied to add padding
+  int64_t top, left, width;  // the first row and column that the first window reads; columns of a copied row
+  int64_t height;            // rows that the windows of one row of positions read
+  int64_t chunk;             // rows of positions (or positions, if there is one row) that are processed at once
   uint8_t zero;
   uint32_t flip;
 };
 
-/// Some rows of places, and where their bytes are.
+/// Some rows of positions, and the addresses of their operands.
 struct Chunk {
   const Gemm* gemm;
-  const uint8_t* from;   // the row and column that the windows of the first place begin with
-  int64_t row_bytes;     // from one row of the image to the next
+  const uint8_t* from;  // the first row and column that the first window reads
+  int64_t row_bytes;    // between consecutive rows of the image
   uint32_t flip;
-  int64_t rows, places;  // places in a row
+  int64_t rows, places;  // positions in a row
   int64_t first_row, first_place;
-  uint8_t* out;           // the image of the result
+  uint8_t* out;  // the output image
   const uint8_t* other;
-  int32_t* byte_sums;     // of every place
+  int32_t* byte_sums;  // one for each position
 };
 
-/// The sums of places of a row, in tiles of at most `size`, and their codes.
-void run_stretch(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
-                 int64_t count, int64_t size) {
+/// Compute the sums of positions of a row in tiles of at most `size`, and requantize them.
+void run_positions(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const* segments, int64_t row, int64_t place,
+                   int64_t count, int64_t size) {
   const Gemm& p = *chunk.gemm;
   alignas(64) int32_t sums[kMaxSums];
   const int64_t step = p.columns.stride * p.depth;
@@ -79,8 +80,8 @@ void run_stretch(const Chunk& chunk, const Q8Panel& panel, const uint8_t* const*
   int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
   Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
   p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane,
-                    panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr, chunk.out + at, by,
-                    panel.channels, residual);
+                        panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr, chunk.out + at, by,
+                        panel.channels, residual);
 }
 
 void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t** segments) {
@@ -95,18 +96,18 @@ void find_segments(const Chunk& chunk, int64_t first, int64_t row, const uint8_t
 void run_panel(const Chunk& chunk, const Q8Panel& panel, const uint8_t** segments) {
   const Gemm& p = *chunk.gemm;
   int64_t most = p.kernels->max_rows[panel.vectors];
-  int64_t tiles = (chunk.places + most - 1) / most, together = 4 / panel.vectors;  // which are finished together
+  int64_t tiles = (chunk.places + most - 1) / most, together = 4 / panel.vectors;  // rows that are requantized together
   int64_t size = ((chunk.places + tiles - 1) / tiles + together - 1) / together * together;
   if (size > most) size = most;
   int64_t stretch = kMaxSums / (panel.vectors * p.kernels->lanes * size) * size;
   for (int64_t row = 0; row < chunk.rows; ++row) {
     find_segments(chunk, panel.segments, row, segments);
     for (int64_t first = 0; first < chunk.places; first += stretch)
-      run_stretch(chunk, panel, segments, row, first, std::min(stretch, chunk.places - first), size);
+      run_positions(chunk, panel, segments, row, first, std::min(stretch, chunk.places - first), size);
   }
 }
 
-/// Adds up the bytes that every place sees, in all of whose lanes a tile of ones has them.
+/// Compute the sum of the bytes under each window. A tile of ones yields it in each lane.
 void add_bytes(const Chunk& chunk, int64_t first_segment, const uint8_t** segments) {
   const Gemm& p = *chunk.gemm;
   constexpr int32_t none[16] = {};
@@ -116,14 +117,15 @@ void add_bytes(const Chunk& chunk, int64_t first_segment, const uint8_t** segmen
     find_segments(chunk, first_segment, row, segments);
     for (int64_t place = 0; place < chunk.places; place += most) {
       int count = int(std::min(most, chunk.places - place));
-      p.kernels->tile(count, 1, {segments, p.segment_count, p.words, place * step, step, chunk.flip}, p.ones, none, sums);
+      p.kernels->tile(count, 1, {segments, p.segment_count, p.words, place * step, step, chunk.flip}, p.ones, none,
+                      sums);
       for (int n = 0; n < count; ++n) chunk.byte_sums[row * chunk.places + place + n] = sums[n * lanes];
     }
   }
 }
 
 void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
-  int64_t summed = -1;  // the segments whose bytes were added up last
+  int64_t summed = -1;  // the segments whose bytes were summed last
   for (int64_t n = panels.first; n < panels.last; ++n) {
     const Q8Panel& panel = chunk.gemm->channels.panels[size_t(n)];
     if (panel.moved && panel.segments != summed) add_bytes(chunk, panel.segments, segments);
@@ -132,7 +134,7 @@ void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
   }
 }
 
-/// Copies the rows that a chunk sees, and sets what lies around the image.
+/// Copy the rows that a chunk reads, with padding.
 void copy_rows(const Gemm& p, const uint8_t* image, uint8_t* to, int64_t first, int64_t count) {
   int64_t begin = std::clamp<int64_t>(-p.left, 0, p.width), bytes = p.width * p.depth;
   int64_t end = std::clamp<int64_t>(p.columns.extent - p.left, begin, p.width);
@@ -147,7 +149,7 @@ void copy_rows(const Gemm& p, const uint8_t* image, uint8_t* to, int64_t first, 
   }
 }
 
-/// The scratch memory of a part: pointers, sums of bytes, and copied rows.
+/// The scratch memory of a part: segment pointers, sums of bytes, copied rows.
 struct Scratch {
   const uint8_t** segments;
   int32_t* byte_sums;
@@ -163,16 +165,26 @@ uint64_t sums_bytes(const Gemm& p) {
 
 Scratch scratch_of(const Gemm& p, char* memory) {
   char *sums = memory + segments_bytes(p), *rows = sums + sums_bytes(p);
-  return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums), reinterpret_cast<uint8_t*>(rows)};
+  return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums),
+          reinterpret_cast<uint8_t*>(rows)};
 }
 
-/// Rows of places [first, last) of one image.
+/// Compute rows of positions [first, last) of one image.
 void run_rows(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
               const Scratch& scratch) {
   for (int64_t row = range.first; row < range.last; row += p.chunk) {
     int64_t rows = std::min(p.chunk, range.last - row), first = row * p.rows.stride + p.top;
-    Chunk chunk{&p, in + (first * p.columns.extent + p.left) * p.depth, p.columns.extent * p.depth, p.flip, rows,
-                p.columns.places, row, 0, out, other, scratch.byte_sums};
+    Chunk chunk{&p,
+                in + (first * p.columns.extent + p.left) * p.depth,
+                p.columns.extent * p.depth,
+                p.flip,
+                rows,
+                p.columns.places,
+                row,
+                0,
+                out,
+                other,
+                scratch.byte_sums};
     if (p.copies) {
       copy_rows(p, in, scratch.rows, first, (rows - 1) * p.rows.stride + p.height);
       chunk.from = scratch.rows;
@@ -183,7 +195,7 @@ void run_rows(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* oth
   }
 }
 
-/// Places [first, last) of the only row, where the window has one cell.
+/// Compute positions [first, last) of the only row of a 1x1 window.
 void run_places(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
                 const Scratch& scratch) {
   for (int64_t place = range.first; place < range.last; place += p.chunk) {
@@ -205,17 +217,19 @@ void run_gemm(const Step& step, const Run& run, int part, int parts) {
   int64_t panel_count = int64_t(p.channels.panels.size());
   Range panels = p.by_panels ? split(panel_count, part, parts) : Range{0, panel_count};
   Range range = p.by_panels ? Range{0, count} : split(count, part, parts);
-  int64_t in_bytes = p.rows.extent * p.columns.extent * p.depth, out_bytes = p.rows.result * p.columns.result * p.outputs;
+  int64_t in_bytes = p.rows.extent * p.columns.extent * p.depth,
+          out_bytes = p.rows.result * p.columns.result * p.outputs;
   const uint8_t* other = p.adds ? run.at<uint8_t>(step.in[1]) : nullptr;
   for (int64_t image = range.first / std::max<int64_t>(per_image, 1); image * per_image < range.last; ++image) {
-    Range own{std::max(range.first - image * per_image, int64_t(0)), std::min(range.last - image * per_image, per_image)};
+    Range own{std::max(range.first - image * per_image, int64_t(0)),
+              std::min(range.last - image * per_image, per_image)};
     (p.flat ? run_places : run_rows)(p, run.at<uint8_t>(step.in[0]) + image * in_bytes,
-                                   run.at<uint8_t>(step.out[0]) + image * out_bytes,
-                                   other ? other + image * out_bytes : nullptr, own, panels, scratch);
+                                     run.at<uint8_t>(step.out[0]) + image * out_bytes,
+                                     other ? other + image * out_bytes : nullptr, own, panels, scratch);
   }
 }
 
-/// One place, one panel after the other.
+/// The product of one position with all panels.
 struct Vector {
   const GemmQ8Kernels* kernels;
   std::vector<Q8GemvPanel> panels;
@@ -223,16 +237,17 @@ struct Vector {
   Q8Gemv work;
 
   explicit Vector(const Gemm& p)
-      : kernels(p.kernels), requantization(p.requantization), work{nullptr, p.words, p.flip, p.weights, p.bias, &requantization} {
+      : kernels(p.kernels),
+        requantization(p.requantization), work{nullptr, p.words, p.flip, p.weights, p.bias, &requantization} {
     for (const Q8Panel& panel : p.channels.panels)
       panels.push_back({panel.first, panel.channels, panel.vectors, panel.lane, panel.offset});
     work.panels = panels.data();
   }
-  Vector(const Vector&) = delete;  // it points to itself
+  Vector(const Vector&) = delete;  // contains pointers to itself
   Vector& operator=(const Vector&) = delete;
 };
 
-/// Whether that is all there is to do.
+/// Return whether `gemv` computes the whole product.
 bool is_gemv(const Gemm& p) {
   return p.flat && p.columns.places == 1 && p.segment_count == 1 && !p.copies && !p.adds && p.ones == nullptr &&
          p.requantization.mode == Q8Requantization::single;
@@ -244,9 +259,9 @@ void run_gemv(const Step& step, const Run& run, int part, int parts) {
   v.kernels->gemv(v.work, run.at<uint8_t>(step.in[0]), run.at<uint8_t>(step.out[0]), panels.first, panels.last);
 }
 
-// ---- Packing -----------------------------------------------------------------------------------------------------------
+// ---- Packing --------------------------------------------------------------------------------------------------------
 
-/// Groups that are multiplied together, so that vectors are not mostly empty.
+/// Groups that are multiplied together with zeros in between, so that vectors are not mostly empty.
 struct Slices {
   int64_t groups, inputs, outputs;  // of one slice
 };
@@ -256,8 +271,8 @@ Slices slices_of(const Q8Window& w) {
   return {together, together * inputs, together * outputs};
 }
 
-/// Whether taps are rows of neighbours, whose bytes lie side by side.
-int64_t side_by_side(const Q8Window& w) {
+/// The length of rows of adjacent taps, whose bytes are contiguous; 1 if there are none.
+int64_t adjacent_taps(const Q8Window& w) {
   if (w.taps.empty() || w.groups > 1) return 1;
   int64_t length = 1;
   while (size_t(length) < w.taps.size() && w.taps[size_t(length)].y == w.taps[0].y) ++length;
@@ -266,7 +281,7 @@ int64_t side_by_side(const Q8Window& w) {
   return int64_t(w.taps.size()) % length == 0 ? length : 1;
 }
 
-/// What is known of the sums. Weights that need 9 bits are moved by an offset, so that they have 8 with a sign.
+/// Compute the ranges of the sums. Weights that need 9 bits are shifted by an offset, so that they fit int8.
 Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
   Q8Sums found;
   int64_t inputs = w.depth / w.groups;
@@ -288,12 +303,12 @@ Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
   return found;
 }
 
-/// The weights of one lane of a panel for one segment, whose words lie `step` bytes apart.
+/// Pack the weights of one lane of a panel for one segment, whose words are `step` bytes apart.
 void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t segment, int64_t channel,
                int32_t offset, int64_t step, int8_t* to) {
   int64_t inputs = w.depth / w.groups, outputs = w.outputs / w.groups;
   auto at = [&](int64_t byte) -> int8_t& { return to[byte / 4 * step + byte % 4]; };
-  if (slices.groups > 1)  // what belongs to other groups counts nothing
+  if (slices.groups > 1)  // weights of other groups are zero
     for (int64_t byte = 0; byte < slices.inputs; ++byte) at(byte) = int8_t(-offset);
   for (int64_t n = 0; n < length; ++n) {
     int64_t place = w.weight.place(channel, size_t(segment * length + n));
@@ -323,7 +338,7 @@ int8_t* pack_ones(const Gemm& p, int64_t bytes, int8_t* to) {
   return to;
 }
 
-/// The window's way over the image: which rows and columns are seen, and whether these have to be copied.
+/// Compute which rows and columns the window reads, and whether these have to be copied.
 void place(Gemm& p, const Q8Window& w, int64_t segment_bytes) {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
   for (size_t n = 0; n < w.taps.size(); ++n) {
@@ -340,13 +355,15 @@ void place(Gemm& p, const Q8Window& w, int64_t segment_bytes) {
   p.copies = (outside || segment_bytes % 4 != 0) && !w.taps.empty();
 }
 
-/// Whether place n of the window is pixel n of the image and cell n of the result, and there are no other pixels or
-/// cells. Padding at the end adds places; cropping at the end of a transposed convolution removes some.
+/// Return whether position n of the window is pixel n of the image and element n of the result, for all pixels and
+/// elements. Padding at the end adds positions; cropping at the end of a transposed convolution removes some.
 bool covers_image(const Q8Axis& axis) {
-  return axis.stride == 1 && axis.step == 1 && axis.first == 0 && axis.places == axis.extent && axis.places == axis.result;
+  return axis.stride == 1 && axis.step == 1 && axis.first == 0 && axis.places == axis.extent &&
+         axis.places == axis.result;
 }
 
-/// So many rows, or places, that what they see stays in a cache beside the weights.
+/// Rows (or positions) whose operands fit a cache together with the weights: 96 KiB if the weights exceed the
+/// first-level cache, otherwise 20 KiB.
 int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
   int64_t room = weight_bytes > 24 * 1024 ? 96 * 1024 : 20 * 1024;
   if (p.flat) return std::max<int64_t>(84, room / std::max<int64_t>(p.depth, 1) / 84 * 84);
@@ -356,16 +373,17 @@ int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
 
 }  // namespace
 
-void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rule& rule,
-                 const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
-                 Buffer out, Buffer other) {
+void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rounding& rule,
+              const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
+              Buffer out, Buffer other) {
   Q8Window w = given;
   if (w.batch * w.rows.places * w.columns.places * w.outputs == 0) return;
-  bool one = w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && covers_image(w.rows) && covers_image(w.columns);
+  bool one =
+      w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && covers_image(w.rows) && covers_image(w.columns);
   auto gemm = std::make_shared<Gemm>();
   Gemm& p = *gemm;
   p.flat = one;
-  if (one) {  // all pixels of all images are one row
+  if (one) {  // all pixels of all images form one row
     int64_t pixels = w.batch * w.rows.places * w.columns.places;
     w.batch = 1;
     w.rows = {1, 1, 1, 1, 0, 1};
@@ -377,7 +395,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.zero = uint8_t(unsigned_zero(input));
   p.flip = flip_of(input);
 
-  int64_t length = side_by_side(w);
+  int64_t length = adjacent_taps(w);
   Slices slices = slices_of(w);
   int64_t segment_bytes = length > 1 ? length * w.depth : slices.inputs;
   p.segment_count = int64_t(w.taps.size()) / length;
@@ -385,7 +403,8 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   for (int64_t slice = 0; slice * slices.groups < w.groups; ++slice) {
     size_t first = p.channels.panels.size();
     p.channels.add(slice * slices.outputs, slices.outputs, p.kernels->lanes);
-    for (size_t n = first; n < p.channels.panels.size(); ++n) p.channels.panels[n].segments = int64_t(p.segments.size());
+    for (size_t n = first; n < p.channels.panels.size(); ++n)
+      p.channels.panels[n].segments = int64_t(p.segments.size());
     for (size_t tap = 0; tap < w.taps.size(); tap += size_t(length))
       p.segments.push_back({w.taps[tap].y, w.taps[tap].x, slice * slices.inputs});
   }
@@ -421,7 +440,8 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   if (p.adds) p.addition = q8_addition(result, builder.graph[posts.other], output, posts.limits_of_sum);
 
   int64_t places = w.batch * w.rows.places * w.columns.places;
-  double nanoseconds = double(places) * double(weight_bytes) / 300 + double(places * w.outputs) / 20;
+  double nanoseconds = double(places) * double(weight_bytes) / cost::kQuantizedWeightBytesPerNs +
+                       double(places * w.outputs) / cost::kRequantizedPerNs;
   Step step;
   step.name = name;
   step.fn = run_gemm;
@@ -433,7 +453,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   if (p.adds) step.in.push_back(other);
   step.out = {out};
   uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
-                                   : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
+                               : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
   step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
   step.state = gemm;
   if (is_gemv(p)) {

@@ -15,7 +15,8 @@ const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder
 Refusal finite_weights(const Graph& graph, const Node& node, const char* because) {
   const Tensor& weights = *graph.in(node, 1);
   const float* values = weights.values<float>();
-  if (std::all_of(values, values + weights.elements(), [](float value) { return std::isfinite(value); })) return taken();
+  if (std::all_of(values, values + weights.elements(), [](float value) { return std::isfinite(value); }))
+    return taken();
   return refused(std::string("weights hold infinities or NaNs, ") + because);
 }
 

@@ -1,4 +1,4 @@
-// What the lowerings of float32 convolutions have in common.
+// Helpers of the lowerings of float32 convolutions.
 
 #ifndef CPUACC_LOWER_IMAGE_F32_HPP
 #define CPUACC_LOWER_IMAGE_F32_HPP
@@ -9,15 +9,13 @@
 
 namespace cpuacc {
 
-constexpr double kOperationsPerNanosecond = 150;  // of one thread, about
-
 inline const ConvKernels& kernels_for(const Settings& settings) {
   return conv_kernels_for(settings.isa, settings.fast_math);
 }
 inline bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
 inline Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
 
-/// An image tensor: extents by meaning.
+/// The dimensions of an image tensor by name.
 struct Image {
   Image(const Tensor& tensor, bool channels_last)
       : n(tensor.extent(0)), c(tensor.extent(channels_last ? 3 : 1)), h(tensor.extent(channels_last ? 1 : 2)),
@@ -33,7 +31,7 @@ struct Image {
   bool plain, last;
 };
 
-/// Weights (O, KH, KW, I) or, channels first, (O, I, KH, KW).
+/// Weights (O, KH, KW, I) or, with channels first, (O, I, KH, KW).
 inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outputs, int64_t inputs) {
   int64_t taps = channels_last ? tensor.extent(1) * tensor.extent(2) : tensor.extent(2) * tensor.extent(3);
   int64_t all_inputs = tensor.extent(channels_last ? 3 : 1);
@@ -41,19 +39,20 @@ inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outp
   return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, taps, 1};
 }
 
-/// The bias of some output channels, zeros where there is none; padded to blocks.
+/// The bias of some output channels, padded with zeros to blocks; zeros if there is no bias.
 const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder& builder);
 
-/// Refuses constant weights with infinities or NaNs, of whose products with padding it says in `because` what is wrong.
+/// Refuse constant weights with infinities or NaNs. `because` completes the message "weights hold infinities or NaNs,
+/// ...".
 Refusal finite_weights(const Graph& graph, const Node& node, const char* because);
 
-/// Appends the step of a Convolution2d of blocked images as a direct sum.
+/// Append the step of a Convolution2d of blocked images as a direct convolution.
 void lower_direct_convolution(const Node& node, Builder& builder);
 
-/// The parameters of a DepthwiseConvolution2d that was taken, with packed weights.
+/// The parameters of a supported DepthwiseConvolution2d, with packed weights.
 Depthwise make_depthwise(const Node& node, Builder& builder);
 
-/// Layouts of a convolution whose image, result and residual are blocked.
+/// The layouts of a convolution with blocked input, result and residual.
 Layouts blocked_layouts(const Graph& graph, const Node& node, const Settings&);
 
 }  // namespace cpuacc

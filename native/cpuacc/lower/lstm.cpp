@@ -1,5 +1,5 @@
-// LstmSequence, GruSequence, RnnSequence: the products of the input with its weights become a FullyConnected layer for
-// all steps at once, the rest "acc.Lstm", "acc.Gru" and "acc.Rnn", one direction after the other.
+// LstmSequence, GruSequence, RnnSequence. The products of the input and its weights become one FullyConnected layer for
+// all time steps. The recurrent part of each direction becomes "acc.Lstm", "acc.Gru" or "acc.Rnn".
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,7 @@
 
 #include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/kernels/lstm.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/pack_f32.hpp"
 #include "cpuacc/rules.hpp"
 
@@ -14,13 +15,14 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kMaxSteps = 4096;
-constexpr int64_t kManySequences = 4;  // from where on a step is a product of matrices, which reads the weights once
+constexpr int64_t kManySequences =
+    4;  // sequences from which on a step is a matrix product, which reads the weights once for all
 
 bool reversed(const Node& node, int64_t direction) {
   return node.text("direction") == "REVERSE" || (node.text("direction") == "BIDIRECTIONAL" && direction == 1);
 }
 
-/// 4 for LSTM, 3 for GRU, 1 for a simple layer.
+/// 4 for LSTM, 3 for GRU, 1 for a simple recurrent layer.
 int64_t gates_of(const Node& node) {
   return node.type == "LstmSequence" ? 4 : node.type == "GruSequence" || node.type == "acc.Gru" ? 3 : 1;
 }
@@ -44,14 +46,15 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (graph.in(node, 4)) return refused("sequence lengths are not taken", IPR_REASON_OTHER);
   if (Refusal why = all_f32(graph, node)) return why;
   if (graph.in(node, 7)) return refused("peephole weights are not taken", IPR_REASON_OTHER);
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   for (size_t n : {1, 2, 3})
     if (graph.in(node, n) && !graph.in(node, n)->is_constant())
       return refused("weights and bias are not constant", IPR_REASON_NOT_CONSTANT);
   if (node.flag("input_forget") || node.number("clip") > 0 || !usual_functions(node))
     return refused("takes no clip, no coupled gates, and only the usual functions", IPR_REASON_ATTRIBUTE);
   const Tensor& in = *graph.in(node, 0);
-  if (!node.flag("time_major") && in.shape[0] != 1) return refused("takes the time as first axis", IPR_REASON_ATTRIBUTE);
+  if (!node.flag("time_major") && in.shape[0] != 1)
+    return refused("takes the time as first axis", IPR_REASON_ATTRIBUTE);
   if (in.elements() == 0) return refused("there are no steps", IPR_REASON_SHAPE);
   int64_t steps = node.flag("time_major") ? in.shape[0] : in.shape[1];
   if (steps > kMaxSteps) return refused("more than 4096 steps", IPR_REASON_RESOURCE);
@@ -60,7 +63,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 
 void never(const Node&, Builder&) {}
 
-// ---- The pass -----------------------------------------------------------------------------------------------------------
+// ---- The pass -------------------------------------------------------------------------------------------------------
 
 int constant_of(Graph& graph, const Shape& shape, std::shared_ptr<std::vector<float>> values) {
   Tensor made;
@@ -78,8 +81,8 @@ void add_flag(Node& node, const char* name) {
   node.attributes.push_back(value);
 }
 
-/// input (T, B, I) times the weights of one direction: (T, B, gates * H), with both biases, but for the state's of the
-/// hidden gate of a GRU that resets it too.
+/// The node that multiplies the input (T, B, I) by the weights of one direction: (T, B, gates * H). It adds both
+/// biases, except for the recurrent bias of the hidden gate of a GRU, which the reset gate multiplies.
 Node product_of(Graph& graph, const Node& node, int64_t direction, int64_t hidden) {
   const Tensor in = *graph.in(node, 0), weights = *graph.in(node, 1);
   const int64_t gates = gates_of(node), rows = gates * hidden, depth = in.shape[2];
@@ -118,7 +121,7 @@ bool split_products(Graph& graph, const Settings& settings) {
         nodes.push_back(product_of(graph, node, n, hidden));
         node.inputs.push_back(nodes.back().outputs[0]);
       }
-      node.inputs[0] = node.inputs[1] = -1;  // done by the products
+      node.inputs[0] = node.inputs[1] = -1;  // inputs of the FullyConnected layer
       if (!gru) node.inputs[3] = -1;
       node.type = gru ? "acc.Gru" : rnn ? "acc.Rnn" : "acc.Lstm";
       changed = true;
@@ -129,20 +132,20 @@ bool split_products(Graph& graph, const Settings& settings) {
   return changed;
 }
 
-// ---- Steps ------------------------------------------------------------------------------------------------------------
+// ---- Steps ----------------------------------------------------------------------------------------------------------
 
 struct Lstm {
   const LstmKernels* kernels;
-  const float* weights;  // of the direction: [block][unit before][gate][16]
-  bool bfloat16;            // of units before, as bfloat16
+  const float* weights;  // of the direction: [block][hidden unit][gate][16]
+  bool bfloat16;         // recurrent weights are pairs of bfloat16
   int64_t hidden, batch, steps, directions, direction;
   bool reverse;
-  const ConvKernels* products;  // of many sequences at once, with the same columns; else nullptr
+  const ConvKernels* products;  // for many sequences; weights have the same order of columns; else nullptr
   Gemm gemm;
 
   /// Words of weights for one unit and gate.
   int64_t words() const { return bfloat16 ? (hidden + 1) / 2 : hidden; }
-  /// The sums of one block of units over the units before, with weights of so many gates.
+  /// Compute the sums of one block of units over the hidden state, for `gates` gates.
   void multiply(const float* of_gates, int64_t block, const float* before, int64_t gates, float* sums) const {
     kernels->multiply[bfloat16](of_gates + block * 16 * words() * gates, before, gates, hidden, sums);
   }
@@ -150,20 +153,21 @@ struct Lstm {
 
 struct Moment {
   std::shared_ptr<const Lstm> lstm;
-  int64_t number;  // of the step, in the order in which they are taken
+  int64_t number;  // index of the step in order of execution
 };
 
-/// The hidden state of a sequence at a time, within the output (T, D, B, H).
+/// The offset of the hidden state of a sequence at a time in the output (T, D, B, H).
 int64_t place_of(const Lstm& lstm, int64_t time, int64_t sequence) {
   return ((time * lstm.directions + lstm.direction) * lstm.batch + sequence) * lstm.hidden;
 }
 
 int64_t time_of(const Lstm& lstm, int64_t number) { return lstm.reverse ? lstm.steps - 1 - number : number; }
 
-/// What one step reads and writes.
+/// Operands of one step.
 struct Now {
   Now(const Moment& moment, const Step& step, const Run& run)
-      : given(run.at<float>(step.in[0]) + time_of(*moment.lstm, moment.number) * moment.lstm->batch * 4 * moment.lstm->hidden),
+      : given(run.at<float>(step.in[0]) +
+              time_of(*moment.lstm, moment.number) * moment.lstm->batch * 4 * moment.lstm->hidden),
         before(moment.number == 0 ? run.at<float>(step.in[1]) : place(moment, moment.number - 1, step, run)),
         cells(run.at<float>(step.out[1])), out(place(moment, moment.number, step, run)) {}
   static float* place(const Moment& moment, int64_t number, const Step& step, const Run& run) {
@@ -183,41 +187,45 @@ void run_moment(const Step& step, const Run& run, int part, int parts) {
   for (int64_t b = 0; b < lstm.batch; ++b)
     for (int64_t block = range.first; block < range.last; ++block)
       lstm.kernels->step[lstm.bfloat16](lstm.weights + block * lstm.words() * 64, now.given + b * 4 * hidden,
-                                     now.before + b * hidden, now.cells + b * hidden, now.out + b * hidden, hidden, block);
+                                        now.before + b * hidden, now.cells + b * hidden, now.out + b * hidden, hidden,
+                                        block);
 }
 
-/// Rows of the state as the product reads them: [block][sequence][16].
-void lay_out_states(const Lstm& lstm, const float* before, float* to) {
+/// Pack the hidden states for a product: [block][sequence][16].
+void pack_states(const Lstm& lstm, const float* before, float* to) {
   for (int64_t k = 0; k < lstm.hidden; k += 16)
     for (int64_t b = 0; b < lstm.batch; ++b, to += 16)
       std::copy_n(before + b * lstm.hidden + k, std::min<int64_t>(16, lstm.hidden - k), to);
 }
 
-/// Many sequences: their states times the weights of all gates, block by block of units.
+/// Many sequences: multiply their hidden states by the weights of all gates, in blocks of units.
 void run_together(const Step& step, const Run& run, int part, int parts) {
   const Moment& moment = step.as<Moment>();
   const Lstm& lstm = *moment.lstm;
   const int64_t blocks = (lstm.hidden + 15) / 16, block_step = lstm.batch * 16;
   const Now now(moment, step, run);
-  float *states = run.part_scratch<float>(part), *sums = states + blocks * block_step, *words = sums + 4 * blocks * block_step;
+  float *states = run.part_scratch<float>(part), *sums = states + blocks * block_step,
+        *words = sums + 4 * blocks * block_step;
   Range range = split(blocks, part, parts);
   if (range.first == range.last) return;
-  lay_out_states(lstm, now.before, states);
+  pack_states(lstm, now.before, states);
   lstm.products->pointwise(lstm.gemm, states, block_step, sums, {block_step, 0, 16}, nullptr, words,
-                         {0, int(lstm.batch), int(range.first) * 4, int(range.last) * 4});
+                           {0, int(lstm.batch), int(range.first) * 4, int(range.last) * 4});
   for (int64_t block = range.first; block < range.last; ++block)
-    lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.given, now.cells, now.out, lstm.hidden, block,
-                         lstm.batch);
+    lstm.kernels->finish(sums + block * 4 * block_step, 16, block_step, now.given, now.cells, now.out, lstm.hidden,
+                         block, lstm.batch);
 }
 
-/// Before the first step: states are copied, or zeros.
+/// Before the first step: copy the initial states, or set them to zero.
 void run_begin(const Step& step, const Run& run, int, int) {
   const Lstm& lstm = step.as<Lstm>();
   size_t size = size_t(lstm.batch * lstm.hidden), offset = size_t(lstm.direction) * size;
   for (size_t n = 0; n < 2; ++n) {
     float* to = run.at<float>(step.out[n]);
-    if (step.in[n]) std::memcpy(to, run.at<float>(step.in[n]) + offset, size * sizeof(float));
-    else std::memset(to, 0, size * sizeof(float));
+    if (step.in[n])
+      std::memcpy(to, run.at<float>(step.in[n]) + offset, size * sizeof(float));
+    else
+      std::memset(to, 0, size * sizeof(float));
   }
 }
 
@@ -229,33 +237,34 @@ void run_end(const Step& step, const Run& run, int, int) {
   if (step.out[1]) std::memcpy(run.at<float>(step.out[1]) + offset, run.at<float>(step.in[1]), size * sizeof(float));
 }
 
-/// The gates [first, last): [block][unit before, or pair of them][gate][16].
+/// Pack the gates [first, last): [block][hidden unit, or pair of them][gate][16].
 void pack_weights(const float* from, float* to, int64_t hidden, int64_t first, int64_t last, bool bfloat16) {
   for (int64_t block = 0; block * 16 < hidden; ++block)
     for (int64_t k = 0; k < hidden; k += bfloat16 ? 2 : 1)
       for (int64_t gate = first; gate < last; ++gate, to += 16)
         for (int64_t n = 0; n < 16 && block * 16 + n < hidden; ++n) {
           const float* of_unit = from + (gate * hidden + block * 16 + n) * hidden + k;
-          to[n] = bfloat16 ? pair_of(of_unit[0], k + 1 < hidden ? of_unit[1] : 0) : of_unit[0];
+          to[n] = bfloat16 ? bfloat16_pair(of_unit[0], k + 1 < hidden ? of_unit[1] : 0) : of_unit[0];
         }
 }
 
-/// The weights of the state as those of a product: columns are [block][gate][16], like `pack_weights` has them.
+/// Pack the recurrent weights for a product, with columns in the order of `pack_weights`: [block][gate][16].
 void pack_product(Lstm& lstm, const float* from, Builder& builder) {
   const int64_t hidden = lstm.hidden, blocks = (hidden + 15) / 16, columns = blocks * 64;
   lstm.products = &conv_kernels_for(builder.settings.isa, lstm.bfloat16);
   lstm.bfloat16 = lstm.products->bfloat16;
   lstm.gemm = {int32_t(hidden), int32_t(blocks * 4), nullptr, nullptr, {-INFINITY, INFINITY, 0, {}}};
-  lstm.gemm.weights = static_cast<const float*>(builder.pack(uint64_t(columns * lstm.words()) * sizeof(float), [&](void* to) {
-    std::vector<float> turned(size_t(columns * hidden));  // [block][unit before][gate][16]
-    pack_weights(from, turned.data(), hidden, 0, 4, false);
-    std::vector<float> rows(turned.size());  // [unit before][block][gate][16]
-    for (int64_t block = 0; block < blocks; ++block)
-      for (int64_t k = 0; k < hidden; ++k)
-        std::copy_n(&turned[size_t((block * hidden + k) * 64)], 64, &rows[size_t(k * columns + block * 64)]);
-    Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, lstm.bfloat16};
-    pack_panels(builder, weights, lstm.products->panel, 1, static_cast<float*>(to));
-  }));
+  lstm.gemm.weights =
+      static_cast<const float*>(builder.pack(uint64_t(columns * lstm.words()) * sizeof(float), [&](void* to) {
+        std::vector<float> turned(size_t(columns * hidden));  // [block][hidden unit][gate][16]
+        pack_weights(from, turned.data(), hidden, 0, 4, false);
+        std::vector<float> rows(turned.size());  // [hidden unit][block][gate][16]
+        for (int64_t block = 0; block < blocks; ++block)
+          for (int64_t k = 0; k < hidden; ++k)
+            std::copy_n(&turned[size_t((block * hidden + k) * 64)], 64, &rows[size_t(k * columns + block * 64)]);
+        Weights weights{rows.data(), columns, hidden, 1, 1, columns, 0, lstm.bfloat16};
+        pack_panels(builder, weights, lstm.products->panel, 1, static_cast<float*>(to));
+      }));
   lstm.gemm.bias = static_cast<const float*>(builder.pack(uint64_t(columns) * sizeof(float), [](void*) {}));
 }
 
@@ -278,9 +287,10 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   if (together)
     pack_product(*lstm, from, builder);
   else
-    lstm->weights = static_cast<const float*>(builder.pack(uint64_t(blocks * lstm->words()) * 64 * sizeof(float), [&](void* to) {
-      pack_weights(from, static_cast<float*>(to), hidden, 0, 4, lstm->bfloat16);
-    }));
+    lstm->weights =
+        static_cast<const float*>(builder.pack(uint64_t(blocks * lstm->words()) * 64 * sizeof(float), [&](void* to) {
+          pack_weights(from, static_cast<float*>(to), hidden, 0, 4, lstm->bfloat16);
+        }));
   Buffer first = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer cells = builder.temporary(uint64_t(lstm->batch * hidden) * sizeof(float));
   Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
@@ -301,7 +311,8 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
     step.fn = together ? run_together : run_moment;
     const int64_t words = lstm->bfloat16 ? staged_words(int32_t(hidden), lstm->batch) : 0;
     if (together) step.scratch_per_part = uint64_t(5 * blocks * 16 * lstm->batch + words) * sizeof(float);
-    step.max_parts = std::min(int(blocks), parts_for(builder.settings, double(4 * hidden * hidden * lstm->batch) * 0.05));
+    step.max_parts = std::min(
+        int(blocks), parts_for(builder.settings, double(4 * hidden * hidden * lstm->batch) * cost::kRecurrentWeightNs));
     step.in = {in, first};
     step.out = {out, cells};
     step.state = std::make_shared<Moment>(Moment{lstm, n});
@@ -310,13 +321,13 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
   simple("end of ", run_end, {out, cells}, {state_of(1), state_of(2)});
 }
 
-// ---- GRU and simple layers --------------------------------------------------------------------------------------------
+// ---- GRU and simple layers ------------------------------------------------------------------------------------------
 
-/// One direction. The state of a sequence lies in the output, as that of an LSTM does.
+/// One direction. The hidden state of a sequence is its output of the previous step.
 struct Gru {
-  Lstm layer;            // its weights: of all gates, or without `linear_before_reset` of the first two
-  const float* fresh;    // weights of the hidden gate, without `linear_before_reset`
-  const float* bias;     // of the hidden gate's product with the state
+  Lstm layer;          // with recurrent weights of all gates or, without `linear_before_reset`, of the first two
+  const float* fresh;  // weights of the hidden gate, without `linear_before_reset`
+  const float* bias;   // of the product of the hidden gate and the state
   bool simple, before_reset;
 };
 
@@ -325,7 +336,7 @@ struct GruMoment {
   int64_t number;
 };
 
-/// 16 values of a row of `size`, zeros behind its end.
+/// 16 values of a row of `size`, padded with zeros.
 struct Padded {
   Padded(const float* row, int64_t first, int64_t size) {
     for (int64_t n = 0; n < 16; ++n) values[n] = first + n < size ? row[first + n] : 0;
@@ -366,7 +377,7 @@ void run_rnn(const Step& step, const Run& run, int part, int parts) {
   });
 }
 
-/// All of a GRU that resets the product with the state; else the update gate, and the state that was reset.
+/// Compute all gates of a GRU with `linear_before_reset`; otherwise the update gate, and the state after the reset.
 void run_gates(const Step& step, const Run& run, int part, int parts) {
   each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16, gates = gru.before_reset ? 3 : 2;
@@ -388,7 +399,7 @@ void run_gates(const Step& step, const Run& run, int part, int parts) {
   });
 }
 
-/// The hidden gate, of the state that was reset.
+/// Compute the hidden gate from the state after the reset.
 void run_fresh(const Step& step, const Run& run, int part, int parts) {
   each_unit(step, run, part, parts, [&](const Gru& gru, const Unit& unit) {
     const int64_t size = gru.layer.hidden, first = unit.block * 16;
@@ -418,10 +429,11 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   layer.directions = weights.shape[0], layer.direction = direction;
   layer.reverse = reversed(node, direction);
   auto packed = [&](int64_t first, int64_t last) {
-    return static_cast<const float*>(builder.pack(uint64_t(blocks * layer.words() * (last - first)) * 64, [&](void* to) {
-      const float* from = weights.values<float>() + direction * gates * hidden * hidden;
-      pack_weights(from, static_cast<float*>(to), hidden, first, last, layer.bfloat16);
-    }));
+    return static_cast<const float*>(
+        builder.pack(uint64_t(blocks * layer.words() * (last - first)) * 64, [&](void* to) {
+          const float* from = weights.values<float>() + direction * gates * hidden * hidden;
+          pack_weights(from, static_cast<float*>(to), hidden, first, last, layer.bfloat16);
+        }));
   };
   const bool together = gru->simple || gru->before_reset;
   layer.weights = packed(0, together ? gates : 2);
@@ -435,7 +447,7 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
   Buffer first = builder.temporary(bytes), unused = builder.temporary(bytes);
   Buffer updates = builder.temporary(bytes), states = builder.temporary(bytes);
   Buffer in = builder.buffer(node.inputs[size_t(7 + direction)]), out = builder.buffer(node.outputs[0]);
-  const double nanoseconds = double(gates * hidden * hidden * layer.batch) * 0.05;
+  const double nanoseconds = double(gates * hidden * hidden * layer.batch) * cost::kRecurrentWeightNs;
   auto add = [&](const char* what, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to,
                  std::shared_ptr<const void> state) {
     Step step;
@@ -444,7 +456,8 @@ void lower_gru_direction(const Node& node, Builder& builder, int64_t direction) 
     step.in = std::move(from);
     step.out = std::move(to);
     step.state = std::move(state);
-    if (fn != run_begin && fn != run_end) step.max_parts = std::min(int(blocks), parts_for(builder.settings, nanoseconds));
+    if (fn != run_begin && fn != run_end)
+      step.max_parts = std::min(int(blocks), parts_for(builder.settings, nanoseconds));
     builder.add(std::move(step));
   };
   std::shared_ptr<const Lstm> whole(gru, &gru->layer);
@@ -467,13 +480,14 @@ void lower(const Node& node, Builder& builder) {
 }
 
 Refusal own(const Graph&, const Node& node, const Settings&) {
-  return node.posts.empty() ? taken() : refused("takes no posts");
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 }  // namespace
 
 Family lstm_family() {
-  return {{{"LstmSequence", "products and steps", support, never, nullptr}, {"GruSequence", "products and steps", support, never, nullptr},
+  return {{{"LstmSequence", "products and steps", support, never, nullptr},
+           {"GruSequence", "products and steps", support, never, nullptr},
            {"RnnSequence", "products and steps", support, never, nullptr},
            {"acc.Lstm", "steps", own, lower, nullptr},
            {"acc.Gru", "steps", own, lower_gru, nullptr},

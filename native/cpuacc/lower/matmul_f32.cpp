@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "cpuacc/kernels/matmul_f32.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr double kBytesPerNanosecond = 30;
 constexpr double kSharedBytes = 2 << 20;  // of weights that all threads read, each for some rows
 constexpr int64_t kMax = 1 << 28;
 
-/// Where the operands of one product of a batch begin, in floats.
+/// The offsets of the operands of one product of a batch, in floats.
 struct Place {
   int64_t a, b;
 };
@@ -21,11 +21,11 @@ struct State {
   const MatMulKernels* kernels;
   MatMul matmul;
   std::vector<Place> batch;
-  int64_t parts_of_rows;  // a batch is cut into products of about equal many rows
+  int64_t parts_of_rows;  // pieces of about the same number of rows into which each product is divided
   bool by_blocks;
 };
 
-/// As equal as can be: tiles of some rows less cost little, threads that wait cost more.
+/// Divide rows as evenly as possible: smaller tiles cost less than threads that wait.
 Range rows_of(const State& state, int64_t number) {
   return split(state.matmul.rows, int(number), int(state.parts_of_rows));
 }
@@ -52,8 +52,8 @@ void run_products(const Step& step, const Run& run, int part, int parts) {
     Place place = state.batch[size_t(at)];
     OutputRange cut{int(rows.first), int(rows.last), whole.block, whole.block_end};
     int64_t offset = at * m.rows * m.out_row;
-    state.kernels->matmul(m, a + place.a, b ? b + place.b : nullptr, out + offset, residual ? residual + offset : nullptr,
-                          scratch, cut);
+    state.kernels->matmul(m, a + place.a, b ? b + place.b : nullptr, out + offset,
+                          residual ? residual + offset : nullptr, scratch, cut);
   }
 }
 
@@ -61,11 +61,11 @@ void run_gemv(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   Range range = split(blocks_of(state.matmul.columns), part, parts, state.matmul.panel);
   state.kernels->gemv(state.matmul, run.at<float>(step.in[0]), run.at<float>(step.out[0]),
-                        step.in[2] ? run.at<float>(step.in[2]) : nullptr, {0, 1, int(range.first), int(range.last)});
+                      step.in[2] ? run.at<float>(step.in[2]) : nullptr, {0, 1, int(range.first), int(range.last)});
 }
 
-/// Blocks of a panel for one row, so that parts get about equal many of them, and that no single block is left over,
-/// which `pack_panels` would join to the panel before it.
+/// Blocks of a panel of `gemv`, so that parts have about the same number of panels. No single block may remain, because
+/// `pack_panels` would merge it with the panel before it.
 int32_t gemv_panel(const MatMul& m, int parts) {
   int64_t blocks = blocks_of(m.columns), panels = (blocks + kMaxGemvPanel - 1) / kMaxGemvPanel;
   panels = std::max<int64_t>(1, (panels + parts - 1) / parts * parts);
@@ -74,11 +74,12 @@ int32_t gemv_panel(const MatMul& m, int parts) {
   return int32_t(panel);
 }
 
-/// The second operand in panels, where it is constant.
+/// The second operand in panels if it is constant.
 const float* pack_weights(const MatMul& m, const float* b, int64_t panel, Builder& builder) {
   Weights weights{b, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.bfloat16};
-  return static_cast<const float*>(builder.pack(
-      uint64_t(weights.packed()) * 4, [&](void* to) { pack_panels(builder, weights, panel, 1, static_cast<float*>(to)); }));
+  return static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
+    pack_panels(builder, weights, panel, 1, static_cast<float*>(to));
+  }));
 }
 
 void add_step(const Node& node, State made, const FusedEpilogue& fused, const Tensor* bias, Builder& builder) {
@@ -91,14 +92,16 @@ void add_step(const Node& node, State made, const FusedEpilogue& fused, const Te
   const bool one = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
   const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
   const bool constant = b.is_constant() && shared;
-  state->kernels = &matmul_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
+  state->kernels =
+      &matmul_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !one && m.a_depth == 1);
   m.bfloat16 = state->kernels->bfloat16 || (builder.settings.fast_math && one);
   double operations = 2.0 * double(m.rows) * m.columns * m.depth * double(state->batch.size());
   double bytes = 4.0 * double(m.columns) * m.depth;
   Step step;
   step.name = std::string(one ? "vector product " : "matrix product ") + node.name;
   step.fn = one ? run_gemv : run_products;
-  step.max_parts = parts_for(builder.settings, std::max(operations / kOperationsPerNanosecond, bytes / kBytesPerNanosecond));
+  step.max_parts =
+      parts_for(builder.settings, std::max(operations / cost::kOperationsPerNs, bytes / cost::kStreamedBytesPerNs));
   m.panel = one ? gemv_panel(m, step.max_parts) : state->kernels->panel;
   if (constant) m.packed = pack_weights(m, b.values<float>(), m.panel, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
@@ -119,7 +122,7 @@ Refusal within_limits(double rows, double columns, double depth) {
   return taken();
 }
 
-// ---- FullyConnected --------------------------------------------------------------------------------------------------
+// ---- FullyConnected -------------------------------------------------------------------------------------------------
 
 MatMul fully_connected(const Graph& graph, const Node& node) {
   const Tensor& weights = *graph.in(node, 1);
@@ -127,7 +130,7 @@ MatMul fully_connected(const Graph& graph, const Node& node) {
   MatMul m{};
   int64_t depth = weights.extent(transposed ? 1 : 0), columns = weights.extent(transposed ? 0 : 1);
   m.depth = int32_t(depth), m.columns = int32_t(columns);
-  m.rows = int32_t(columns ? graph.out(node).elements() / columns : 0);  // also of an operand without elements
+  m.rows = int32_t(columns ? graph.out(node).elements() / columns : 0);  // 0 for operands without elements
   m.a_row = depth, m.a_depth = 1, m.out_row = columns;
   m.b_depth = transposed ? 1 : columns, m.b_column = transposed ? depth : 1;
   return m;
@@ -154,16 +157,16 @@ void lower_fully_connected(const Node& node, Builder& builder) {
   add_step(node, std::move(state), epilogue_of(graph, node), bias_of(graph, node), builder);
 }
 
-// ---- BatchMatMul -----------------------------------------------------------------------------------------------------
+// ---- BatchMatMul ----------------------------------------------------------------------------------------------------
 
-/// An operand as matrices: a vector is one row on the left, and one column on the right.
+/// The shape of an operand as matrices: a vector is one row on the left, and one column on the right.
 Shape as_matrices(const Tensor& tensor, bool left) {
   Shape shape = tensor.shape;
   if (shape.size() == 1) shape.insert(left ? shape.begin() : shape.end(), 1);
   return shape;
 }
 
-/// Where the matrices of an operand begin for every matrix of the result, whose batch has extents `batch`.
+/// The offsets of the matrices of an operand for each matrix of the result, whose batch has the dimensions `batch`.
 std::vector<int64_t> places(const Shape& shape, const Shape& batch) {
   std::vector<int64_t> found{0};
   int64_t size = shape[shape.size() - 1] * shape[shape.size() - 2];
@@ -187,7 +190,8 @@ Refusal support_batch_matmul(const Graph& graph, const Node& node, const Setting
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
   Shape a = as_matrices(*graph.in(node, 0), true), b = as_matrices(*graph.in(node, 1), false);
   size_t last_a = a.size() - 1, last_b = b.size() - 1;
-  double rows = double(a[last_a - 1]), depth = double(a[last_a]), columns = std::max(double(b[last_b]), double(b[last_b - 1]));
+  double rows = double(a[last_a - 1]), depth = double(a[last_a]),
+         columns = std::max(double(b[last_b]), double(b[last_b - 1]));
   if (Refusal why = within_limits(std::max(rows, depth), columns, std::max(rows, depth))) return why;
   if (graph.out(node).elements() > kMax) return refused("a result of this size", IPR_REASON_RESOURCE);
   FusedEpilogue fused;

@@ -1,8 +1,9 @@
-// BatchMatMul of codes: the second operand is packed in every run.
+// Quantized BatchMatMul. The second operand is packed in each run.
 
 #include <algorithm>
 #include <cstring>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/q8.hpp"
 
 namespace cpuacc {
@@ -10,10 +11,10 @@ namespace {
 
 constexpr int64_t kMax = 1 << 26;  // bytes of one matrix
 
-/// One operand: where its matrices begin, and its steps in elements.
+/// One operand: the offsets of its matrices, and its strides in elements.
 struct Operand {
   std::vector<int64_t> places;
-  int64_t by_outer, by_depth;  // by_outer: rows of the first operand, columns of the second
+  int64_t by_outer, by_depth;  // by_outer: between rows of the first operand, columns of the second
   uint32_t flip;
 };
 
@@ -22,16 +23,16 @@ struct State {
   const ElementwiseQ8Kernels* elementwise;
   Q8Channels channels;
   Q8Requantization requantization;
-  const int32_t* begin;  // of all sums
+  const int32_t* begin;  // initial values of all sums
   Operand a, b;
   int64_t rows, depth, columns, words;
-  int32_t zero_a, zero_b;  // of the bytes of a, of the signed codes of b
+  int32_t zero_a, zero_b;  // of the unsigned bytes of a, of the signed bytes of b
 
   int64_t packed_bytes() const { return channels.lanes() * words * 4; }
   int64_t row_bytes() const { return words * 4; }
 };
 
-/// The memory of one part.
+/// The scratch memory of one part.
 struct Scratch {
   int8_t* weights;
   int32_t *begin, *byte_sums;
@@ -39,7 +40,8 @@ struct Scratch {
 
   static uint64_t aligned(int64_t bytes) { return (uint64_t(bytes) + 63) / 64 * 64; }
   static uint64_t bytes(const State& s) {
-    return aligned(s.packed_bytes()) + aligned(s.channels.lanes() * 4) + aligned(s.rows * 4) + aligned(s.rows * s.row_bytes());
+    return aligned(s.packed_bytes()) + aligned(s.channels.lanes() * 4) + aligned(s.rows * 4) +
+           aligned(s.rows * s.row_bytes());
   }
   Scratch(const State& s, char* memory)
       : weights(reinterpret_cast<int8_t*>(memory)),
@@ -48,9 +50,9 @@ struct Scratch {
         rows(reinterpret_cast<uint8_t*>(byte_sums) + aligned(s.rows * 4)) {}
 };
 
-/// One column, whose words of four codes lie `step` bytes apart in a panel; its sum.
+/// Pack one column, whose words of four values are `step` bytes apart in a panel. Return its sum.
 int64_t pack_column(const State& s, const uint8_t* from, int64_t step, int8_t* to) {
-  const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned codes become signed ones
+  const uint8_t flip = s.b.flip ? 0 : 0x80;  // unsigned values become signed
   const int64_t by = s.b.by_depth;
   int64_t sum = 0, k = 0;
   for (; k + 4 <= s.depth; k += 4, from += 4 * by, to += step) {
@@ -63,7 +65,7 @@ int64_t pack_column(const State& s, const uint8_t* from, int64_t step, int8_t* t
   return sum;
 }
 
-/// Signed codes of the second operand in panels, and what the sums of its columns begin with.
+/// Pack the second operand as signed values in panels, and compute the initial values of the sums of its columns.
 void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
   int8_t* out = to.weights;
   memcpy(to.begin, s.begin, size_t(s.channels.lanes()) * 4);
@@ -81,7 +83,8 @@ void pack_columns(const State& s, const uint8_t* b, const Scratch& to) {
   }
 }
 
-/// Unsigned codes of the first operand, row by row in whole words, and the sums of its rows where they are needed.
+/// Copy the rows of the first operand as unsigned values, padded to whole words, and compute their sums if these are
+/// needed.
 void copy_rows(const State& s, const uint8_t* a, const Scratch& to) {
   const uint8_t flip = uint8_t(s.a.flip);
   for (int64_t row = 0; row < s.rows; ++row) {
@@ -109,8 +112,9 @@ void multiply(const State& s, const Scratch& scratch, uint8_t* out) {
       int count = int(std::min(most, s.rows - row));
       Q8Rows from{segments, 1, s.words, row * s.row_bytes(), s.row_bytes(), 0};
       s.kernels->tile(count, panel.vectors, from, weights, scratch.begin + panel.lane, sums);
-      s.kernels->requantize(count, panel.vectors, sums, s.requantization, panel.lane, s.zero_b ? scratch.byte_sums + row : nullptr,
-                        out + row * s.columns + panel.first, s.columns, panel.channels, {nullptr, nullptr, 0});
+      s.kernels->requantize(count, panel.vectors, sums, s.requantization, panel.lane,
+                            s.zero_b ? scratch.byte_sums + row : nullptr, out + row * s.columns + panel.first,
+                            s.columns, panel.channels, {nullptr, nullptr, 0});
     }
     weights += panel.vectors * s.kernels->lanes * s.words * 4;
   }
@@ -133,7 +137,7 @@ void run_products(const Step& step, const Run& run, int part, int parts) {
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
   if (!has_one_scale(a) || !has_one_scale(b) || !has_one_scale(out) || a.dtype != out.dtype || !node.posts.empty())
-    return refused("takes codes of 8 bits with one scale each", IPR_REASON_DATA_TYPE);
+    return refused("takes quantized values of 8 bits with one scale each", IPR_REASON_DATA_TYPE);
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
   if (a.rank() < 2 || b.rank() < 2) return refused("takes matrices", IPR_REASON_SHAPE);
   double depth = double(a.extent(node.flag("transpose_x") ? -2 : -1)) + 4;
@@ -142,7 +146,7 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   return taken();
 }
 
-/// Where the matrices of an operand begin, for every matrix of the result.
+/// The offsets of the matrices of an operand for each matrix of the result.
 std::vector<int64_t> places_of(const Shape& shape, const Shape& result) {
   std::vector<int64_t> found{0};
   size_t batch = result.size() - 2, own = shape.size() - 2;
@@ -176,16 +180,19 @@ void lower(const Node& node, Builder& builder) {
   s.channels.add(0, s.columns, s.kernels->lanes);
   Q8Sums sums;
   for (int64_t n = 0; n < s.columns; ++n) sums.add({0, 255 * s.depth}, 0, 0, -s.zero_b);
-  Q8Rule rule = Q8Rule::of(a, b, out, Q8Rule::fixed_point, true);
+  Q8Rounding rule = Q8Rounding::of(a, b, out, Q8Rounding::fixed_point, true);
   Q8Limits limits;
-  Q8Parameters parameters(Q8Parameters::pack(builder, s.channels, rule, out, limits, sums), s.channels.lanes(), out, limits);
+  Q8Parameters parameters(Q8Parameters::pack(builder, s.channels, rule, out, limits, sums), s.channels.lanes(), out,
+                          limits);
   s.requantization = parameters.requantization;
   s.begin = parameters.bias;
   Step step;
   step.name = "BatchMatMul " + node.name;
   step.fn = run_products;
-  double each = double(s.rows * s.columns) * double(s.depth) / 100 + double((s.rows + s.columns) * s.depth);
-  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, each * double(s.a.places.size())), int64_t(s.a.places.size())));
+  double each = double(s.rows * s.columns) * double(s.depth) / cost::kQuantizedProductsPerNs +
+                double((s.rows + s.columns) * s.depth) / cost::kPackedBytesPerNs;
+  step.max_parts =
+      int(std::min<int64_t>(parts_for(builder.settings, each * double(s.a.places.size())), int64_t(s.a.places.size())));
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = Scratch::bytes(s);
@@ -197,7 +204,7 @@ void lower(const Node& node, Builder& builder) {
 
 Family matmul_q8_family() {
   Family family;
-  family.lowerings = {{"BatchMatMul", "codes", supports, lower, nullptr}};
+  family.lowerings = {{"BatchMatMul", "quantized", supports, lower, nullptr}};
   return family;
 }
 

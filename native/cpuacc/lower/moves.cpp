@@ -1,10 +1,10 @@
-// Layers that move elements: views of the operand that are copied, or only shared.
+// Layers that move elements: they copy a view of the operand, or share its memory.
 
 #include <algorithm>
 #include <cstring>
 
-#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/rules.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
@@ -13,15 +13,15 @@ std::string label(const Node& node) { return node.type + " " + node.name; }
 
 uint64_t item_of(const Tensor& tensor) { return ipr::item_size(tensor.dtype); }
 
-/// Any type of data; codes keep their meaning.
+/// Any dtype; quantized values keep their quantization.
 Refusal any(const Graph& graph, const Node& node, const Settings&) {
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   for (int tensor : node.outputs)
     if (graph[tensor].rank() > 8) return refused("takes tensors of up to 8 axes", IPR_REASON_SHAPE);
   return taken();
 }
 
-// ---- The same elements in the same order ------------------------------------------------------------------------------
+// ---- The same elements in the same order ----------------------------------------------------------------------------
 
 void lower_same(const Node& node, Builder& builder) {
   int in = node.inputs[0], out = node.outputs[0];
@@ -31,8 +31,8 @@ void lower_same(const Node& node, Builder& builder) {
   builder.add(copy_step(builder, label(node), builder.buffer(in), builder.buffer(out), axes, item_of(result)));
 }
 
-/// Between channels first and last, blocked images stay as they are.
-Layouts turned_blocked(const Graph& graph, const Node& node, const Settings&) {
+/// A transposition between NCHW and NHWC leaves blocked images unchanged.
+Layouts transposed_blocked(const Graph& graph, const Node& node, const Settings&) {
   const std::vector<int64_t>& order = node.integers("permutation");
   Layout layout = graph.in(node, 0)->layout;
   if (layout == Layout::blocked_nchw && order == std::vector<int64_t>{0, 2, 3, 1})
@@ -42,7 +42,7 @@ Layouts turned_blocked(const Graph& graph, const Node& node, const Settings&) {
   return {};
 }
 
-// ---- Views of one operand ---------------------------------------------------------------------------------------------
+// ---- Views of one operand -------------------------------------------------------------------------------------------
 
 void lower_transpose(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
@@ -68,7 +68,7 @@ void lower_transpose(const Node& node, Builder& builder) {
                         item_of(out)));
 }
 
-/// A box within the operand: where it begins along each axis, and its steps.
+/// Copy a strided slice of the operand: its beginning along each axis, and its strides.
 void lower_box(const Node& node, Builder& builder, int result, const Shape& begin, const Shape& stride) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph[result];
   Shape steps = steps_of(in.shape);
@@ -87,8 +87,8 @@ void lower_box(const Node& node, Builder& builder, int result, const Shape& begi
   if (contiguous && offset * int64_t(item_of(out)) % 64 == 0 &&
       builder.share(result, node.inputs[0], uint64_t(offset) * item_of(out)))
     return;
-  builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), builder.buffer(result), axes, item_of(out),
-                        offset));
+  builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), builder.buffer(result), axes,
+                        item_of(out), offset));
 }
 
 void lower_slice(const Node& node, Builder& builder) {
@@ -106,7 +106,7 @@ void lower_splitter(const Node& node, Builder& builder) {
   }
 }
 
-/// One item of a strided slice along an axis, as Python's slice(...).indices(extent) gives it.
+/// The first index of a strided slice along an axis, as Python's slice(...).indices(extent) returns it.
 int64_t first_of(int64_t begin, bool from_start, int64_t stride, int64_t extent) {
   int64_t low = stride < 0 ? -1 : 0, high = stride < 0 ? extent - 1 : extent;
   if (from_start) return stride < 0 ? high : low;
@@ -188,7 +188,7 @@ void lower_tile(const Node& node, Builder& builder) {
                         item_of(out)));
 }
 
-// ---- Blocks -----------------------------------------------------------------------------------------------------------
+// ---- Blocks ---------------------------------------------------------------------------------------------------------
 
 struct ImageAxes {
   size_t h, w, c;
@@ -198,7 +198,7 @@ ImageAxes image_axes(const Node& node) {
   return node.text("data_layout") == "NCHW" ? ImageAxes{2, 3, 1} : ImageAxes{1, 2, 3};
 }
 
-/// `fine` is the tensor with the larger image; `into_depth` where the result has the larger depth.
+/// `fine` is the tensor with the larger image; `into_depth` is true if the result has the larger depth.
 void lower_depth(const Node& node, Builder& builder, bool into_depth) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   const Tensor &fine = into_depth ? in : out, &deep = into_depth ? out : in;
@@ -247,9 +247,9 @@ void lower_shuffle(const Node& node, Builder& builder) {
                         item_of(in)));
 }
 
-// ---- Several operands in one result -----------------------------------------------------------------------------------
+// ---- Several operands in one result ---------------------------------------------------------------------------------
 
-Refusal same_codes(const Graph& graph, const Node& node, const Settings& settings) {
+Refusal support_concat_values(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor& out = graph.out(node);
   for (size_t n = 0; n < node.inputs.size(); ++n) {
     const Tensor& in = *graph.in(node, n);
@@ -260,8 +260,8 @@ Refusal same_codes(const Graph& graph, const Node& node, const Settings& setting
   return any(graph, node, settings);
 }
 
-/// Operand after operand along an axis of `around`, each `extents[n]` wide.
-void lower_side_by_side(const Node& node, Builder& builder, Around at, const std::vector<int64_t>& extents) {
+/// Concatenate operands along an axis of `around`, each `extents[n]` wide.
+void lower_concatenation(const Node& node, Builder& builder, Around at, const std::vector<int64_t>& extents) {
   const Tensor& out = builder.graph.out(node);
   uint64_t item = item_of(out);
   int64_t place = 0;
@@ -269,14 +269,15 @@ void lower_side_by_side(const Node& node, Builder& builder, Around at, const std
     int64_t width = extents[n] * at.inner, offset = place;
     place += width;
     bool whole = at.outer == 1 && uint64_t(offset) * item % 64 == 0;
-    if (width == 0 || (whole && builder.share(node.outputs[0], node.inputs[n], uint64_t(offset) * item, true))) continue;
+    if (width == 0 || (whole && builder.share(node.outputs[0], node.inputs[n], uint64_t(offset) * item, true)))
+      continue;
     Axes axes = {{at.outer, width, at.extent * at.inner}, {width, 1, 1}};
     builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[n]), builder.buffer(node.outputs[0]), axes,
                           item, 0, offset));
   }
 }
 
-/// Images that are joined along their channels, of which all but the last fill their blocks.
+/// Concatenate blocked images along the channels, if all but the last fill their blocks.
 Layouts blocked_concat(const Graph& graph, const Node& node, const Settings&) {
   Layout layout = blocked_operand(graph, node);
   const Tensor& out = graph.out(node);
@@ -293,18 +294,18 @@ void lower_concat(const Node& node, Builder& builder) {
     Shape shape = blocked_shape(out);
     std::vector<int64_t> blocks;
     for (int tensor : node.inputs) blocks.push_back(blocked_shape(builder.graph[tensor])[1]);
-    return lower_side_by_side(node, builder, {shape[0], shape[1], shape[2] * shape[3] * kBlock}, blocks);
+    return lower_concatenation(node, builder, {shape[0], shape[1], shape[2] * shape[3] * kBlock}, blocks);
   }
   int axis = axis_of(node.integer("axis"), out.rank());
   std::vector<int64_t> extents;
   for (int tensor : node.inputs) extents.push_back(builder.graph[tensor].shape[size_t(axis)]);
-  lower_side_by_side(node, builder, around(out.shape, axis), extents);
+  lower_concatenation(node, builder, around(out.shape, axis), extents);
 }
 
 void lower_stack(const Node& node, Builder& builder) {
   const Tensor& out = builder.graph.out(node);
   Around at = around(out.shape, axis_of(node.integer("axis"), out.rank()));
-  lower_side_by_side(node, builder, at, std::vector<int64_t>(node.inputs.size(), 1));
+  lower_concatenation(node, builder, at, std::vector<int64_t>(node.inputs.size(), 1));
 }
 
 Lowering way(const char* type, Refusal (*support)(const Graph&, const Node&, const Settings&),
@@ -318,7 +319,7 @@ Family moves_family() {
   Family family;
   family.lowerings = {
       way("Reshape", any, lower_same),
-      {"Transpose", "plain", any, lower_transpose, turned_blocked},
+      {"Transpose", "plain", any, lower_transpose, transposed_blocked},
       way("Permute", any, lower_transpose),
       way("Slice", any, lower_slice),
       way("Splitter", any, lower_splitter),
@@ -329,8 +330,8 @@ Family moves_family() {
       way("DepthToSpace", any, lower_depth_to_space),
       way("SpaceToDepth", any, lower_space_to_depth),
       way("ChannelShuffle", any, lower_shuffle),
-      {"Concat", "plain", same_codes, lower_concat, blocked_concat},
-      way("Stack", same_codes, lower_stack),
+      {"Concat", "plain", support_concat_values, lower_concat, blocked_concat},
+      way("Stack", support_concat_values, lower_stack),
   };
   return family;
 }

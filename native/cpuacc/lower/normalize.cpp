@@ -1,13 +1,14 @@
-// Normalisations of float32.
+// Normalizations of float32.
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/kernels/rows.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/epilogue_f32.hpp"
 #include "cpuacc/rules.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
@@ -20,16 +21,16 @@ int channel_axis(const Node& node, int rank) {
 
 bool single(const Tensor* tensor) { return tensor == nullptr || tensor->elements() == 1; }
 
-// ---- Rows that are standardized ---------------------------------------------------------------------------------------
+// ---- Rows that are standardized -------------------------------------------------------------------------------------
 
 struct Rows {
   const NormalizeKernels* kernels;
   Spread spread;
   float eps;
   int64_t rows, length;
-  int64_t inner, period;         // elements of a row that share a factor; how many factors a row has
-  int64_t sets;                  // rows after which the factors begin anew
-  bool one_scale, one_shift;     // a single factor for all
+  int64_t inner, period;      // elements of a row that share a factor; factors of a row
+  int64_t sets;               // rows after which the factors repeat
+  bool one_scale, one_shift;  // a single factor for all
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Rows& self = step.as<Rows>();
@@ -71,7 +72,7 @@ Step rows_step(const Node& node, Builder& builder, Rows rows, Buffer in, Buffer 
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Rows::run;
-  step.max_parts = parts_for(builder.settings, double(rows.rows) * double(rows.length) * 0.4);
+  step.max_parts = parts_for(builder.settings, double(rows.rows) * double(rows.length) * cost::kStandardizeNs);
   step.in = {in, builder.buffer(scale ? node.inputs[1] : -1), builder.buffer(shift ? node.inputs[2] : -1)};
   step.out = {out};
   step.in_place = 0;
@@ -79,7 +80,7 @@ Step rows_step(const Node& node, Builder& builder, Rows rows, Buffer in, Buffer 
   return step;
 }
 
-/// gamma and beta of LayerNormalization: absent, a single element, or the last axes as a whole.
+/// gamma and beta of LayerNormalization are absent, a single element, or have all of the last axes.
 bool of_a_row(const Tensor* tensor, int64_t length) { return single(tensor) || tensor->elements() == length; }
 
 int64_t row_length(const Graph& graph, const Node& node) {
@@ -92,7 +93,7 @@ int64_t row_length(const Graph& graph, const Node& node) {
 Refusal layer_support(const Graph& graph, const Node& node, const Settings&) {
   Refusal why = all_f32(graph, node);
   if (why) return why;
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   int64_t length = row_length(graph, node);
   if (of_a_row(graph.in(node, 1), length) && of_a_row(graph.in(node, 2), length)) return taken();
   return refused("gamma and beta are neither single elements nor as long as what is normalized", IPR_REASON_SHAPE);
@@ -112,12 +113,12 @@ void lower_layer(const Node& node, Builder& builder) {
 }
 
 Refusal f32_support(const Graph& graph, const Node& node, const Settings&) {
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   return all_f32(graph, node);
 }
 
-/// Copies a tensor whose channels are last into one whose channels are second, or back.
-void turn_channels(const Node& node, Builder& builder, Buffer in, Buffer out, bool ahead) {
+/// Move the channels of a tensor from the last axis to the second, or back.
+void move_channels(const Node& node, Builder& builder, Buffer in, Buffer out, bool ahead) {
   const Tensor& tensor = builder.graph.out(node);
   int64_t n = tensor.shape[0], c = tensor.shape.back(), pixels = tensor.elements() / std::max<int64_t>(n * c, 1);
   Axes axes = ahead ? Axes{{n, pixels * c, pixels * c}, {c, 1, pixels}, {pixels, c, 1}}
@@ -144,9 +145,9 @@ void lower_groups(const Node& node, Builder& builder) {
     return;
   }
   Buffer turned = builder.temporary(in.bytes());
-  turn_channels(node, builder, from, turned, true);
+  move_channels(node, builder, from, turned, true);
   builder.add(rows_step(node, builder, rows, turned, turned));
-  turn_channels(node, builder, turned, to, false);
+  move_channels(node, builder, turned, to, false);
 }
 
 void lower_mean_variance(const Node& node, Builder& builder) {
@@ -176,9 +177,9 @@ void lower_mean_variance(const Node& node, Builder& builder) {
   builder.add(copy_step(builder, "turn back for " + node.name, turned, builder.buffer(node.outputs[0]), back, 4));
 }
 
-// ---- Batch normalization ----------------------------------------------------------------------------------------------
+// ---- Batch normalization --------------------------------------------------------------------------------------------
 
-constexpr int64_t kAtOnce = 8192;  // elements, so that they are still in the cache when they are clamped
+constexpr int64_t kAtOnce = 8192;  // elements that are clamped while they are in the first-level cache: 32 KiB
 
 /// 1 / sqrt(variance + eps) of each channel.
 void batch_factors(const float* variance, float eps, int64_t channels, float* to) {
@@ -208,10 +209,10 @@ struct Batch {
   }
 };
 
-/// Blocks of 16 channels with constant parameters, and a clamp after them.
+/// Batch normalization of blocks of 16 channels with constant parameters, followed by a clamp.
 struct BlockedBatch {
   const NormalizeKernels* kernels;
-  const float* parameters;  // the mean, factor, gamma and beta of every channel, filled up to whole blocks
+  const float* parameters;  // mean, factor, gamma and beta of each channel, padded to whole blocks
   float low, high;
   int64_t slices, blocks, pixels;  // a slice is one block of one image
 
@@ -219,7 +220,8 @@ struct BlockedBatch {
     const BlockedBatch& self = step.as<BlockedBatch>();
     Range range = split(self.slices * self.pixels, part, parts);
     for (int64_t at = range.first; at < range.last;) {
-      int64_t slice = at / self.pixels, end = std::min(range.last, (slice + 1) * self.pixels), c = slice % self.blocks * 16;
+      int64_t slice = at / self.pixels, end = std::min(range.last, (slice + 1) * self.pixels),
+              c = slice % self.blocks * 16;
       const float* own = self.parameters + c;
       const int64_t all = self.blocks * 16;
       self.kernels->batch_block(run.at<float>(step.in[0]) + at * 16, run.at<float>(step.out[0]) + at * 16, end - at,
@@ -240,7 +242,7 @@ Refusal batch_support(const Graph& graph, const Node& node, const Settings&) {
   FusedEpilogue fused;
   if (Refusal why = find_epilogue(graph, node, &fused)) return why;
   const bool clamps = fused.residual < 0 && fused.epilogue.count == 0;
-  return node.posts.empty() || clamps ? taken() : refused("takes no posts but a clamp");
+  return node.posts.empty() || clamps ? taken() : refused("takes no post-ops but a clamp");
 }
 
 Layouts batch_layouts(const Graph& graph, const Node& node, const Settings&) {
@@ -252,8 +254,8 @@ Layouts batch_layouts(const Graph& graph, const Node& node, const Settings&) {
 void lower_blocks(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor& in = *graph.in(node, 0);
-  Shape lies = blocked_shape(in);
-  const int64_t all = lies[1] * 16, channels = in.extent(channel_axis_of(in.layout));
+  Shape in_memory = blocked_shape(in);
+  const int64_t all = in_memory[1] * 16, channels = in.extent(channel_axis_of(in.layout));
   auto parameters = static_cast<const float*>(builder.pack(uint64_t(4 * all) * sizeof(float), [&](void* to) {
     auto values = static_cast<float*>(to);
     auto of = [&](size_t operand) { return graph.in(node, operand)->values<float>(); };
@@ -266,13 +268,13 @@ void lower_blocks(const Node& node, Builder& builder) {
   Step step;
   step.name = "BatchNormalization " + node.name;
   step.fn = &BlockedBatch::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.1);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kBatchBlockNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
-  step.state = std::make_shared<BlockedBatch>(
-      BlockedBatch{&normalize_kernels_for(builder.settings.isa), parameters, epilogue.low, epilogue.high, lies[0] * lies[1], lies[1],
-                   lies[2] * lies[3]});
+  step.state = std::make_shared<BlockedBatch>(BlockedBatch{&normalize_kernels_for(builder.settings.isa), parameters,
+                                                           epilogue.low, epilogue.high, in_memory[0] * in_memory[1],
+                                                           in_memory[1], in_memory[2] * in_memory[3]});
   builder.add(std::move(step));
 }
 
@@ -291,7 +293,7 @@ void lower_batch(const Node& node, Builder& builder) {
   Step step;
   step.name = "BatchNormalization " + node.name;
   step.fn = &Batch::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.2);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kBatchNs);
   for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
@@ -300,7 +302,7 @@ void lower_batch(const Node& node, Builder& builder) {
   builder.add(std::move(step));
 }
 
-// ---- Length and local response ----------------------------------------------------------------------------------------
+// ---- Length and local response --------------------------------------------------------------------------------------
 
 struct UnitLength {
   const NormalizeKernels* kernels;
@@ -329,14 +331,14 @@ void lower_unit_length(const Node& node, Builder& builder) {
   Step step;
   step.name = "L2Normalization " + node.name;
   step.fn = &UnitLength::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.3);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kUnitLengthNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
   builder.add(std::move(step));
 }
 
-/// Sums of squares over windows along up to two axes, in float64 so that they can slide.
+/// Sums of squares over sliding windows along up to two axes, in float64 so that removing elements is accurate.
 struct Response {
   float k, alpha, beta;
   int64_t size;
@@ -354,8 +356,7 @@ struct Response {
       std::swap(now, next);
     }
     float* out = run.at<float>(step.out[0]);
-    for (int64_t n = 0; n < self.count; ++n)
-      out[n] = in[n] / std::pow(self.k + self.alpha * float(now[n]), self.beta);
+    for (int64_t n = 0; n < self.count; ++n) out[n] = in[n] / std::pow(self.k + self.alpha * float(now[n]), self.beta);
   }
 
   void slide(const double* in, double* out, const Around& at) const {
@@ -381,7 +382,8 @@ void lower_response(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   int channel = node.has("axis") ? axis_of(node.integer("axis"), in.rank()) : channel_axis(node, in.rank());
   auto state = std::make_shared<Response>();
-  state->k = float(node.number("k")), state->alpha = float(node.number("alpha")), state->beta = float(node.number("beta"));
+  state->k = float(node.number("k")), state->alpha = float(node.number("alpha")),
+  state->beta = float(node.number("beta"));
   state->size = node.integer("norm_size");
   state->count = in.elements();
   state->axis_count = 1;

@@ -1,4 +1,4 @@
-// Weights of float32 convolutions and matrix products in the order in which the kernels read them.
+// Packing of float32 weights in the order in which the kernels read them.
 
 #ifndef CPUACC_LOWER_PACK_F32_HPP
 #define CPUACC_LOWER_PACK_F32_HPP
@@ -13,8 +13,8 @@ namespace cpuacc {
 
 inline int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
 
-/// Two numbers as bfloat16 in the word of one, rounded to the nearest, ties to even.
-inline float pair_of(float low, float high) {
+/// Two numbers as bfloat16 in one word, rounded to the nearest, ties to even.
+inline float bfloat16_pair(float low, float high) {
   auto brain = [](float x) {
     uint32_t bits;
     std::memcpy(&bits, &x, sizeof bits);
@@ -27,33 +27,32 @@ inline float pair_of(float low, float high) {
   return word;
 }
 
-/// Weights as the network has them: elements from one output channel, input channel and tap (place in the window, row
-/// by row) to the next.
+/// Weights of the network: strides in elements from one output channel, input channel and tap to the next.
 struct Weights {
   const float* data;
   int64_t outputs, inputs, taps;
   int64_t by_output, by_input, by_tap;
-  bool bfloat16 = false;  // to be packed as pairs of bfloat16
+  bool bfloat16 = false;  // pack them as pairs of bfloat16
 
   float at(int64_t output, int64_t input, int64_t tap) const {
     return data[output * by_output + input * by_input + tap * by_tap];
   }
-  /// Words of a column: an input channel each, or a pair of them.
+  /// Words of a column: one for each input channel, or for each pair of them.
   int64_t words() const { return bfloat16 ? (inputs + 1) / 2 : inputs; }
   int64_t packed() const { return blocks_of(outputs) * 16 * words() * taps; }
   float word(int64_t output, int64_t input, int64_t tap) const {
     if (!bfloat16) return at(output, input, tap);
-    return pair_of(at(output, input, tap), input + 1 < inputs ? at(output, input + 1, tap) : 0);
+    return bfloat16_pair(at(output, input, tap), input + 1 < inputs ? at(output, input + 1, tap) : 0);
   }
 };
 
-/// Blocks of the panel that begins at `block`: `panel` of them, but an odd one at the end joins the last panel.
+/// Blocks of the panel that begins at `block`: `panel` of them; an odd last block belongs to the panel before it.
 inline int64_t blocks_of_panel(int64_t block, int64_t blocks, int64_t panel) {
   int64_t left = blocks - block;
   return panel > 1 && left == panel + 1 ? left : std::min(left, panel);
 }
 
-/// Calls one(block, wide) for every panel; several threads take them.
+/// Call one(block, blocks of the panel) for each panel, on several threads.
 template <class One>
 void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t bytes, const One& one) {
   int64_t blocks = blocks_of(w.outputs);
@@ -66,9 +65,8 @@ void for_panels(Builder& builder, const Weights& w, int64_t panel, uint64_t byte
   });
 }
 
-/// [panel][group of input channels][tap][input channel][output channel of the panel]; `group` is 16 for blocked images
-/// and 1 for planes. `to` holds zeros where it is not written to. Where there are pairs (see Weights) all this is meant
-/// of pairs of input channels.
+/// Pack weights as [panel][group of input channels][tap][input channel][output channel of the panel]. `group` is 16 for
+/// nChw16c images and 1 for planar input. `to` is zeroed. With bfloat16, the same holds for pairs of input channels.
 inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64_t group, float* to) {
   const int64_t each = w.bfloat16 ? 2 : 1;
   group *= each;
@@ -82,8 +80,8 @@ inline void pack_panels(Builder& builder, const Weights& w, int64_t panel, int64
   });
 }
 
-/// [panel][square][input channel, or pair of them][output channel of the panel] for Winograd's convolution. `transform` is
-/// that of the kernels.
+/// Pack weights for Winograd's convolution as [panel][element][input channel, or pair of them][output channel of the
+/// panel]. `transform` is WinogradKernels::transform_weights.
 inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int32_t tile,
                           void (*transform)(int32_t tile, const float* taps, float* to, int64_t step), float* to) {
   const int64_t elements = (tile + 2) * (tile + 2), each = w.bfloat16 ? 2 : 1;
@@ -106,13 +104,13 @@ inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int
         }
         float pair[2][36 * 16] = {};
         for (int64_t n = i; n < std::min(i + 2, w.inputs); ++n) transformed(n, pair[n - i], 16);
-        for (int64_t n = 0; n < elements * 16; ++n) at[n / 16 * step + n % 16] = pair_of(pair[0][n], pair[1][n]);
+        for (int64_t n = 0; n < elements * 16; ++n) at[n / 16 * step + n % 16] = bfloat16_pair(pair[0][n], pair[1][n]);
       }
     }
   });
 }
 
-/// [block of channels][tap][16], of weights [tap][channel].
+/// Pack weights [tap][channel] as [block of channels][tap][16].
 inline void pack_depthwise(const float* weights, int64_t channels, int64_t taps, float* to) {
   for (int64_t channel = 0; channel < channels; ++channel)
     for (int64_t tap = 0; tap < taps; ++tap)

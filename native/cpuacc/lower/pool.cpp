@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpuacc/kernels/pool.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -23,7 +24,7 @@ PoolKind kind_of(const Node& node) {
   return name == "MAX" ? PoolKind::max : name == "AVERAGE" ? PoolKind::average : PoolKind::l2;
 }
 
-/// The window over an image of `shape`; an image is a volume of one plane.
+/// The window over an image; an image is a volume of one plane.
 Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
   Pool pool{};
   bool volume = node.type == "Pooling3d";
@@ -54,7 +55,7 @@ Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
 struct Pooling {
   PoolKernels::Row row;
   Pool pool;
-  int64_t images, in_bytes, row_bytes;  // bytes of an image of the input, and of a row of the result
+  int64_t images, in_bytes, row_bytes;  // bytes of an input image, and of a row of the result
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Pooling& self = step.as<Pooling>();
@@ -72,16 +73,16 @@ bool one_quantization(const Tensor& in, const Tensor& out) { return in.same_quan
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   if (in.dtype != out.dtype || in.is_quantized() != out.is_quantized() || !one_quantization(in, out))
     return refused("the result is " + described(out) + " and the operand " + described(in) + "; takes one quantization",
                    IPR_REASON_QUANTIZATION);
   if (!is_f32(in) && !in.is_quantized() && kind_of(node) != PoolKind::max)
-    return refused("takes codes with a scale, or floats", IPR_REASON_DATA_TYPE);
+    return refused("takes quantized values with a scale, or floats", IPR_REASON_DATA_TYPE);
   if (node.type == "Pooling3d" && !is_f32(in) && kind_of(node) != PoolKind::max)
     return refused("means of volumes are taken of float32 only", IPR_REASON_DATA_TYPE);
   if (pool_kernels_for(settings.isa).row(kind_of(node), in.dtype)) return taken();
-  return refused(std::string(node.text("pool_type")) + " of " + described(in) + " is not computed here",
+  return refused(std::string(node.text("pool_type")) + " of " + described(in) + " is not supported",
                  IPR_REASON_DATA_TYPE);
 }
 
@@ -98,7 +99,7 @@ void lower(const Node& node, Builder& builder) {
   state->row_bytes = pool.places[2] * pool.inner * item;
   state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
   if (in.elements() == 0 && out.elements() != 0) state->images = in.shape[0] * channels / pool.inner;
-  double work = double(out.elements()) * double(pool.size[0] * pool.size[1] + pool.size[2]) * 0.15;
+  double work = double(out.elements()) * double(pool.size[0] * pool.size[1] + pool.size[2]) * cost::kPoolTapNs;
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Pooling::run;

@@ -10,7 +10,7 @@
 namespace cpuacc {
 namespace {
 
-// ---- What is taken -----------------------------------------------------------------------------------------------------
+// ---- What is taken --------------------------------------------------------------------------------------------------
 
 bool has_one_zero_point(const Tensor& tensor) {
   return std::all_of(tensor.zero_points.begin(), tensor.zero_points.end(),
@@ -21,7 +21,7 @@ bool is_clamp(const Post& post) {
   return post.kind == Post::activation && (post.function == "RELU" || post.function == "BOUNDED_RELU");
 }
 
-/// The tensor that comes after a post.
+/// The tensor after a post-op.
 int after(const Node& node, size_t post) {
   return post + 1 < node.posts.size() ? node.posts[post + 1].through : node.outputs[0];
 }
@@ -31,18 +31,18 @@ Refusal refused_posts(const Graph& graph, const Node& node) {
   for (size_t n = 0; n < node.posts.size(); ++n) {
     const Post& post = node.posts[n];
     const Tensor &from = graph[post.through], &to = graph[after(node, n)];
-    if (!has_one_scale(from) || !has_one_scale(to)) return refused("what follows has other types", IPR_REASON_DATA_TYPE);
+    if (!has_one_scale(from) || !has_one_scale(to))
+      return refused("the layers that follow have other types", IPR_REASON_DATA_TYPE);
     if (is_clamp(post) && from.dtype == to.dtype && from.same_quantization(to)) continue;
-    bool adds = post.kind == Post::add && !added && has_one_scale(graph[post.tensor]) &&
-                from.dtype == to.dtype && graph[post.tensor].dtype == to.dtype &&
-                graph[post.tensor].shape == to.shape;
-    if (!adds) return refused("what follows cannot be done at once", IPR_REASON_NEIGHBOURS);
+    bool adds = post.kind == Post::add && !added && has_one_scale(graph[post.tensor]) && from.dtype == to.dtype &&
+                graph[post.tensor].dtype == to.dtype && graph[post.tensor].shape == to.shape;
+    if (!adds) return refused("the layers that follow cannot be fused", IPR_REASON_NEIGHBOURS);
     added = true;
   }
   return taken();
 }
 
-/// A real bound as an unsigned code.
+/// Quantize a real bound to an unsigned value.
 int32_t code_of(double real, const Tensor& tensor, int32_t unbounded) {
   if (!std::isfinite(real)) return unbounded;
   double steps = native::round_half_away(double(float(real) / float(tensor.scale())));
@@ -56,7 +56,7 @@ void clamp(Q8Limits& limits, const Post& post, const Tensor& tensor) {
 
 }  // namespace
 
-bool has_one_scale(const Tensor& tensor) { return is_code8(tensor) && !tensor.has_axis(); }
+bool has_one_scale(const Tensor& tensor) { return is_quantized8(tensor) && !tensor.has_axis(); }
 
 Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor) {
   bool bounded = function == "BOUNDED_RELU";
@@ -64,7 +64,7 @@ Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor&
 }
 
 const Tensor* q8_bias(const Graph& graph, const Node& node) {
-  size_t added = 0;  // operands of posts come last
+  size_t added = 0;  // operands of post-ops come last
   for (const Post& post : node.posts) added += post.kind == Post::add;
   return node.inputs.size() > 2 + added ? graph.in(node, 2) : nullptr;
 }
@@ -73,8 +73,8 @@ Refusal q8_sums(const Graph& graph, const Node& node) {
   const Tensor *in = graph.in(node, 0), *weights = graph.in(node, 1), *bias = q8_bias(graph, node);
   int sums = node.posts.empty() ? node.outputs[0] : node.posts[0].through;
   const Tensor& result = graph[sums];
-  if (!in || !weights || !has_one_scale(*in) || !is_code8(*weights))
-    return refused("input or weights are no codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  if (!in || !weights || !has_one_scale(*in) || !is_quantized8(*weights))
+    return refused("input or weights are not quantized to 8 bits with a scale", IPR_REASON_DATA_TYPE);
   if (!has_one_scale(result) || in->dtype != result.dtype)
     return refused("input is " + described(*in) + ", the result " + described(result), IPR_REASON_DATA_TYPE);
   if (!weights->is_constant() || (bias && !bias->is_constant()))
@@ -97,7 +97,7 @@ Q8Posts q8_posts(const Graph& graph, const Node& node) {
   return found;
 }
 
-// ---- Channels ----------------------------------------------------------------------------------------------------------
+// ---- Channels -------------------------------------------------------------------------------------------------------
 
 void Q8Channels::add(int64_t first, int64_t count, int width) {
   while (count > 0) {
@@ -114,7 +114,7 @@ void Q8Channels::add(int64_t first, int64_t count, int width) {
   }
 }
 
-// ---- Sums ----------------------------------------------------------------------------------------------------------------
+// ---- Sums -----------------------------------------------------------------------------------------------------------
 
 void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t offset_of_weights) {
   begin.push_back(int32_t(uint32_t(bias - zero * weights.sum)));
@@ -122,10 +122,11 @@ void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t off
   reach.push_back(std::abs(bias) + 255 * weights.size);
 }
 
-// ---- From sums to codes ------------------------------------------------------------------------------------------------
+// ---- From sums to codes ---------------------------------------------------------------------------------------------
 
-Q8Rule Q8Rule::of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind, bool product_in_single) {
-  Q8Rule rule{kind, {}, {}};
+Q8Rounding Q8Rounding::of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
+                          bool product_in_single) {
+  Q8Rounding rule{kind, {}, {}};
   for (double scale : weights.scales) {
     double product = product_in_single ? double(float(scale) * float(in.scale())) : single(scale) * single(in.scale());
     rule.ratios.push_back(product / single(result.scale()));
@@ -134,32 +135,32 @@ Q8Rule Q8Rule::of(const Tensor& in, const Tensor& weights, const Tensor& result,
   return rule;
 }
 
-int64_t Q8Rule::operator()(int32_t sum, int64_t channel) const {
+int64_t Q8Rounding::operator()(int32_t sum, int64_t channel) const {
   if (kind == fixed_point) return native::multiply(sum, factor(channel));
   return int64_t(native::round_half_away(std::clamp(double(sum) * ratio(channel), -1e9, 1e9)));
 }
 
 namespace {
 
-/// How large the sums of a channel can be.
+/// The largest absolute sum of a channel.
 int64_t reach_of(const Q8Sums& sums, int64_t channel) {
   return std::min<int64_t>(sums.reach[size_t(channel)], INT32_MAX);
 }
 
-/// The factor that the rule comes to, apart from rounding.
-double slope(const Q8Rule& rule, int64_t channel) {
-  if (rule.kind == Q8Rule::real) return rule.ratio(channel);
+/// The slope of the rule, apart from rounding.
+double slope(const Q8Rounding& rule, int64_t channel) {
+  if (rule.kind == Q8Rounding::real) return rule.ratio(channel);
   return std::ldexp(double(rule.factor(channel).multiplier), rule.factor(channel).shift - 31);
 }
 
-/// Whether codes grow with the sums that there can be, and their distances fit int32.
-bool is_monotonic(const Q8Rule& rule, int64_t channel, int64_t reach) {
-  double left = rule.kind == Q8Rule::fixed_point ? std::ldexp(double(reach), rule.factor(channel).shift) : 0;
+/// Return whether the quantized result increases with all possible sums, and distances from the zero point fit int32.
+bool is_monotonic(const Q8Rounding& rule, int64_t channel, int64_t reach) {
+  double left = rule.kind == Q8Rounding::fixed_point ? std::ldexp(double(reach), rule.factor(channel).shift) : 0;
   return left < 0x1p31 && slope(rule, channel) * double(reach) < 0x1p30;
 }
 
-/// The least sum whose distance is at least `distance`: -reach where all are, reach + 1 where none is.
-int64_t threshold(const Q8Rule& rule, int64_t channel, double slope, int64_t reach, int64_t distance) {
+/// The least sum whose distance is at least `distance`: -reach if all are, reach + 1 if none is.
+int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t reach, int64_t distance) {
   double estimate = std::ceil((double(distance) - 0.5) / slope);
   auto reaches = [&](int64_t sum) { return rule(int32_t(sum), channel) >= distance; };
   int64_t sum = int64_t(std::clamp(estimate, double(-reach), double(reach) + 1));
@@ -168,14 +169,14 @@ int64_t threshold(const Q8Rule& rule, int64_t channel, double slope, int64_t rea
   return sum;
 }
 
-/// As many thresholds of a channel as there are places, of the distances above `low`.
-void find_thresholds(const Q8Rule& rule, int64_t channel, int64_t reach, int64_t low, std::vector<int64_t>& found) {
+/// Find the thresholds of a channel for the distances above `low`, as many as `found` has elements.
+void find_thresholds(const Q8Rounding& rule, int64_t channel, int64_t reach, int64_t low, std::vector<int64_t>& found) {
   double step = slope(rule, channel);
   for (int64_t& sum : found) sum = threshold(rule, channel, step, reach, ++low);
 }
 
-/// What has to be added before cutting off, so that all thresholds are right; `low` is not below `high` where nothing
-/// is.
+/// The range of the term that is added before truncation, so that all thresholds are exact. The range is empty if there
+/// is no such term.
 struct Half {
   double low = 0, high = 1;
 };
@@ -197,7 +198,7 @@ Half half_of(const std::vector<int64_t>& thresholds, double slope, int64_t reach
   return half;
 }
 
-/// The packed parameters: a header, then arrays with an element for every lane.
+/// The packed parameters: a header, then arrays with one element for each lane.
 struct Header {
   int32_t mode;
   char rest[60];
@@ -222,15 +223,27 @@ struct Arrays {
   }
 
   Q8Requantization requantization(const Tensor& result, const Q8Limits& limits) const {
-    return {Q8Requantization::Mode(header->mode), unsigned_zero(result), limits.low,  limits.high, flip_of(result), scale,
-            scale_rest,                   half,                  wide_scale,  wide_half,   multiplier,      shift,
+    return {Q8Requantization::Mode(header->mode),
+            unsigned_zero(result),
+            limits.low,
+            limits.high,
+            flip_of(result),
+            scale,
+            scale_rest,
+            half,
+            wide_scale,
+            wide_half,
+            multiplier,
+            shift,
             offset};
   }
 };
 
-/// Whether the kernel gives the right codes just below and at all thresholds of these panels, and so for every sum.
-bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range panels, const Q8Requantization& requantization,
-              const Q8Limits& limits, const Q8Sums& sums_of, const std::vector<std::vector<int64_t>>& all) {
+/// Return whether the kernel returns the exact values just below and at all thresholds of these panels, and so for
+/// every sum.
+bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range panels,
+              const Q8Requantization& requantization, const Q8Limits& limits, const Q8Sums& sums_of,
+              const std::vector<std::vector<int64_t>>& all) {
   for (int64_t number = panels.first; number < panels.last; ++number) {
     const Q8Panel& panel = channels.panels[size_t(number)];
     int lanes = panel.vectors * kernels.lanes;
@@ -244,7 +257,8 @@ bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range pa
         sums[lane] = int32_t(std::max(sum - 1, -reach));
         sums[lanes + lane] = int32_t(std::min(sum, reach));
       }
-      kernels.requantize(2, panel.vectors, sums, requantization, panel.lane, nullptr, codes, 64, panel.channels, {nullptr, nullptr, 0});
+      kernels.requantize(2, panel.vectors, sums, requantization, panel.lane, nullptr, codes, 64, panel.channels,
+                         {nullptr, nullptr, 0});
       for (int n = 0; n < panel.channels; ++n) {
         size_t channel = size_t(panel.first + n) % all.size();
         int64_t sum = all[channel][size_t(code - limits.low - 1)], reach = reach_of(sums_of, int64_t(channel));
@@ -256,8 +270,8 @@ bool is_exact(const GemmQ8Kernels& kernels, const Q8Channels& channels, Range pa
   return true;
 }
 
-/// Fills in scales for cutting off in float32 or float64. False where a channel cannot be done so.
-bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule, const Q8Sums& sums,
+/// Fill in scales for truncation in float32 or float64. Return false if no term makes a channel exact.
+bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rounding& rule, const Q8Sums& sums,
                  const std::vector<std::vector<int64_t>>& all, int64_t low) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = channels.of_lane[size_t(lane)];
@@ -275,10 +289,12 @@ bool fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule&
   return true;
 }
 
-constexpr uint64_t kThresholdBytes = 16384;  // how many bytes are moved while the thresholds of a channel are found
+constexpr uint64_t kThresholdBytes =
+    16384;  // cost of finding the thresholds of a channel, in bytes of a copy that takes as long
 
-Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule,
-                           const Tensor& result, const Q8Limits& limits, const Q8Sums& sums) {
+Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const Q8Channels& channels,
+                                   const Q8Rounding& rule, const Tensor& result, const Q8Limits& limits,
+                                   const Q8Sums& sums) {
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(builder.settings.isa);
   int64_t low = limits.low - unsigned_zero(result), high = limits.high - unsigned_zero(result);
   bool quick = true;
@@ -303,11 +319,11 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
   }
   for (int64_t lane = 0; lane < channels.lanes(); ++lane)
     arrays.wide_scale[lane] = rule.ratio(std::max<int64_t>(channels.of_lane[size_t(lane)], 0));
-  return rule.kind == Q8Rule::real ? Q8Requantization::real : Q8Requantization::fixed_point;
+  return rule.kind == Q8Rounding::real ? Q8Requantization::real : Q8Requantization::fixed_point;
 }
 
-/// Without looking whether all codes come out right.
-void fill_approximate_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rule& rule) {
+/// Fill in scales without a check that all results are exact.
+void fill_approximate_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Rounding& rule) {
   for (int64_t lane = 0; lane < channels.lanes(); ++lane) {
     int64_t channel = std::max<int64_t>(channels.of_lane[size_t(lane)], 0);
     arrays.scale[lane] = float(rule.ratio(channel));
@@ -317,8 +333,8 @@ void fill_approximate_scales(const Arrays& arrays, const Q8Channels& channels, c
 
 }  // namespace
 
-const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, const Q8Rule& rule, const Tensor& result,
-                               const Q8Limits& limits, const Q8Sums& sums) {
+const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, const Q8Rounding& rule,
+                               const Tensor& result, const Q8Limits& limits, const Q8Sums& sums) {
   return builder.pack(Arrays::bytes(channels.lanes()), [&](void* memory) {
     Arrays arrays(memory, channels.lanes());
     bool quickly = builder.settings.fast_requantization;
@@ -345,12 +361,13 @@ Q8Parameters::Q8Parameters(const void* packed, int64_t lanes, const Tensor& resu
   requantization = arrays.requantization(result, limits);
 }
 
-// ---- Images with channels first ------------------------------------------------------------------------------------------
+// ---- Images with channels first -------------------------------------------------------------------------------------
 
 namespace {
 
-/// A step that copies an image with its axes in another order.
-void add_turn(Builder& builder, const Node& node, Buffer from, Buffer to, const Shape& shape, const std::vector<size_t>& order) {
+/// Append a step that transposes an image.
+void add_transposition(Builder& builder, const Node& node, Buffer from, Buffer to, const Shape& shape,
+                       const std::vector<size_t>& order) {
   Shape steps = steps_of(shape), turned;
   for (size_t axis : order) turned.push_back(shape[axis]);
   Axes axes = axes_of(turned);
@@ -361,11 +378,12 @@ void add_turn(Builder& builder, const Node& node, Buffer from, Buffer to, const 
 }  // namespace
 
 Q8Images::Q8Images(Builder& builder, const Node& node, bool turns)
-    : in(builder.buffer(node.inputs[0])), out(builder.buffer(node.outputs[0])), builder_(builder), node_(node), turns_(turns) {
+    : in(builder.buffer(node.inputs[0])), out(builder.buffer(node.outputs[0])), builder_(builder), node_(node),
+      turns_(turns) {
   if (!turns) return;
   const Tensor& input = *builder.graph.in(node, 0);
   Buffer turned = builder.temporary(uint64_t(input.elements()));
-  add_turn(builder, node, in, turned, input.shape, {0, 2, 3, 1});
+  add_transposition(builder, node, in, turned, input.shape, {0, 2, 3, 1});
   in = turned;
   out = builder.temporary(uint64_t(builder.graph.out(node).elements()));
 }
@@ -373,10 +391,10 @@ Q8Images::Q8Images(Builder& builder, const Node& node, bool turns)
 void Q8Images::finish() {
   if (!turns_) return;
   const Shape& s = builder_.graph.out(node_).shape;
-  add_turn(builder_, node_, out, builder_.buffer(node_.outputs[0]), {s[0], s[2], s[3], s[1]}, {0, 3, 1, 2});
+  add_transposition(builder_, node_, out, builder_.buffer(node_.outputs[0]), {s[0], s[2], s[3], s[1]}, {0, 3, 1, 2});
 }
 
-// ---- Sums of two tensors -----------------------------------------------------------------------------------------------
+// ---- Sums of two tensors --------------------------------------------------------------------------------------------
 
 Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits) {
   double common = 2 * std::max(single(a.scale()), single(b.scale()));
@@ -385,7 +403,7 @@ Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const 
     return Q8Add::Factor{unsigned_zero(tensor), int32_t(found.multiplier), found.shift};
   };
   double of_a = single(a.scale()) / single(result.scale()), of_b = single(b.scale()) / single(result.scale());
-  // Two operations and four numbers are rounded to float32, of sizes up to this; the reference rounds to 2**-20.
+  // The result has six rounding errors of float32, of values up to this size; the reference rounds to 2**-20.
   double size = 255 * 2 * (of_a + of_b), error = size * 3 * 0x1p-23 + (of_a + of_b) * 0x1p-17;
   return {factor(a, single(a.scale()) / common),
           factor(b, single(b.scale()) / common),

@@ -5,19 +5,21 @@
 #include <cmath>
 #include <cstring>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/table_q8.hpp"
 
 namespace cpuacc {
 namespace {
 
-Refusal no_posts(const Node& node) { return node.posts.empty() ? taken() : refused("takes no posts"); }
+Refusal no_posts(const Node& node) { return node.posts.empty() ? taken() : refused("takes no post-ops"); }
 
-void add_step(const Node& node, Builder& builder, Step::Function fn, std::shared_ptr<const void> state, double cost) {
+void add_step(const Node& node, Builder& builder, Step::Function fn, std::shared_ptr<const void> state,
+              double element_ns) {
   const Tensor& in = *builder.graph.in(node, 0);
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = fn;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * element_ns);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);
@@ -25,7 +27,7 @@ void add_step(const Node& node, Builder& builder, Step::Function fn, std::shared
   builder.add(std::move(step));
 }
 
-/// The stored integers of one quantization as those of another one.
+/// A table that requantizes from one quantization to another.
 Table rescaled(const Tensor& from, const Tensor& to) {
   native::FixedPoint factor = native::quantize_multiplier(double(scale32(from)) / double(scale32(to)));
   Table table;
@@ -37,7 +39,7 @@ Table rescaled(const Tensor& from, const Tensor& to) {
   return table;
 }
 
-// ---- Quantize and Dequantize --------------------------------------------------------------------------------------------
+// ---- Quantize and Dequantize ----------------------------------------------------------------------------------------
 
 struct Quantizing {
   float scale;
@@ -62,21 +64,25 @@ struct Quantizing {
 
 Refusal quantize_support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  if (!has_one_scale(out) || scale32(out) <= 0) return refused("the result is " + described(out) + "; takes 8 bits and one scale", IPR_REASON_DATA_TYPE);
+  if (!has_one_scale(out) || scale32(out) <= 0)
+    return refused("the result is " + described(out) + "; takes 8 bits and one scale", IPR_REASON_DATA_TYPE);
   double least = is_signed(out) ? -128 : 0, most = is_signed(out) ? 127 : 255;
   if (double(out.zero_point()) < least || double(out.zero_point()) > most)
-    return refused("the zero point is none of the codes", IPR_REASON_QUANTIZATION);
-  if (!is_f32(in) && !both_codes(in, out)) return refused("the operand is " + described(in), IPR_REASON_DATA_TYPE);
+    return refused("the zero point is out of range", IPR_REASON_QUANTIZATION);
+  if (!is_f32(in) && !both_quantized(in, out)) return refused("the operand is " + described(in), IPR_REASON_DATA_TYPE);
   return no_posts(node);
 }
 
 void lower_quantize(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
-  if (!is_f32(in))
-    return add_table_step(node, builder, rescaled(in, out));
-  Quantizing state{scale32(out), double(out.zero_point()), is_signed(out) ? -128.0 : 0.0, is_signed(out) ? 127.0 : 255.0,
-                   node.text("rounding") == "HALF_TO_EVEN", in.elements()};
-  add_step(node, builder, &Quantizing::run, std::make_shared<Quantizing>(state), 1);
+  if (!is_f32(in)) return add_table_step(node, builder, rescaled(in, out));
+  Quantizing state{scale32(out),
+                   double(out.zero_point()),
+                   is_signed(out) ? -128.0 : 0.0,
+                   is_signed(out) ? 127.0 : 255.0,
+                   node.text("rounding") == "HALF_TO_EVEN",
+                   in.elements()};
+  add_step(node, builder, &Quantizing::run, std::make_shared<Quantizing>(state), cost::kQuantizeNs);
 }
 
 struct Dequantizing {
@@ -95,7 +101,7 @@ struct Dequantizing {
 Refusal dequantize_support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!has_one_scale(in) || !is_f32(out))
-    return refused("takes codes of 8 bits with one scale, and gives float32", IPR_REASON_DATA_TYPE);
+    return refused("takes quantized values of 8 bits with one scale, and gives float32", IPR_REASON_DATA_TYPE);
   return no_posts(node);
 }
 
@@ -105,7 +111,7 @@ void lower_dequantize(const Node& node, Builder& builder) {
   for (int bits = 0; bits < 256; ++bits)
     state->table[size_t(bits)] = float(double(code_of(bits, in) - in.zero_point()) * double(scale32(in)));
   state->count = in.elements();
-  add_step(node, builder, &Dequantizing::run, state, 0.5);
+  add_step(node, builder, &Dequantizing::run, state, cost::kDequantizeNs);
 }
 
 }  // namespace

@@ -2,19 +2,20 @@
 
 #include <algorithm>
 
-#include "cpuacc/strided_copy.hpp"
 #include "cpuacc/kernels/rows.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
 
 Refusal plain_f32(const Graph& graph, const Node& node, const Settings&) {
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   return all_f32(graph, node);
 }
 
-/// Slices, each of which has `inner` columns: parts are whole slices, or columns where there are few slices.
+/// Slices of `inner` columns. Parts are whole slices, or columns if there are few slices.
 struct Slices {
   int64_t outer, extent, inner;
 
@@ -31,7 +32,7 @@ struct Slices {
   }
 };
 
-// ---- Softmax ----------------------------------------------------------------------------------------------------------
+// ---- Softmax --------------------------------------------------------------------------------------------------------
 
 struct Softmax {
   const SoftmaxKernels* kernels;
@@ -62,7 +63,9 @@ void lower_softmax(const Node& node, Builder& builder) {
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Softmax::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * (state->logarithm || at.inner > 1 ? 5 : 0.8));
+  step.max_parts =
+      parts_for(builder.settings, double(in.elements()) *
+                                      (state->logarithm || at.inner > 1 ? cost::kSoftmaxColumnsNs : cost::kSoftmaxNs));
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
@@ -70,18 +73,23 @@ void lower_softmax(const Node& node, Builder& builder) {
   builder.add(std::move(step));
 }
 
-// ---- Reductions -------------------------------------------------------------------------------------------------------
+// ---- Reductions -----------------------------------------------------------------------------------------------------
 
 struct Named {
   const char* name;
   Reduction operation;
 };
 
-const Named kNamed[] = {{"SUM", Reduction::sum},         {"MAX", Reduction::max},
-                        {"MEAN", Reduction::mean},       {"MIN", Reduction::min},
-                        {"PROD", Reduction::prod},       {"L1", Reduction::l1},
-                        {"L2", Reduction::l2},           {"LOG_SUM", Reduction::log_sum},
-                        {"LOG_SUM_EXP", Reduction::log_sum_exp}, {"SUM_SQUARE", Reduction::sum_square}};
+const Named kNamed[] = {{"SUM", Reduction::sum},
+                        {"MAX", Reduction::max},
+                        {"MEAN", Reduction::mean},
+                        {"MIN", Reduction::min},
+                        {"PROD", Reduction::prod},
+                        {"L1", Reduction::l1},
+                        {"L2", Reduction::l2},
+                        {"LOG_SUM", Reduction::log_sum},
+                        {"LOG_SUM_EXP", Reduction::log_sum_exp},
+                        {"SUM_SQUARE", Reduction::sum_square}};
 
 Reduction reduction_of(const Node& node) {
   if (node.type == "Mean") return Reduction::mean;
@@ -101,8 +109,8 @@ struct Reducing {
     const float* in = run.at<float>(step.in[0]);
     float* out = run.at<float>(step.out[0]);
     at.each(part, parts, [&](int64_t n, int64_t first, int64_t last) {
-      self.kernels->reduce(self.operation, in + n * at.extent * at.inner, out + n * at.inner, at.extent, at.inner, first,
-                           last);
+      self.kernels->reduce(self.operation, in + n * at.extent * at.inner, out + n * at.inner, at.extent, at.inner,
+                           first, last);
     });
   }
 };
@@ -111,10 +119,10 @@ Refusal reduce_support(const Graph& graph, const Node& node, const Settings& set
   Refusal why = plain_f32(graph, node, settings);
   if (why) return why;
   if (reduction_of(node) != Reduction::none) return taken();
-  return refused(std::string(node.text("operation")) + " of float32 is not computed here", IPR_REASON_ATTRIBUTE);
+  return refused(std::string(node.text("operation")) + " of float32 is not supported", IPR_REASON_ATTRIBUTE);
 }
 
-/// Axes that follow one another and are all reduced or all kept, as one.
+/// Adjacent axes that are all reduced or all kept, merged.
 struct Group {
   bool reduced;
   int64_t extent;
@@ -126,13 +134,15 @@ std::vector<Group> groups_of(const Tensor& in, const std::vector<int64_t>& axes)
   std::vector<Group> groups;
   for (size_t n = 0; n < in.shape.size(); ++n) {
     if (in.shape[n] == 1) continue;
-    if (!groups.empty() && groups.back().reduced == bool(reduced[n])) groups.back().extent *= in.shape[n];
-    else groups.push_back({bool(reduced[n]), in.shape[n]});
+    if (!groups.empty() && groups.back().reduced == bool(reduced[n]))
+      groups.back().extent *= in.shape[n];
+    else
+      groups.push_back({bool(reduced[n]), in.shape[n]});
   }
   return groups;
 }
 
-/// Brings the kept groups ahead of the reduced ones, where these do not follow one another.
+/// Transpose kept groups before reduced ones if they alternate.
 Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& groups) {
   Shape shape, result;
   for (const Group& group : groups) shape.push_back(group.extent);
@@ -169,7 +179,7 @@ void lower_reduce(const Node& node, Builder& builder) {
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Reducing::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.15);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kReduceNs);
   step.in = {from};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);

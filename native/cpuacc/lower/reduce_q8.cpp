@@ -1,14 +1,15 @@
-// Means, sums and the largest and smallest of codes of 8 bits, by the reference's arithmetic in integers.
+// Means, sums, maxima and minima of quantized values of 8 bits, in the integer arithmetic of the reference.
 
 #include <algorithm>
 
-#include "cpuacc/strided_copy.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/table_q8.hpp"
+#include "cpuacc/strided_copy.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kMax = 1 << 22;  // elements that are reduced to one: their sum is a number of 32 bits
+constexpr int64_t kMax = 1 << 22;  // elements of a reduction, so that their sum fits 32 bits
 
 enum class Kind { mean, sum, most, least, none };
 
@@ -19,7 +20,7 @@ Kind kind_of(const Node& node) {
   return name == "MAX" ? Kind::most : name == "MIN" ? Kind::least : Kind::none;
 }
 
-/// Places of elements: `kept` is where those of every result begin, `reduced` where they lie from there.
+/// Offsets of elements: `kept` of the first element of each result, `reduced` of its elements relative to that.
 struct Places {
   std::vector<int64_t> kept = {0}, reduced = {0};
 
@@ -39,7 +40,7 @@ struct Places {
   }
 };
 
-/// A mean's count divides the multiplier, which is first moved up by as many bits as it has room for.
+/// The factor of a mean divided by `count`. The multiplier is shifted to the left first, as far as it fits.
 native::FixedPoint factor_of(Kind kind, const Tensor& in, const Tensor& out, int64_t count) {
   native::FixedPoint factor = native::quantize_multiplier(double(scale32(in)) / double(scale32(out)));
   if (kind != Kind::mean) return factor;
@@ -64,7 +65,7 @@ struct Reducing {
 
  private:
   uint8_t code(const uint8_t* in) const {
-    int flip = is_signed ? 128 : 0;  // codes as unsigned numbers
+    int flip = is_signed ? 128 : 0;  // values as unsigned numbers
     int64_t sum = 0;
     int least = 255, most = 0;
     for (int64_t place : places.reduced) {
@@ -81,16 +82,17 @@ struct Reducing {
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  if (!both_codes(in, out) || in.dtype != out.dtype)
-    return refused("takes codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+  if (!both_quantized(in, out) || in.dtype != out.dtype)
+    return refused("takes quantized values of 8 bits with a scale", IPR_REASON_DATA_TYPE);
   Kind kind = kind_of(node);
   bool chooses = kind == Kind::most || kind == Kind::least;
   if (kind == Kind::none || (chooses && !in.same_quantization(out)))
-    return refused("takes means and sums of codes, and the largest and smallest of one scale", IPR_REASON_ATTRIBUTE);
+    return refused("takes means and sums of quantized values, and maxima and minima with the same scale",
+                   IPR_REASON_ATTRIBUTE);
   int64_t results = out.elements();
   if (results <= 0 || in.elements() <= 0 || in.elements() / results > kMax)
-    return refused("takes 1 to 4194304 codes for each result", IPR_REASON_SHAPE);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+    return refused("takes 1 to 4194304 values for each result", IPR_REASON_SHAPE);
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower(const Node& node, Builder& builder) {
@@ -99,19 +101,19 @@ void lower(const Node& node, Builder& builder) {
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Reducing::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()));
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kReduceQuantizedNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Reducing>(
-      Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
-               factor_of(kind, in, out, in.elements() / out.elements()), Places(in.shape, node.integers("axis"))});
+  step.state = std::make_shared<Reducing>(Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
+                                                   factor_of(kind, in, out, in.elements() / out.elements()),
+                                                   Places(in.shape, node.integers("axis"))});
   builder.add(std::move(step));
 }
 
 }  // namespace
 
 Family reduce_q8_family() {
-  return {{{"Reduce", "codes", support, lower, nullptr}, {"Mean", "codes", support, lower, nullptr}}, {}};
+  return {{{"Reduce", "quantized", support, lower, nullptr}, {"Mean", "quantized", support, lower, nullptr}}, {}};
 }
 
 }  // namespace cpuacc

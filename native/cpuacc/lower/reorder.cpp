@@ -1,8 +1,9 @@
-// "acc.Reorder": an image in another layout. Made by the pass that chooses layouts.
+// "acc.Reorder": conversion of an image to another layout. Created by the pass that chooses layouts.
 
 #include <algorithm>
 
 #include "cpuacc/kernels/reorder.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -10,7 +11,7 @@ namespace {
 
 struct Reorder {
   const ReorderKernels* kernels;
-  bool blocks;  // makes blocks, or takes them apart
+  bool blocks;  // plain to blocked, or blocked to plain
   int64_t images, channels, pixels, by_channel, by_pixel;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -28,8 +29,10 @@ struct Reorder {
       BlockCopy copy{std::min(kBlock, self.channels - block * kBlock), self.by_channel, self.by_pixel};
       int64_t plain = at / blocks * self.channels * self.pixels + block * kBlock * self.by_channel;
       int64_t blocked = at * self.pixels * kBlock;
-      if (self.blocks) self.kernels->to_blocked(in + plain, out + blocked, copy, first, last);
-      else self.kernels->to_plain(in + blocked, out + plain, copy, first, last);
+      if (self.blocks)
+        self.kernels->to_blocked(in + plain, out + blocked, copy, first, last);
+      else
+        self.kernels->to_plain(in + blocked, out + plain, copy, first, last);
       n += more;
     }
   }
@@ -55,7 +58,7 @@ void lower(const Node& node, Builder& builder) {
   Step step;
   step.name = "reorder " + node.name;
   step.fn = &Reorder::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 0.25);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kReorderNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);

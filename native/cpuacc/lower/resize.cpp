@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cpuacc/kernels/resize.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -12,7 +13,7 @@ namespace {
 bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
 bool is_linear(const Node& node) { return node.text("method") == "BILINEAR"; }
 
-/// Where the pixels of the result lie along one axis, in float32 as TFLite's reference works it out.
+/// Sampling positions along one axis, in the float32 arithmetic of TFLite's reference.
 struct Axis {
   std::vector<int32_t> low, high, weight_1024;
   std::vector<float> weight;
@@ -54,7 +55,7 @@ Axis linear_axis(const Node& node, int64_t size, int64_t target) {
   return axis;
 }
 
-/// With weights of 10 bits.
+/// The same with weights of 10 bits.
 Axis fixed_axis(const Node& node, int64_t size, int64_t target) {
   bool corners = node.flag("align_corners") && target > 1;
   int64_t over = corners ? size - 1 : size, under = corners ? target - 1 : target;
@@ -103,10 +104,10 @@ struct Resize {
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
-  if (!node.posts.empty()) return refused("takes no posts");
+  if (!node.posts.empty()) return refused("takes no post-ops");
   bool known = is_f32(in) || in.dtype == IPR_DTYPE_UINT8 || in.dtype == IPR_DTYPE_INT8;
   if (!is_linear(node) || known) return taken();
-  return refused("BILINEAR of " + described(in) + " is not computed here", IPR_REASON_DATA_TYPE);
+  return refused("BILINEAR of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
 }
 
 void lower(const Node& node, Builder& builder) {
@@ -124,11 +125,13 @@ void lower(const Node& node, Builder& builder) {
   state->out_height = out.shape[h], state->out_width = out.shape[h + 1];
   state->item = int64_t(ipr::item_size(in.dtype));
   state->inner = is_blocked(in.layout) ? kBlock : last ? in.shape[3] : 1;
-  state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / (state->height * state->width * state->inner * state->item);
+  state->images =
+      in.elements() == 0 ? 0 : int64_t(in.bytes()) / (state->height * state->width * state->inner * state->item);
   Step step;
   step.name = "Resize " + node.name;
   step.fn = &Resize::run;
-  step.max_parts = parts_for(builder.settings, double(out.elements()) * (state->linear ? 0.6 : 0.2));
+  step.max_parts = parts_for(builder.settings,
+                             double(out.elements()) * (state->linear ? cost::kResizeLinearNs : cost::kResizeNearestNs));
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);

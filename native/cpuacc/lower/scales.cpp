@@ -1,16 +1,17 @@
-// Quantize and Dequantize of tensors of any width and with a scale for every index along an axis.
+// Quantize and Dequantize of tensors of any width, with one scale or a scale for each index along an axis.
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "cpuacc/rules.hpp"
 #include "common/fixed_point.hpp"
+#include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/rules.hpp"
 
 namespace cpuacc {
 namespace {
 
-/// Scales and zero points, and which of them an element has.
+/// Scales and zero points, and the index of the scale of an element.
 struct Scales {
   std::vector<double> scales, zeros;
   int64_t inner = 1;
@@ -29,16 +30,22 @@ struct Limits {
 
 Limits limits_of(int32_t dtype) {
   switch (dtype) {
-    case IPR_DTYPE_INT8: return {-128, 127};
-    case IPR_DTYPE_UINT8: return {0, 255};
-    case IPR_DTYPE_INT16: return {-32768, 32767};
-    case IPR_DTYPE_UINT16: return {0, 65535};
-    case IPR_DTYPE_INT32: return {-2147483648.0, 2147483647.0};
-    default: return {0, 4294967295.0};
+    case IPR_DTYPE_INT8:
+      return {-128, 127};
+    case IPR_DTYPE_UINT8:
+      return {0, 255};
+    case IPR_DTYPE_INT16:
+      return {-32768, 32767};
+    case IPR_DTYPE_UINT16:
+      return {0, 65535};
+    case IPR_DTYPE_INT32:
+      return {-2147483648.0, 2147483647.0};
+    default:
+      return {0, 4294967295.0};
   }
 }
 
-/// The scales are those of the tensor or of its axis, and all can be divided by.
+/// Return whether a tensor has all scales that it needs, and none is zero.
 bool has_scales(const Tensor& tensor) {
   size_t count = tensor.has_axis() ? size_t(tensor.extent(tensor.axis)) : 1;
   return tensor.scales.size() == count &&
@@ -64,31 +71,47 @@ using Write = void (*)(void* data, int64_t n, double value);
 
 Read read_of(int32_t dtype) {
   switch (dtype) {
-    case IPR_DTYPE_INT8: return read<int8_t>;
-    case IPR_DTYPE_INT16: return read<int16_t>;
-    case IPR_DTYPE_INT32: return read<int32_t>;
-    case IPR_DTYPE_INT64: return read<int64_t>;
-    case IPR_DTYPE_UINT8: return read<uint8_t>;
-    case IPR_DTYPE_UINT16: return read<uint16_t>;
-    case IPR_DTYPE_UINT32: return read<uint32_t>;
-    case IPR_DTYPE_UINT64: return read<uint64_t>;
-    default: return read<float>;
+    case IPR_DTYPE_INT8:
+      return read<int8_t>;
+    case IPR_DTYPE_INT16:
+      return read<int16_t>;
+    case IPR_DTYPE_INT32:
+      return read<int32_t>;
+    case IPR_DTYPE_INT64:
+      return read<int64_t>;
+    case IPR_DTYPE_UINT8:
+      return read<uint8_t>;
+    case IPR_DTYPE_UINT16:
+      return read<uint16_t>;
+    case IPR_DTYPE_UINT32:
+      return read<uint32_t>;
+    case IPR_DTYPE_UINT64:
+      return read<uint64_t>;
+    default:
+      return read<float>;
   }
 }
 
 Write write_of(int32_t dtype) {
   switch (dtype) {
-    case IPR_DTYPE_INT8: return write<int8_t>;
-    case IPR_DTYPE_INT16: return write<int16_t>;
-    case IPR_DTYPE_INT32: return write<int32_t>;
-    case IPR_DTYPE_UINT8: return write<uint8_t>;
-    case IPR_DTYPE_UINT16: return write<uint16_t>;
-    case IPR_DTYPE_UINT32: return write<uint32_t>;
-    default: return write<float>;
+    case IPR_DTYPE_INT8:
+      return write<int8_t>;
+    case IPR_DTYPE_INT16:
+      return write<int16_t>;
+    case IPR_DTYPE_INT32:
+      return write<int32_t>;
+    case IPR_DTYPE_UINT8:
+      return write<uint8_t>;
+    case IPR_DTYPE_UINT16:
+      return write<uint16_t>;
+    case IPR_DTYPE_UINT32:
+      return write<uint32_t>;
+    default:
+      return write<float>;
   }
 }
 
-/// One number as another one; `n` is the place of the element.
+/// Conversion of elements; `n` is the index of the element.
 struct Conversion {
   Read read;
   Write write;
@@ -109,7 +132,9 @@ struct Conversion {
   double quantized(double real, int64_t n) const {
     size_t at = to.of(n);
     float steps = float(real) / float(to.scales[at]);
-    double whole = steps != steps ? 0 : to_even ? std::nearbyint(double(steps)) : native::round_half_away(double(steps));
+    double whole = steps != steps ? 0
+                   : to_even      ? std::nearbyint(double(steps))
+                                  : native::round_half_away(double(steps));
     return std::clamp(whole + to.zeros[at], limits.least, limits.most);
   }
 
@@ -133,7 +158,7 @@ void add_step(const Node& node, Builder& builder, Step::Function fn) {
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = fn;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * 4);
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kRescaleNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::make_shared<Conversion>(Conversion{read_of(in.dtype), write_of(out.dtype), Scales(in), Scales(out),
@@ -145,11 +170,13 @@ void add_step(const Node& node, Builder& builder, Step::Function fn) {
 Refusal quantize_support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!out.is_quantized() || !is_integer(out, 4) || !has_scales(out))
-    return refused("the result is " + described(out) + "; takes integers of 8 to 32 bits with scales", IPR_REASON_DATA_TYPE);
+    return refused("the result is " + described(out) + "; takes integers of 8 to 32 bits with scales",
+                   IPR_REASON_DATA_TYPE);
   bool codes = in.is_quantized() && is_integer(in, 2) && has_scales(in);
   if (!is_f32(in) && !codes)
-    return refused("the operand is " + described(in) + "; takes float32, or codes of 8 or 16 bits", IPR_REASON_DATA_TYPE);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+    return refused("the operand is " + described(in) + "; takes float32, or codes of 8 or 16 bits",
+                   IPR_REASON_DATA_TYPE);
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower_quantize(const Node& node, Builder& builder) {
@@ -161,7 +188,7 @@ Refusal dequantize_support(const Graph& graph, const Node& node, const Settings&
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!in.is_quantized() || !is_integer(in, 8) || !has_scales(in) || !is_f32(out))
     return refused("takes integers of 8 bits and more with scales, and gives float32", IPR_REASON_DATA_TYPE);
-  return node.posts.empty() ? taken() : refused("takes no posts");
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
 void lower_dequantize(const Node& node, Builder& builder) {

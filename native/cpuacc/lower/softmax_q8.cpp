@@ -1,18 +1,19 @@
-// Softmax of codes, with the result that TFLite prescribes: steps of 1/256 from the lowest code on. There are only 256
-// distances from the greatest code of a row, whose exponentials are looked up.
+// Quantized Softmax with the output quantization that TFLite prescribes: steps of 1/256, beginning with the lowest
+// value. The exponentials of the 256 possible distances from the maximum of a row are looked up.
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/q8.hpp"
 
 namespace cpuacc {
 namespace {
 
 struct State {
-  int64_t exponentials[256], summands[256];  // by how far a code is below the greatest one
-  int64_t rows, inner, extent;               // an axis: `inner` elements from one to the next
+  int64_t exponentials[256], summands[256];  // by the distance from the maximum
+  int64_t rows, inner, extent;               // of an axis whose elements are `inner` apart
   uint8_t flip;
 };
 
@@ -21,7 +22,7 @@ struct Row {
   uint8_t* to;
 };
 
-/// The probability of a code so far below the greatest one, as an unsigned code.
+/// The probability of a value at a distance from the maximum, as an unsigned quantized value.
 uint8_t code_of(const State& s, int64_t below, int64_t inverse, int exponent) {
   int64_t code = native::divide_by_pot(native::times(inverse, s.exponentials[below]), exponent + 31 - 8);
   return uint8_t(std::clamp<int64_t>(code, 0, 255));
@@ -51,14 +52,16 @@ void run_softmax(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
-constexpr int64_t kLongestRow = 8191;  // exponentials are summed in 32 bits, of which each takes up to 19
+constexpr int64_t kLongestRow =
+    8191;  // longest row whose exponentials, of up to 19 bits each, can be summed in 32 bits
 
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!has_one_scale(in) || !has_one_scale(out) || in.dtype != out.dtype || !node.posts.empty())
-    return refused("takes codes of 8 bits with a scale", IPR_REASON_DATA_TYPE);
+    return refused("takes quantized values of 8 bits with a scale", IPR_REASON_DATA_TYPE);
   if (out.scale() != 1.0 / 256 || unsigned_zero(out) != 0)
-    return refused("the result's scale is not 1/256 or its zero point not the lowest code", IPR_REASON_QUANTIZATION);
+    return refused("the scale of the result is not 1/256, or its zero point is not the lowest value",
+                   IPR_REASON_QUANTIZATION);
   if (node.number("beta") < 0) return refused("beta is negative", IPR_REASON_ATTRIBUTE);
   if (out.extent(axis_of(node.integer("axis"), out.rank())) > kLongestRow)
     return refused("rows have more than " + std::to_string(kLongestRow) + " elements", IPR_REASON_SHAPE);
@@ -83,7 +86,8 @@ void lower(const Node& node, Builder& builder) {
   Step step;
   step.name = "Softmax " + node.name;
   step.fn = run_softmax;
-  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, 6.0 * double(out.elements())), state->rows));
+  step.max_parts = int(
+      std::min<int64_t>(parts_for(builder.settings, double(out.elements()) * cost::kSoftmaxQuantizedNs), state->rows));
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = state;
@@ -95,7 +99,7 @@ void lower(const Node& node, Builder& builder) {
 
 Family softmax_q8_family() {
   Family family;
-  family.lowerings = {{"Softmax", "codes", supports, lower, nullptr}};
+  family.lowerings = {{"Softmax", "quantized", supports, lower, nullptr}};
   return family;
 }
 

@@ -1,15 +1,17 @@
-// Convolution2d of float32 with a window of 3 x 3 by Winograd's algorithm, where that is quicker than the direct sum.
+// 3x3 Convolution2d of float32 by Winograd's algorithm, where the cost model expects it to be faster than the direct
+// convolution.
 
 #include <algorithm>
 #include <cmath>
 
 #include "cpuacc/kernels/winograd_f32.hpp"
+#include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kChunkFloats = 150'000;  // of transformed input, that stay in the second-level cache
+constexpr int64_t kChunkFloats = 150'000;  // floats of transformed input that stay in the second-level cache: 600 KB
 
 struct State {
   const WinogradKernels* kernels;
@@ -43,7 +45,7 @@ void run_winograd(const Step& step, const Run& run, int part, int parts) {
   }
 }
 
-/// One of the three stages of a convolution that threads share out by channels and elements.
+/// One of three stages of a convolution, which threads divide by blocks of channels and elements.
 struct Stage {
   const WinogradKernels* kernels;
   Winograd winograd;
@@ -70,15 +72,19 @@ struct Sizes {
   Image in, out;
 };
 
-/// Nanoseconds for one image on one thread, measured on a processor of 240 operations each, or twice as many of pairs of
-/// bfloat16; `tile` 1 is the direct sum.
-double cost(const Sizes& s, int64_t tile, bool bfloat16) {
-  const double operations = bfloat16 ? 440 : 220, bytes = bfloat16 ? 70 : 35;
+/// Estimated nanoseconds for one image on one thread; `tile` 1 is the direct convolution. The estimate is the larger
+/// one of computing and of reading the weights, if these exceed the first-level cache.
+double nanoseconds_of(const Sizes& s, int64_t tile, bool bfloat16) {
+  const double operations = bfloat16 ? cost::kWinogradBfloat16OperationsPerNs : cost::kWinogradOperationsPerNs;
+  const double bytes = bfloat16 ? cost::kWinogradBfloat16BytesPerNs : cost::kWinogradBytesPerNs;
   int64_t elements = tile == 1 ? 9 : (tile + 2) * (tile + 2);
   int64_t squares = ((s.out.h + tile - 1) / tile) * ((s.out.w + tile - 1) / tile);
   double products = 2.0 * double(s.weights() * elements) * double(tile == 1 ? s.out.h * s.out.w : squares) / operations;
-  if (tile > 1 && squares < 7) products *= 7.0 / double(squares);
-  double transforms = tile == 1 ? 0 : double(squares * (blocks_of(s.in.c) + blocks_of(s.out.c))) * double(elements) * 1.7;
+  if (tile > 1 && double(squares) < cost::kWinogradLeastSquares)
+    products *= cost::kWinogradLeastSquares / double(squares);
+  double transforms = tile == 1 ? 0
+                                : double(squares * (blocks_of(s.in.c) + blocks_of(s.out.c))) * double(elements) *
+                                      cost::kWinogradTransformNs;
   double memory = 4.0 * double(s.weights() * elements) / bytes;
   return std::max(products + transforms, s.weights() * elements > 64 * 1024 ? memory : 0);
 }
@@ -86,13 +92,15 @@ double cost(const Sizes& s, int64_t tile, bool bfloat16) {
 int64_t best_tile(const Sizes& sizes, bool bfloat16) {
   int64_t best = 1;
   for (int64_t tile : {2, 4})
-    if (cost(sizes, tile, bfloat16) < cost(sizes, best, bfloat16)) best = tile;
+    if (nanoseconds_of(sizes, tile, bfloat16) < nanoseconds_of(sizes, best, bfloat16)) best = tile;
   return best;
 }
 
-bool multiplies_bfloat16(const Settings& settings) { return winograd_kernels_for(settings.isa, settings.fast_math).bfloat16; }
+bool multiplies_bfloat16(const Settings& settings) {
+  return winograd_kernels_for(settings.isa, settings.fast_math).bfloat16;
+}
 
-/// The tile that was found by timing, or else the one that is estimated to be best.
+/// The tile that tuning selected, or the one with the least estimated cost.
 int64_t tile_of(const Sizes& sizes, const Node& node, const Settings& settings) {
   int chosen = settings.choices.of(Choice::winograd, node.layer);
   return chosen == 1 || chosen == 2 || chosen == 4 ? chosen : best_tile(sizes, multiplies_bfloat16(settings));
@@ -115,8 +123,8 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
   return find_epilogue(graph, node, &fused);
 }
 
-/// Whether the transforms of the weights are far from overflowing, so that the weights can be found again from them. What
-/// was found is packed with them, so that a network that is restored need not read the weights.
+/// Return whether the transformed weights are far from overflow, so that the original weights can be recovered. The
+/// answer is packed, so that a restored program need not read the weights.
 bool are_moderate(const Tensor& weights, Builder& builder) {
   auto* moderate = static_cast<const int32_t*>(builder.pack(sizeof(int32_t), [&](void* to) {
     const float* values = weights.values<float>();
@@ -126,8 +134,9 @@ bool are_moderate(const Tensor& weights, Builder& builder) {
   return *moderate != 0;
 }
 
-/// Three steps instead of one: squares are too few to be shared out, and so are blocks.
-void add_stages(const Node& node, const State& state, int residual, double nanoseconds, double operations, Builder& builder) {
+/// Append three steps instead of one: there are too few squares and too few blocks to divide among threads.
+void add_stages(const Node& node, const State& state, int residual, double nanoseconds, double operations,
+                Builder& builder) {
   const Winograd& w = state.winograd;
   const int64_t floats = int64_t{(w.tile + 2) * (w.tile + 2)} * squares_of(w) * 16, in_blocks = blocks_of(w.gemm.depth);
   Buffer seen = builder.temporary(uint64_t(floats * in_blocks) * 4);
@@ -141,7 +150,9 @@ void add_stages(const Node& node, const State& state, int residual, double nanos
     step.operations = number == 1 ? operations : 0;
     if (number == 0) step.in = {builder.buffer(node.inputs[0])}, step.out = {seen};
     if (number == 1) step.in = {seen}, step.out = {sums};
-    if (number == 2) step.in = {sums, builder.buffer(residual), builder.buffer(node.inputs[0])}, step.out = {builder.buffer(node.outputs[0])};
+    if (number == 2)
+      step.in = {sums, builder.buffer(residual), builder.buffer(node.inputs[0])},
+      step.out = {builder.buffer(node.outputs[0])};
     step.state = std::make_shared<Stage>(Stage{state.kernels, w, number, counts[number]});
     builder.add(std::move(step));
   }
@@ -166,9 +177,11 @@ void lower(const Node& node, Builder& builder) {
   int64_t elements = int64_t{w.tile + 2} * (w.tile + 2);
   Weights weights = weights_of(*graph.in(node, 1), channels_last(node), sizes.out.c, sizes.in.c);
   weights.bfloat16 = state->kernels->bfloat16;
-  const float* packed = static_cast<const float*>(builder.pack(uint64_t(weights.packed() / 9 * elements) * 4, [&](void* to) {
-    pack_winograd(builder, weights, state->kernels->panel, w.tile, state->kernels->transform_weights, static_cast<float*>(to));
-  }));
+  const float* packed =
+      static_cast<const float*>(builder.pack(uint64_t(weights.packed() / 9 * elements) * 4, [&](void* to) {
+        pack_winograd(builder, weights, state->kernels->panel, w.tile, state->kernels->transform_weights,
+                      static_cast<float*>(to));
+      }));
   const float* bias = pack_bias(bias_of(graph, node), 0, sizes.out.c, builder);
   w.gemm = {int32_t(sizes.in.c), int32_t(blocks_of(sizes.out.c)), packed, bias, fused.epilogue};
   int64_t threads = builder.settings.threads, squares = squares_of(w);
@@ -178,7 +191,7 @@ void lower(const Node& node, Builder& builder) {
   int64_t most = std::max<int64_t>(14, kChunkFloats / (elements * blocks_of(sizes.in.c) * 16));
   int64_t chunks = (own + most - 1) / most;
   w.chunk = int32_t((own + chunks - 1) / chunks);
-  const double nanoseconds = cost(sizes, w.tile, weights.bfloat16) * double(sizes.in.n);
+  const double nanoseconds = nanoseconds_of(sizes, w.tile, weights.bfloat16) * double(sizes.in.n);
   const double operations = 18.0 * double(sizes.in.n * sizes.in.c * sizes.out.c * sizes.out.h * sizes.out.w);
   if (!state->by_blocks && sizes.in.n == 1 && squares < 14 * threads && parts_for(builder.settings, nanoseconds) > 1)
     return add_stages(node, *state, fused.residual, nanoseconds, operations, builder);
