@@ -34,7 +34,7 @@ BASE = {
 OPERATORS = BASE | {"codec", "schema", "ops"}
 GRAPH = OPERATORS | {"ir"}
 ENGINE_ROOM = GRAPH | {"kernels", "backend"}
-EVERYTHING = ENGINE_ROOM | {"writers", "profiling", "frontends", "optimizer", "runtime", "session"}
+EVERYTHING = ENGINE_ROOM | {"writers", "frontends", "optimizer", "runtime", "session"}
 
 # A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
 # itself, a part that is not listed here may not exist, and nobody imports a backend: they come by their entry points.
@@ -58,14 +58,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ir": OPERATORS,
     "kernels": GRAPH,
     "writers": GRAPH,
-    "profiling": {"errors", "types"},
     "frontends": GRAPH | {"kernels"},
-    "backend": GRAPH | {"kernels", "profiling"},
+    "backend": GRAPH | {"kernels"},
     "backends": set(),
     # as any plug-in
-    "backends.*": {"types", "errors", "collected", "ops", "ir", "kernels", "writers", "backend", "profiling"},
+    "backends.*": {"types", "errors", "collected", "ops", "ir", "kernels", "writers", "backend"},
     "optimizer": ENGINE_ROOM,
-    "runtime": ENGINE_ROOM | {"profiling"},
+    "runtime": ENGINE_ROOM,
     "session": EVERYTHING - {"session"},
     "testing": EVERYTHING,
     "tools": EVERYTHING,
