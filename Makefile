@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := $(BIN)/python
 STAMPS := $(VENV)/installed
 DIGITS := examples/digits
+CPP    := $(shell find native -name '*.?pp' -not -path '*/build/*')
 NATIVE := $(shell find native -type f -not -path '*/build/*')
 
 # CMake of the machine, else the one that pip put into the environment
@@ -21,7 +22,7 @@ DOCTEST := $(PYTEST) --doctest-modules --doctest-glob='*.md' src $(wildcard docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all sanitize exports native native-test native-bench bench lint docs site clean
+.PHONY: help demo test test-all sanitize exports native native-test native-bench bench lint format docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -61,6 +62,11 @@ lint: $(STAMPS)-dev  ## check style, format and types
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+format: $(STAMPS)-dev  ## format the Python and C++ sources
+	$(RUN) -m ruff format
+	$(BIN)/clang-format -i $(CPP)
 
 bench: $(STAMPS)-dev  ## measure side by side with the peers that are installed
 	$(RUN) benchmarks/run.py

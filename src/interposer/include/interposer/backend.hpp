@@ -15,12 +15,12 @@
 //     };
 //     IPR_BACKEND("Doubler", Doubler)
 //
-// A part of a network is then compiled into a list of kernels, whose intermediate tensors share the workspace that the
-// host provides. A backend that compiles parts in its own way overrides `compile` instead of `kernel`.
+// A subgraph of a network is then compiled into a list of kernels, whose intermediate tensors share the workspace that
+// the host provides. A backend that compiles subgraphs in its own way overrides `compile` instead of `kernel`.
 //
-// Whatever is thrown is caught at the border and becomes an ipr_error: ipr::Error with its status and the layer that it
-// names, std::bad_alloc as IPR_OUT_OF_MEMORY, everything else as IPR_FAILED. Views (Graph, Layer, TensorInfo ...) are
-// light, point into the host's tables and are valid as long as these: during the call.
+// All exceptions are caught and become an ipr_error: ipr::Error with its status and the layer that it names,
+// std::bad_alloc as IPR_OUT_OF_MEMORY, all others as IPR_FAILED. Views (Graph, Layer, TensorInfo ...) are small, refer
+// to the tables of the host, and are valid as long as these: during the call.
 
 #ifndef INTERPOSER_BACKEND_HPP
 #define INTERPOSER_BACKEND_HPP
@@ -50,7 +50,7 @@ inline std::string_view view(const ipr_string& text) {
 
 inline ipr_string string(std::string_view text) { return ipr_string{text.data(), text.size()}; }
 
-/// What a function of a backend throws to fail with a status, naming what is at fault.
+/// Thrown by functions of a backend to fail with a status, with the item that caused the failure.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, int32_t status = IPR_FAILED, int32_t item_kind = IPR_ITEM_NONE,
@@ -62,7 +62,7 @@ class Error : public std::runtime_error {
   int64_t item;
 };
 
-/// A piece of an array of the host: numbers, texts.
+/// A view of an array of the host: numbers or texts.
 template <class T>
 class Span {
  public:
@@ -80,7 +80,7 @@ class Span {
   size_t count_ = 0;
 };
 
-/// Bytes of one element in memory; 0 for a type that is not known here.
+/// Bytes of one element in memory; 0 for unknown data types.
 constexpr uint64_t item_size(int32_t dtype) {
   switch (dtype) {
     case IPR_DTYPE_INT16:
@@ -101,7 +101,7 @@ constexpr uint64_t item_size(int32_t dtype) {
   }
 }
 
-/// The name of a type of data, for messages: "float32".
+/// The name of a data type for messages: "float32".
 inline std::string_view dtype_name(int32_t dtype) {
   static constexpr std::string_view names[] = {
       "no type",      "bool",          "int8",         "int16",          "int32",        "int64",        "uint8",
@@ -114,8 +114,8 @@ inline std::string_view dtype_name(int32_t dtype) {
 
 namespace detail {
 
-/// Whether elements of a type of data may be used as T. float16 and bfloat16 are 16-bit integers, types of fewer than 8
-/// bits are bytes; `void`, `char` and `std::byte` are the bytes of any type.
+/// Return whether elements of a data type may be accessed as T. float16 and bfloat16 are 16-bit integers; types of
+/// fewer than 8 bits are bytes; `void`, `char` and `std::byte` are the bytes of any type.
 template <class T>
 constexpr bool is_element(int32_t dtype) {
   using U = std::remove_cv_t<T>;
@@ -134,7 +134,7 @@ constexpr bool is_element(int32_t dtype) {
   else if constexpr (std::is_same_v<U, uint32_t>) return dtype == IPR_DTYPE_UINT32;
   else if constexpr (std::is_integral_v<U> && sizeof(U) == 8)
     return dtype == (std::is_signed_v<U> ? IPR_DTYPE_INT64 : IPR_DTYPE_UINT64);
-  else return sizeof(U) == item_size(dtype);  // a type of the backend's own, such as a 16-bit float
+  else return sizeof(U) == item_size(dtype);  // a type of the backend, such as a 16-bit float
 }
 
 template <class T>
@@ -146,17 +146,17 @@ void require_element(int32_t dtype) {
 
 }  // namespace detail
 
-/// A tensor of the graph: everything but its data, and also the data if it is constant.
+/// A tensor of the graph. If it is constant, it has data.
 class TensorInfo {
  public:
   TensorInfo(const ipr_graph* graph, int64_t index)
       : graph_(graph), raw_(index < 0 ? nullptr : ipr_tensor_info_at(graph, static_cast<uint64_t>(index))),
         index_(index) {}
 
-  /// A tensor that belongs to no graph: it is never constant, and its index is -1.
+  /// A tensor outside of a graph: it is never constant, and its index is -1.
   explicit TensorInfo(const ipr_tensor_info* raw) : graph_(nullptr), raw_(raw), index_(-1) {}
 
-  /// False for an optional operand that is absent; nothing else may be asked then.
+  /// False for an absent optional operand, which has no other properties.
   explicit operator bool() const { return raw_ != nullptr; }
 
   const ipr_tensor_info& raw() const { return *raw_; }
@@ -165,25 +165,26 @@ class TensorInfo {
   int32_t dtype() const { return raw_->dtype; }
   int32_t rank() const { return raw_->rank; }
   Span<const int64_t> shape() const { return {raw_->shape, static_cast<uint64_t>(raw_->rank)}; }
-  /// The extent of an axis; negative axes count from the end.
+  /// The size of a dimension; negative axes count from the end.
   int64_t extent(int32_t axis) const { return raw_->shape[axis < 0 ? axis + raw_->rank : axis]; }
   bool is_concrete() const { return elements() >= 0; }
-  /// How many elements there are; -1 where an extent is not known.
+  /// The number of elements; -1 if a dimension is unknown.
   int64_t elements() const { return ipr_elements(raw_->shape, raw_->rank); }
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * item_size(raw_->dtype); }
 
   bool is_quantized() const { return raw_->scale_count > 0; }
   Span<const double> scales() const { return {raw_->scales, raw_->scale_count}; }
   Span<const int64_t> zero_points() const { return {raw_->zero_points, raw_->scale_count}; }
-  /// Scale and zero point of a tensor that is quantized as a whole.
+  /// Scale and zero point of a tensor with one scale.
   double scale() const { return is_quantized() ? raw_->scales[0] : 1.0; }
   int64_t zero_point() const { return is_quantized() ? raw_->zero_points[0] : 0; }
-  /// The axis that scales belong to, or -1.
+  /// The axis of the scales, or -1.
   int32_t axis() const { return raw_->axis; }
 
   bool is_constant() const { return graph_ != nullptr && raw_->constant >= 0; }
   const ipr_constant& constant() const { return *ipr_constant_at(graph_, static_cast<uint64_t>(raw_->constant)); }
-  /// The elements of a constant; nullptr if the tensor is not constant. Throws ipr::Error if T is not their type.
+  /// The elements of a constant; nullptr if the tensor is not constant. Throws ipr::Error if T does not match their
+  /// type.
   template <class T>
   const T* values() const {
     if (is_constant()) detail::require_element<T>(dtype());
@@ -210,7 +211,7 @@ class Attributes {
     return nullptr;
   }
 
-  /// The value of an attribute that is there, or `absent` where it is not or has no value.
+  /// The value of an attribute, or `absent` if the attribute is absent or has no value.
   int64_t integer(std::string_view name, int64_t absent = 0) const {
     auto* found = given(name);
     return found ? found->i : absent;
@@ -246,7 +247,7 @@ class Attributes {
   uint64_t stride_;
 };
 
-/// The options of the user; those that were not given are absent, and the backend's default holds.
+/// The options that the user set. Options that were not set are absent, and the default of the backend applies.
 class Options : public Attributes {
  public:
   explicit Options(const ipr_options* raw)
@@ -270,13 +271,13 @@ class Layer : public Attributes {
   size_t output_count() const { return static_cast<size_t>(raw_->output_count); }
   Span<const int64_t> inputs() const { return {raw_->inputs, raw_->input_count}; }
   Span<const int64_t> outputs() const { return {raw_->outputs, raw_->output_count}; }
-  /// An operand by position; false where it is absent.
+  /// An operand by position; false if absent.
   TensorInfo input(size_t position) const {
     return {graph_, position < input_count() ? raw_->inputs[position] : -1};
   }
   TensorInfo output(size_t position) const { return {graph_, raw_->outputs[position]}; }
 
-  /// To throw: this layer cannot be run after all; others will be asked for it.
+  /// An exception to throw: this layer cannot be run after all. The host offers it to other backends.
   Error unsupported(const std::string& why) const { return Error(why, IPR_UNSUPPORTED, IPR_ITEM_LAYER, index_); }
 
  private:
@@ -289,7 +290,7 @@ class Layer : public Attributes {
   int64_t index_;
 };
 
-/// Some layers of a network, in an order in which they can run.
+/// Some layers of a network in topological order.
 class Graph {
  public:
   explicit Graph(const ipr_graph* raw) : raw_(raw) {}
@@ -338,7 +339,7 @@ inline Verdict no(std::string reason, int32_t code = IPR_REASON_OTHER) {
   return {IPR_NO, code, std::move(reason), 0, 0, 0};
 }
 
-/// A tensor with its data, in a run.
+/// A tensor with its data during a run.
 class Tensor {
  public:
   Tensor() = default;
@@ -346,9 +347,9 @@ class Tensor {
       : data_(data), shape_(shape), rank_(rank), dtype_(dtype) {}
   explicit Tensor(const ipr_tensor& raw) : Tensor(static_cast<char*>(raw.data) + raw.byte_offset, raw) {}
 
-  /// False for an optional operand that is absent.
+  /// False for an absent optional operand.
   explicit operator bool() const { return shape_ != nullptr || data_ != nullptr; }
-  /// The elements in row-major order. Throws ipr::Error if T is not their type; `void` is right for every type.
+  /// The elements in row-major order. Throws ipr::Error if T does not match their type; `void` matches all types.
   template <class T>
   T* data() const {
     detail::require_element<T>(dtype_);
@@ -369,7 +370,7 @@ class Tensor {
 
 using Tensors = Span<const Tensor>;
 
-/// Computes a layer: its operands (constant ones included) and its results, by position.
+/// Computes a layer, given its operands (including constants) and its results by position.
 using Kernel = std::function<void(Tensors inputs, Tensors outputs)>;
 
 /// One run of an executable.
@@ -382,7 +383,7 @@ class Run {
   size_t output_count() const { return static_cast<size_t>(raw_->output_count); }
   Tensor input(size_t index) const { return Tensor(*ipr_input_at(raw_, index)); }
   Tensor output(size_t index) const { return Tensor(*ipr_output_at(raw_, index)); }
-  /// The number of an input in a pool of the backend's own (`Pool::create_tensor`); 0 if it is in other memory.
+  /// The number of an input in a pool of the backend (`Pool::create_tensor`); 0 if it is in other memory.
   uint64_t input_handle(size_t index) const { return handle(*ipr_input_at(raw_, index)); }
   /// The same for an output.
   uint64_t output_handle(size_t index) const { return handle(*ipr_output_at(raw_, index)); }
@@ -391,7 +392,7 @@ class Run {
     return raw_->cancel != nullptr && *static_cast<const volatile uint32_t*>(raw_->cancel) != 0;
   }
 
-  /// An output whose shape is only known now.
+  /// Set the shape of an output that had unknown dimensions.
   Tensor resized(size_t index, const std::vector<int64_t>& shape) const {
     int32_t status = raw_->resize ? raw_->resize(raw_->host, index, shape.data(), shape.size()) : IPR_FAILED;
     if (status != IPR_OK) throw Error("the host gave no memory for an output", status, IPR_ITEM_OUTPUT, int64_t(index));
@@ -406,19 +407,19 @@ class Run {
   const ipr_run* raw_;
 };
 
-/// A compiled part as bytes ("ipr.blobs/1").
+/// A compiled subgraph as bytes ("ipr.blobs/1").
 struct Blob {
   std::vector<unsigned char> data;
   uint64_t flags = 0;  // IPR_BLOB_...
 };
 
-/// A part made ready to run.
+/// A compiled subgraph.
 class Executable {
  public:
   virtual ~Executable() = default;
   virtual void execute(const Run& run) = 0;
 
-  /// The part as bytes, for backends with `has_blobs`.
+  /// The subgraph as bytes, for backends with `has_blobs`.
   virtual Blob save() const { throw Error("this part cannot be saved", IPR_UNSUPPORTED); }
 
   uint64_t flags = 0;  // IPR_EXECUTABLE_...
@@ -428,11 +429,11 @@ class Executable {
   uint64_t memory = 0;
 };
 
-/// A list of kernels; intermediate tensors lie in the workspace, and share it when they do not live at the same time.
-/// It keeps no state between runs, so that it can be run by several threads if the kernels can.
+/// A list of kernels. Intermediate tensors are in the workspace, and share memory if their lifetimes do not overlap. It
+/// has no state between runs, so that several threads can run it if the kernels allow that.
 class KernelList : public Executable {
  public:
-  /// `kernel` makes the kernel of one layer.
+  /// `kernel` creates the kernel of one layer.
   KernelList(const Graph& graph, const std::function<Kernel(const Layer&)>& kernel) {
     std::vector<Place> places = border(graph);
     std::vector<size_t> last = last_uses(graph);
@@ -498,7 +499,7 @@ class KernelList : public Executable {
     return last;
   }
 
-  /// The lowest gap in the workspace that a result fits in, among the tensors that live now.
+  /// The lowest gap in the workspace that is large enough for a result, among the tensors that are alive.
   void place(const Graph& graph, int64_t index, size_t now, size_t last, std::vector<Place>& places,
              std::vector<Block>& live) {
     Place& own = places[size_t(index)];
@@ -535,7 +536,7 @@ class KernelList : public Executable {
     if (place.where == Where::input) return run.input(place.offset);
     if (place.where == Where::output) return run.output(place.offset);
     void* data = place.where == Where::constant ? const_cast<void*>(place.data) : run.workspace() + place.offset;
-    // a scalar has no extents, and its shape must not be taken for an absent operand's
+    // the shape of a scalar is empty, and must differ from that of an absent operand
     const int64_t* shape = place.shape.empty() ? &no_extents() : place.shape.data();
     return Tensor(data, shape, static_cast<int32_t>(place.shape.size()), place.dtype);
   }
@@ -554,7 +555,7 @@ class KernelList : public Executable {
   std::vector<Place> places_;
 };
 
-/// An option or a named capability; the kind follows from the value.
+/// An option or a named capability; its kind follows from the value.
 struct Property {
   Property(std::string name, std::string doc, bool value, uint32_t scope = 0)
       : name(std::move(name)), doc(std::move(doc)), kind(IPR_KIND_BOOL), scope(scope), i(value) {}
@@ -575,7 +576,7 @@ struct Property {
   std::string text;
 };
 
-/// What a backend says of itself.
+/// The description of a backend.
 struct Info {
   std::string vendor, name, version, description;
   uint64_t capabilities = 0;  // IPR_CAP_...
@@ -604,7 +605,7 @@ struct Answer {
   std::vector<Failure> failures;
 };
 
-/// What the host offers; valid from `init` until `shutdown` returns.
+/// The services of the host; valid from `init` until `shutdown` returns.
 class Host {
  public:
   Host() = default;
@@ -615,14 +616,14 @@ class Host {
   std::string_view cache_dir() const { return raw_ ? view(raw_->cache_dir) : std::string_view(); }
   std::string_view library_path() const { return raw_ ? view(raw_->library_path) : std::string_view(); }
   bool checking() const { return raw_ && (raw_->flags & IPR_HOST_CHECKING); }
-  /// From any thread; never waits. `level` is IPR_LOG_...
+  /// Log a text. Callable from any thread; never waits. `level` is IPR_LOG_...
   void log(int32_t level, const std::string& line) const { ipr_log(raw_, level, line.c_str()); }
 
  private:
   const ipr_host* raw_ = nullptr;
 };
 
-/// Is told of networks ("ipr.context/1"). To refuse, throw ipr::Error with IPR_REFUSED.
+/// Receives notifications on networks ("ipr.context/1"). To refuse an operation, throw ipr::Error with IPR_REFUSED.
 class Context {
  public:
   virtual ~Context() = default;
@@ -632,15 +633,15 @@ class Context {
   virtual void after_unload(int64_t) {}
 };
 
-/// A kind of memory of the backend's own ("ipr.handles/1").
+/// A kind of memory of the backend ("ipr.handles/1").
 struct Factory {
   std::string id;             // "Vendor/Backend/Name"
-  uint64_t flags = 0;         // IPR_FACTORY_...: what can be done with its tensors
-  uint32_t import_kinds = 0;  // IPR_MEMORY_...: kinds of memory of others that its tensors can lie in
+  uint64_t flags = 0;  // IPR_FACTORY_...: operations on its tensors
+  uint32_t import_kinds = 0;  // IPR_MEMORY_...: foreign kinds of memory that its tensors can use
   uint32_t export_kinds = 0;  // IPR_MEMORY_...: kinds of memory as which others can use its tensors
 };
 
-/// The kinds of memory that a backend has, and the ids of those that its executables take, best first.
+/// The kinds of memory of a backend, and the ids of those that its executables accept, best first.
 struct Factories {
   std::vector<Factory> factories;
   std::vector<std::string> preferences;
@@ -653,52 +654,52 @@ struct Exported {
   uint64_t byte_offset = 0;
 };
 
-/// The memory of one run of a network at a time ("ipr.handles/1"), used by one thread at a time. Its tensors are numbers
-/// of the backend's own, other than 0; in a run, `Run::input_handle` and `Run::output_handle` give them.
+/// The memory of one run of a network at a time ("ipr.handles/1"), used by one thread at a time. The backend identifies
+/// its tensors by numbers other than 0; in a run, `Run::input_handle` and `Run::output_handle` return them.
 class Pool {
  public:
   virtual ~Pool() = default;
-  /// Get the memory that was planned, before the first run; give it back, after the last one.
+  /// Allocate the planned memory before the first run; free it after the last one.
   virtual void acquire() = 0;
   virtual void give_back() = 0;
-  /// A tensor of the kind with that index in `Factories`. One that is `alone` is no part of the plan; `allocate` gives
-  /// it memory of its own, as for constants.
+  /// Create a tensor of the kind with that index in `Factories`. If it is `alone`, it is not in the memory plan;
+  /// `allocate` gives it memory of its own, as for constants.
   virtual uint64_t create_tensor(size_t factory, const TensorInfo& info, bool alone) = 0;
-  /// A piece of another tensor, from `origin` on, one number for each axis.
+  /// Create a tensor in a part of another one, beginning at `origin`, one number for each axis.
   virtual uint64_t create_sub_tensor(uint64_t, Span<const int64_t>, const TensorInfo&) {
     throw Error("pieces of tensors cannot be tensors", IPR_UNSUPPORTED);
   }
   virtual void destroy_tensor(uint64_t tensor) = 0;
-  /// In running order, once each: the tensor begins to live ...
+  /// Called in execution order, once each: the lifetime of the tensor begins ...
   virtual void manage(uint64_t tensor) = 0;
-  /// ... and was read for the last time; or, without `manage`, it gets memory of its own.
+  /// ... and ends; or, without `manage`, the tensor gets memory of its own.
   virtual void allocate(uint64_t tensor) = 0;
-  /// Show the tensor to the host until `unmap`, row-major without gaps; the host may write to it.
+  /// Make the tensor accessible to the host until `unmap`, contiguous and row-major; the host may write to it.
   virtual void* map(uint64_t) { throw Error("the memory cannot be mapped", IPR_UNSUPPORTED); }
   virtual void unmap(uint64_t) {}
-  /// Fill a tensor with the elements of a tensor of the host.
+  /// Copy a tensor of the host to a tensor.
   virtual void upload(const Tensor&, uint64_t) { throw Error("the device does not copy", IPR_UNSUPPORTED); }
   /// Copy a tensor to memory of the host.
   virtual void download(uint64_t, const Tensor&) { throw Error("the device does not copy", IPR_UNSUPPORTED); }
-  /// Let the tensor lie in memory of others until `forget_memory`; with IPR_UNSUPPORTED it is copied instead.
+  /// Let the tensor use foreign memory until `forget_memory`. After IPR_UNSUPPORTED, the host copies instead.
   virtual void import_memory(uint64_t, const ipr_tensor&) { throw Error("nothing is imported", IPR_UNSUPPORTED); }
   virtual void forget_memory(uint64_t) {}
-  /// Show the tensor's own memory as one of the kinds that its factory names.
+  /// Return the memory of the tensor as one of the kinds that its factory names.
   virtual Exported export_memory(uint64_t, uint32_t) { throw Error("nothing is exported", IPR_UNSUPPORTED); }
 };
 
-/// The base of all backends. Override `support`, and `kernel` or `compile`; the rest where it is wanted.
+/// The base class of backends. Override `support`, and `kernel` or `compile`; the other functions are optional.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual Info info() const { return {}; }
-  /// To be absent, with a reason, throw ipr::Error with IPR_UNAVAILABLE.
+  /// Throw ipr::Error with IPR_UNAVAILABLE and a reason if the device or driver is missing.
   virtual void init(const Host&, const Options&) {}
   virtual void shutdown() {}
 
   virtual Verdict support(const Layer&, const Options&) { return no("support is not implemented"); }
-  /// Verdicts for all layers, where they depend on the neighbours.
+  /// Verdicts for all layers, for backends whose verdicts depend on neighbouring layers.
   virtual std::vector<Verdict> query(const Graph& graph, const Options& options) {
     std::vector<Verdict> found;
     for (Layer layer : graph) found.push_back(support(layer, options));
@@ -710,7 +711,7 @@ class Backend {
     return std::make_unique<KernelList>(graph, [&](const Layer& layer) { return kernel(layer, options); });
   }
 
-  /// Whether `optimize` shall be asked; where not, each part becomes one unit.
+  /// Return whether to call `optimize`; if not, each subgraph becomes one unit.
   virtual bool optimizes() const { return false; }
   virtual Answer optimize(const Graph&, const Options&) { return {}; }
 
@@ -720,28 +721,28 @@ class Backend {
   virtual bool has_blobs() const { return false; }
   virtual std::string fingerprint(const Options&) { return {}; }
   virtual Blob save(const Executable& executable) { return executable.save(); }
-  /// Throw ipr::Error with IPR_STALE or IPR_CORRUPT where a blob cannot be restored.
+  /// Throw ipr::Error with IPR_STALE or IPR_CORRUPT if a blob cannot be restored.
   virtual void check(const void*, uint64_t, const Options&) {}
-  /// `graph` is nullptr where the host does not have it any more.
+  /// `graph` is nullptr if the host no longer has it.
   virtual std::unique_ptr<Executable> restore(const void*, uint64_t, const Graph*, const Options&) {
     throw Error("blobs cannot be restored", IPR_UNSUPPORTED);
   }
 
-  /// Whether there is memory of the backend's own: `describe` and `create_pool`.
+  /// Return whether the backend has memory of its own: `describe` and `create_pool`.
   virtual bool has_handles() const { return false; }
-  /// The kinds of memory, the same as long as the library is open.
+  /// The kinds of memory. The result is the same as long as the library is open.
   virtual Factories describe(const Options&) { return {}; }
   virtual std::unique_ptr<Pool> create_pool(const Options&) {
     throw Error("there is no memory of its own", IPR_UNSUPPORTED);
   }
 
-  /// The table of another extension, by its name.
+  /// The table of another extension by its name.
   virtual const void* extension(std::string_view) { return nullptr; }
 
   Host host;  // set before `init`
 };
 
-// ---- From here on: how the class becomes a table. -----------------------------------------------------------------
+// ---- The table of functions of a backend class -----------------------------------------------------------------------
 
 namespace detail {
 
@@ -1059,7 +1060,7 @@ class Bridge {
   ipr_backend table_;
 };
 
-/// Make a backend and its table, which live until the next one is made or the library is closed.
+/// Create a backend and its table, which live until the next one is created or the library is closed.
 template <class T>
 void* factory() noexcept {
   try {
@@ -1074,7 +1075,8 @@ void* factory() noexcept {
 }  // namespace detail
 }  // namespace ipr
 
-/// The functions that a backend exports, for a class that derives from ipr::Backend. Once, outside of namespaces.
+/// Define the functions that a backend exports, for a class that derives from ipr::Backend. Use once, outside of
+/// namespaces.
 #define IPR_BACKEND(id, Class)                                               \
   extern "C" {                                                               \
   const char* GetBackendId(void) { return id; }                              \
