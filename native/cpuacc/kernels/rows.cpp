@@ -24,8 +24,8 @@ struct Greatest { static float of(float x) { return x; } static float both(float
 struct Least { static float of(float x) { return x; } static float both(float a, float b) { return smaller(a, b); } };
 // clang-format on
 
-/// Accumulate a row in several totals, and combine these like a tree. Long rows are halved, so that the rounding error of a
-/// sum grows with the logarithm of its length.
+/// Accumulate a row in several totals, and combine these like a tree. Long rows are halved, so that the rounding error
+/// of a sum grows with the logarithm of its length.
 template <class F>
 float fold_row(const float* in, int64_t count, float start, F element = {}) {
   constexpr int width = 4 * kLanes;
@@ -73,8 +73,10 @@ void log_sum_exp(const float* in, float* out, int64_t extent, int64_t inner, int
     float top = -INFINITY, total = 0;
     for (int64_t e = 0; e < extent; ++e) top = larger(top, in[e * inner + c]);
     if (!(fabsf(top) < INFINITY)) top = 0;
-    if (inner == 1) total = fold_row(in, extent, 0, Powers{top});
-    else for (int64_t e = 0; e < extent; ++e) total += expf(in[e * inner + c] - top);
+    if (inner == 1)
+      total = fold_row(in, extent, 0, Powers{top});
+    else
+      for (int64_t e = 0; e < extent; ++e) total += expf(in[e * inner + c] - top);
     out[c] = logf(total) + top;
   }
 }
@@ -318,7 +320,9 @@ struct Middle {
   float first, rest;
 
   template <class T>
-  inline __attribute__((always_inline)) T below(T x) const { return (x - first) - rest; }
+  inline __attribute__((always_inline)) T below(T x) const {
+    return (x - first) - rest;
+  }
 };
 
 /// The sum of (x - mean)**kPower over a row, in halves as in `fold_row`.
