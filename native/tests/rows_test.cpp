@@ -161,7 +161,7 @@ TEST_P(ReduceKernel, adds_rows_as_exactly_as_a_tree_of_sums) {
   for (int64_t extent : {15, 32, 100, 1000, 100000})
     for (Reduction operation : {Reduction::sum, Reduction::mean, Reduction::log_sum_exp}) {
       Floats in(random.reals(extent, 0.5f, 1.25f)), out(1);
-      normalize_kernels_for(isa()).reduce(operation, in.data(), out.data(), extent, 1, 0, 1);
+      reduce_kernels_for(isa()).reduce(operation, in.data(), out.data(), extent, 1, 0, 1);
       const double expected = reduced(operation, std::vector<double>(in.data(), in.data() + extent));
       EXPECT_NEAR(out[0], expected, 4e-7 * std::abs(expected))
           << describe("extent", extent, "operation", int(operation));
@@ -173,7 +173,7 @@ TEST_P(NormalizeKernel, makes_zeros_of_a_row_of_equal_numbers) {
     for (float value : {0.1f, 10.121602f, 12.040234f, -3e5f}) {
       Floats in(length, value), out(length);
       normalize_kernels_for(isa()).standardize(in.data(), out.data(), length, Spread::variance, 1e-12f,
-                                         {nullptr, nullptr, 1, 1});
+                                               {nullptr, nullptr, 1, 1});
       for (int64_t n = 0; n < length; ++n) EXPECT_EQ(out[n], 0.0f) << describe("length", length, "value", value);
     }
 }
