@@ -10,7 +10,7 @@ namespace {
 
 using namespace cpuacc;
 
-/// Factors of the requantization for so many lanes.
+/// Factors of the requantization of `lanes` lanes.
 struct Factors {
   Factors(Q8Requantization::Mode mode, int64_t lanes)
       : scale(buffer<float>(lanes, 0.001f)), rest(buffer<float>(lanes)), half(buffer<float>(lanes, 0.5f)),
@@ -57,7 +57,7 @@ Case gemm(int64_t pixels, int64_t depth, int vectors) {
       }};
 }
 
-/// Sums that lie in the cache, to one byte each; bytes read and written are counted.
+/// Requantizes sums in the cache to one byte each; bytes read and written are counted.
 Case requantize(const char* name, Q8Requantization::Mode mode) {
   return {std::string("gemm_q8/requantize_") + name, [=](Isa isa) -> Call {
             if (isa == Isa::avx512bf16) return {};

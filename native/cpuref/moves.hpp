@@ -21,7 +21,7 @@ inline ipr::Verdict concat_rule(const ipr::Layer& layer) {
   for (size_t n = 0; n < layer.input_count(); ++n) {
     const ipr::TensorInfo in = layer.input(n);
     std::string name = "inputs[" + std::to_string(n) + "]";
-    if (in.dtype() != layer.output(0).dtype() || is_code(in) != is_code(layer.output(0)))
+    if (in.dtype() != layer.output(0).dtype() || is_quantized8(in) != is_quantized8(layer.output(0)))
       return ipr::no(name + " is " + described(in) + ", but the output is " + described(layer.output(0)),
                      IPR_REASON_DATA_TYPE);
     if (has_axis(in)) return ipr::no(name + " is quantized along an axis; takes one scale", IPR_REASON_QUANTIZATION);
@@ -32,8 +32,9 @@ inline ipr::Verdict concat_rule(const ipr::Layer& layer) {
 /// Requantize quantized values: round(x * scale + bias) in float32.
 struct Change {
   Change(const ipr::TensorInfo& from, const ipr::TensorInfo& to)
-      : none(!is_code(from) || same_quantization(from, to)), scale(none ? 1 : scale32(from) * (1.0f / scale32(to))),
-        bias(float(-from.zero_point()) * scale), zero(to.zero_point()) {}
+      : none(!is_quantized8(from) || same_quantization(from, to)),
+        scale(none ? 1 : scale32(from) * (1.0f / scale32(to))), bias(float(-from.zero_point()) * scale),
+        zero(to.zero_point()) {}
 
   float operator()(float x) const { return x; }
   int8_t operator()(int8_t x) const {
@@ -69,7 +70,7 @@ ipr::Kernel concat_of(const ipr::Layer& layer, int32_t axis) {
 inline ipr::Kernel concat(const ipr::Layer& layer) {
   int32_t rank = layer.output(0).rank(), axis = int32_t(layer.integer("axis"));
   if (axis < 0) axis += rank;
-  return is_real(layer.output(0)) ? concat_of<float>(layer, axis) : concat_of<int8_t>(layer, axis);
+  return is_float32(layer.output(0)) ? concat_of<float>(layer, axis) : concat_of<int8_t>(layer, axis);
 }
 
 }  // namespace cpuref

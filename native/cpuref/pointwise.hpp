@@ -68,7 +68,7 @@ inline ipr::Kernel addition_of_codes(const ipr::Layer& layer) {
 }
 
 inline ipr::Kernel addition(const ipr::Layer& layer) {
-  if (is_code(layer.output(0))) return addition_of_codes(layer);
+  if (is_quantized8(layer.output(0))) return addition_of_codes(layer);
   return [walk = Broadcast(layer)](ipr::Tensors in, ipr::Tensors out) {
     walk.apply<float>(in, out, [](float a, float b) { return a + b; });
   };
@@ -76,7 +76,7 @@ inline ipr::Kernel addition(const ipr::Layer& layer) {
 
 inline ipr::Kernel multiplication(const ipr::Layer& layer) {
   Broadcast walk(layer);
-  if (is_real(layer.output(0)))
+  if (is_float32(layer.output(0)))
     return
         [=](ipr::Tensors in, ipr::Tensors out) { walk.apply<float>(in, out, [](float a, float b) { return a * b; }); };
   float product = scale32(layer.input(0)) * scale32(layer.input(1));
@@ -135,7 +135,7 @@ inline int number_of(std::string_view name) {
 inline ipr::Verdict activation_rule(const ipr::Layer& layer) {
   int number = number_of(layer.text("function"));
   if (number < 0) return ipr::no(std::string(layer.text("function")) + " is not computed here", IPR_REASON_ATTRIBUTE);
-  if (is_code(layer.input(0)) && number >= kFunctionsOfCodes)
+  if (is_quantized8(layer.input(0)) && number >= kFunctionsOfCodes)
     return ipr::no(std::string(layer.text("function")) + " of int8 is not computed here", IPR_REASON_DATA_TYPE);
   return one_kind(layer, {"input"});
 }
@@ -170,7 +170,7 @@ inline int64_t code_of(const ipr::Layer& layer, int64_t x) {
 
 inline ipr::Kernel activation(const ipr::Layer& layer) {
   int64_t count = layer.output(0).elements();
-  if (is_code(layer.input(0))) {
+  if (is_quantized8(layer.input(0))) {
     std::array<int8_t, 256> table;
     for (int x = -128; x < 128; ++x) table[size_t(x + 128)] = clamped(code_of(layer, x));
     return [=](ipr::Tensors in, ipr::Tensors out) {
@@ -192,10 +192,11 @@ constexpr int64_t kLongestRow =
 /// Probabilities of int8 have the quantization that TFLite prescribes.
 inline ipr::Verdict softmax_rule(const ipr::Layer& layer) {
   const ipr::TensorInfo out = layer.output(0);
-  if (is_code(out) && !(out.scale() == 1.0 / 256 && out.zero_point() == -128))
+  if (is_quantized8(out) && !(out.scale() == 1.0 / 256 && out.zero_point() == -128))
     return ipr::no("the output's scale is not 1/256 or its zero point not -128", IPR_REASON_QUANTIZATION);
-  if (is_code(out) && layer.number("beta") < 0) return ipr::no("beta is negative, for int8", IPR_REASON_ATTRIBUTE);
-  if (is_code(out) && out.extent(int32_t(layer.integer("axis"))) > kLongestRow)
+  if (is_quantized8(out) && layer.number("beta") < 0)
+    return ipr::no("beta is negative, for int8", IPR_REASON_ATTRIBUTE);
+  if (is_quantized8(out) && out.extent(int32_t(layer.integer("axis"))) > kLongestRow)
     return ipr::no("rows of int8 have more than " + std::to_string(kLongestRow) + " elements", IPR_REASON_SHAPE);
   return one_kind(layer, {"input"});
 }
@@ -246,7 +247,8 @@ ipr::Kernel by_row(const ipr::Layer& layer, Visit visit) {
 
 inline ipr::Kernel softmax(const ipr::Layer& layer) {
   double beta = layer.number("beta");
-  if (is_real(layer.input(0))) return by_row<float>(layer, [=](Row<float> x, Row<float> y) { softmax_of(x, y, beta); });
+  if (is_float32(layer.input(0)))
+    return by_row<float>(layer, [=](Row<float> x, Row<float> y) { softmax_of(x, y, beta); });
   FixedPoint factor = quantize_multiplier(std::min(beta * layer.input(0).scale() * 67108864.0, 2147483647.0));
   int64_t least = -int64_t(std::floor(31.0 * 67108864.0 / std::ldexp(1.0, factor.shift)));
   return by_row<int8_t>(layer, [=](Row<int8_t> x, Row<int8_t> y) { softmax_of(x, y, factor, least); });
@@ -256,9 +258,9 @@ inline ipr::Kernel softmax(const ipr::Layer& layer) {
 
 inline ipr::Verdict quantize_rule(const ipr::Layer& layer) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
-  if (!is_real(in) && !is_code(in))
+  if (!is_float32(in) && !is_quantized8(in))
     return ipr::no("input is " + described(in) + "; takes float32, or int8 with a scale", IPR_REASON_DATA_TYPE);
-  if (!is_code(out))
+  if (!is_quantized8(out))
     return ipr::no("the output is " + described(out) + "; gives int8 with a scale", IPR_REASON_DATA_TYPE);
   return ipr::yes();
 }
@@ -277,7 +279,7 @@ inline ipr::Kernel requantize(const ipr::Layer& layer) {
 }
 
 inline ipr::Kernel quantize(const ipr::Layer& layer) {
-  if (is_code(layer.input(0))) return requantize(layer);
+  if (is_quantized8(layer.input(0))) return requantize(layer);
   int64_t count = layer.output(0).elements();
   bool to_even = layer.text("rounding") == "HALF_TO_EVEN";
   return [=, to = Scales(layer.output(0))](ipr::Tensors in, ipr::Tensors out) {
@@ -288,8 +290,9 @@ inline ipr::Kernel quantize(const ipr::Layer& layer) {
 
 inline ipr::Verdict dequantize_rule(const ipr::Layer& layer) {
   const ipr::TensorInfo in = layer.input(0), out = layer.output(0);
-  if (!is_code(in)) return ipr::no("input is " + described(in) + "; takes int8 with a scale", IPR_REASON_DATA_TYPE);
-  if (!is_real(out)) return ipr::no("the output is " + described(out) + "; gives float32", IPR_REASON_DATA_TYPE);
+  if (!is_quantized8(in))
+    return ipr::no("input is " + described(in) + "; takes int8 with a scale", IPR_REASON_DATA_TYPE);
+  if (!is_float32(out)) return ipr::no("the output is " + described(out) + "; gives float32", IPR_REASON_DATA_TYPE);
   return ipr::yes();
 }
 

@@ -15,8 +15,8 @@ namespace cpuref {
 
 using namespace native;  // the arithmetic of common/fixed_point.hpp
 
-inline bool is_real(const ipr::TensorInfo& info) { return info.dtype() == IPR_DTYPE_FLOAT32; }
-inline bool is_code(const ipr::TensorInfo& info) { return info.dtype() == IPR_DTYPE_INT8 && info.is_quantized(); }
+inline bool is_float32(const ipr::TensorInfo& info) { return info.dtype() == IPR_DTYPE_FLOAT32; }
+inline bool is_quantized8(const ipr::TensorInfo& info) { return info.dtype() == IPR_DTYPE_INT8 && info.is_quantized(); }
 inline bool has_axis(const ipr::TensorInfo& info) { return info.axis() >= 0; }
 inline float scale32(const ipr::TensorInfo& info) { return float(info.scale()); }
 
@@ -35,7 +35,7 @@ inline ipr::Verdict one_kind(const ipr::Layer& layer, std::initializer_list<cons
   const ipr::TensorInfo output = layer.output(0);
   size_t position = 0;
   auto judged = [&](const std::string& name, const ipr::TensorInfo& info) -> ipr::Verdict {
-    if (!is_real(info) && !is_code(info))
+    if (!is_float32(info) && !is_quantized8(info))
       return ipr::no(name + " is " + described(info) + "; takes float32, or int8 with a scale", IPR_REASON_DATA_TYPE);
     if (info.dtype() != output.dtype())
       return ipr::no(name + " is " + described(info) + ", but the output is " + described(output),
@@ -56,8 +56,8 @@ inline ipr::Verdict weighted(const ipr::Layer& layer) {
   const ipr::TensorInfo weights = layer.input(1), bias = layer.input(2);
   ipr::Verdict found = one_kind(layer, {"input"});
   if (found.verdict == IPR_NO) return found;
-  bool real = is_real(layer.input(0));
-  if (real ? !is_real(weights) : !is_code(weights))
+  bool real = is_float32(layer.input(0));
+  if (real ? !is_float32(weights) : !is_quantized8(weights))
     return ipr::no("weights are " + described(weights) + ", but the input is " + described(layer.input(0)),
                    IPR_REASON_DATA_TYPE);
   if (has_axis(weights))

@@ -128,7 +128,7 @@ ipr::Kernel convolution_of(const ipr::Layer& layer, Finish finish) {
 }
 
 inline ipr::Kernel convolution(const ipr::Layer& layer) {
-  if (is_real(layer.input(0))) return convolution_of<float, float, float>(layer, Offset());
+  if (is_float32(layer.input(0))) return convolution_of<float, float, float>(layer, Offset());
   return convolution_of<int8_t, int64_t, int32_t>(layer, Requantizer(layer, false));
 }
 
@@ -149,7 +149,7 @@ ipr::Kernel depthwise_of(const ipr::Layer& layer, Finish finish) {
 }
 
 inline ipr::Kernel depthwise(const ipr::Layer& layer) {
-  if (is_real(layer.input(0))) return depthwise_of<float, float, float>(layer, Offset());
+  if (is_float32(layer.input(0))) return depthwise_of<float, float, float>(layer, Offset());
   return depthwise_of<int8_t, int64_t, int32_t>(layer, Requantizer(layer, false));
 }
 
@@ -178,7 +178,7 @@ ipr::Kernel fully_connected_of(const ipr::Layer& layer, Finish finish) {
 }
 
 inline ipr::Kernel fully_connected(const ipr::Layer& layer) {
-  if (is_real(layer.input(0))) return fully_connected_of<float, float, float>(layer, Offset());
+  if (is_float32(layer.input(0))) return fully_connected_of<float, float, float>(layer, Offset());
   return fully_connected_of<int8_t, int64_t, int32_t>(layer, Requantizer(layer, true));
 }
 
@@ -296,7 +296,7 @@ inline ipr::Kernel pooling_of_codes(const ipr::Layer& layer) {
 }
 
 inline ipr::Kernel pooling(const ipr::Layer& layer) {
-  return is_real(layer.input(0)) ? pooling_of_reals(layer) : pooling_of_codes(layer);
+  return is_float32(layer.input(0)) ? pooling_of_reals(layer) : pooling_of_codes(layer);
 }
 
 inline ipr::Verdict pooling_rule(const ipr::Layer& layer) {

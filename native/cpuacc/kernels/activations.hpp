@@ -199,15 +199,16 @@ void apply_function(const PostOp& op, float* c, int64_t pitch, int rows, int len
 #define CPUACC_CASE(name) \
   case Function::name:    \
     return apply_rows<Function::name>(c, pitch, rows, length, op.a, op.b);
-    CPUACC_CASE(sigmoid)
-    CPUACC_CASE(tanh)
-    CPUACC_CASE(linear) CPUACC_CASE(relu) CPUACC_CASE(bounded_relu) CPUACC_CASE(soft_relu) CPUACC_CASE(leaky_relu)
-        CPUACC_CASE(abs) CPUACC_CASE(sqrt) CPUACC_CASE(square) CPUACC_CASE(elu) CPUACC_CASE(hard_swish)
-            CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu) CPUACC_CASE(celu) CPUACC_CASE(softsign)
-                CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish) CPUACC_CASE(thresholded_relu)
-                    CPUACC_CASE(shrink)
+    // clang-format off
+    CPUACC_CASE(sigmoid) CPUACC_CASE(tanh) CPUACC_CASE(linear) CPUACC_CASE(relu)
+    CPUACC_CASE(bounded_relu) CPUACC_CASE(soft_relu) CPUACC_CASE(leaky_relu) CPUACC_CASE(abs)
+    CPUACC_CASE(sqrt) CPUACC_CASE(square) CPUACC_CASE(elu) CPUACC_CASE(hard_swish)
+    CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu) CPUACC_CASE(celu)
+    CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
+    CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
 #undef CPUACC_CASE
-                        case Function::add : return;
+    case Function::add: return;
+    // clang-format on
   }
 }
 

@@ -287,16 +287,16 @@ OfOne unary_of_floats(Unary operation) {
 #define CPUACC_CASE(name, Function) \
   case Unary::name:                 \
     return loop1<float, float, Function>;
-    CPUACC_CASE(abs, RealAbs)
-    CPUACC_CASE(sqrt, Sqrt)
-    CPUACC_CASE(rsqrt, Rsqrt) CPUACC_CASE(neg, RealNeg) CPUACC_CASE(log, Log) CPUACC_CASE(sin, Sin)
-        CPUACC_CASE(ceil, Ceil) CPUACC_CASE(cos, Cos) CPUACC_CASE(tan, Tan) CPUACC_CASE(floor, FloorOf)
-            CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign) CPUACC_CASE(reciprocal, RealReciprocal)
-                CPUACC_CASE(square, Square<float>) CPUACC_CASE(asin, Asin) CPUACC_CASE(acos, Acos)
-                    CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh) CPUACC_CASE(asinh, Asinh)
-                        CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
+    // clang-format off
+    CPUACC_CASE(abs, RealAbs) CPUACC_CASE(sqrt, Sqrt) CPUACC_CASE(rsqrt, Rsqrt) CPUACC_CASE(neg, RealNeg)
+    CPUACC_CASE(log, Log) CPUACC_CASE(sin, Sin) CPUACC_CASE(ceil, Ceil) CPUACC_CASE(cos, Cos)
+    CPUACC_CASE(tan, Tan) CPUACC_CASE(floor, FloorOf) CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign)
+    CPUACC_CASE(reciprocal, RealReciprocal) CPUACC_CASE(square, Square<float>) CPUACC_CASE(asin, Asin)
+    CPUACC_CASE(acos, Acos) CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh) CPUACC_CASE(asinh, Asinh)
+    CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
 #undef CPUACC_CASE
-                            case Unary::exp : return vectors<Exp>;
+    case Unary::exp: return vectors<Exp>;
+    // clang-format on
     case Unary::erf:
       return vectors<Erf>;
     case Unary::is_nan:
@@ -370,15 +370,16 @@ void activation(Function function, float a, float b, const float* in, float* out
 #define CPUACC_CASE(name) \
   case Function::name:    \
     return activate<Function::name>(a, b, in, out, count);
-    CPUACC_CASE(sigmoid)
-    CPUACC_CASE(tanh)
-    CPUACC_CASE(linear) CPUACC_CASE(relu) CPUACC_CASE(bounded_relu) CPUACC_CASE(soft_relu) CPUACC_CASE(leaky_relu)
-        CPUACC_CASE(abs) CPUACC_CASE(sqrt) CPUACC_CASE(square) CPUACC_CASE(elu) CPUACC_CASE(hard_swish)
-            CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu) CPUACC_CASE(celu) CPUACC_CASE(softsign)
-                CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish) CPUACC_CASE(thresholded_relu)
-                    CPUACC_CASE(shrink)
+    // clang-format off
+    CPUACC_CASE(sigmoid) CPUACC_CASE(tanh) CPUACC_CASE(linear) CPUACC_CASE(relu)
+    CPUACC_CASE(bounded_relu) CPUACC_CASE(soft_relu) CPUACC_CASE(leaky_relu) CPUACC_CASE(abs)
+    CPUACC_CASE(sqrt) CPUACC_CASE(square) CPUACC_CASE(elu) CPUACC_CASE(hard_swish)
+    CPUACC_CASE(gelu) CPUACC_CASE(gelu_tanh) CPUACC_CASE(selu) CPUACC_CASE(celu)
+    CPUACC_CASE(softsign) CPUACC_CASE(hard_sigmoid) CPUACC_CASE(swish) CPUACC_CASE(mish)
+    CPUACC_CASE(thresholded_relu) CPUACC_CASE(shrink)
 #undef CPUACC_CASE
-                        case Function::add : return;
+    case Function::add: return;
+    // clang-format on
   }
 }
 

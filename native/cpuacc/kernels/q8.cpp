@@ -5,7 +5,7 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-// ---- Back to codes --------------------------------------------------------------------------------------------------
+// ---- Requantization -------------------------------------------------------------------------------------------------
 
 /// The factors of the requantization of a vector of sums.
 struct Factors {

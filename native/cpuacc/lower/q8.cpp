@@ -122,7 +122,7 @@ void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t off
   reach.push_back(std::abs(bias) + 255 * weights.size);
 }
 
-// ---- From sums to codes ---------------------------------------------------------------------------------------------
+// ---- Requantization -------------------------------------------------------------------------------------------------
 
 Q8Rounding Q8Rounding::of(const Tensor& in, const Tensor& weights, const Tensor& result, Kind kind,
                           bool product_in_single) {
