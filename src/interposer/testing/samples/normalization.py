@@ -208,6 +208,8 @@ def local_response_normalization() -> Iterator[Sample]:
     for shape in ((5,), (2, 5), (0, 5), (2, 2, 2, 2, 3)):
         op = Normalization(norm_size=3, alpha=0.5, beta=1, k=1, axis=-1)
         yield Sample(op, [given(shape)], name="x".join(map(str, shape)))
+    for label, layout in LAYOUTS.items():
+        yield Sample(Normalization(norm_size=4, data_layout=layout), [given((1, 2, 0, 3))], name=f"{label}-empty")
     op = Normalization(norm_size=3, alpha=1, beta=1, k=1, axis=1)
     expected = [f32([[1 / 6, 2 / 15, 3 / 14]])]
     yield Sample(op, [of([[1, 2, 3]])], name="worked", expected=expected)

@@ -167,7 +167,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
         made = draft.node("LRN", first, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
         return _layout_of(draft, made, axes[0]) if axes != (1,) else made
     base = draft.like(op.k, x)
-    if op.norm_size:
+    if op.norm_size and 0 not in draft.shape(0):
         total = _window_sum(draft, draft.node("Mul", x, x), axes, op.norm_size)
         base = draft.node("Add", draft.node("Mul", total, draft.like(op.alpha, x)), base)
     return draft.node("Div", x, draft.node("Pow", base, draft.like(op.beta, x)))
