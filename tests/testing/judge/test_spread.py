@@ -213,6 +213,19 @@ def test_a_zero_that_was_rounded_when_it_was_stored_may_be_what_underflows(dtype
     assert faults(made, root) != ""
 
 
+def test_numbers_of_half_a_type_may_stay_unrounded_but_for_casts():
+    """What is left of a product less its rounded self is not 0 in a backend that computes both in float32."""
+    f16, factors = np.float16, (np.float16(1.001), np.float16(1.003))
+
+    def make(it: Built) -> object:
+        computed = it.add(Multiplication(), *(it.input(np.full(3, one)) for one in factors))
+        rounded = it.add(Cast(DataType.FLOAT16), it.add(Cast(DataType.FLOAT32), computed))
+        return it.add(Subtraction(), computed, rounded)
+
+    exact = float(factors[0]) * float(factors[1])
+    assert faults(built(make), np.full(3, exact - float(f16(exact)), f16)) == ""
+
+
 def test_the_element_that_hardmax_marks_is_1_whichever_of_two_near_ones_it_is():
     made = built(lambda it: it.add(Hardmax(axis=0), product(it, 2.0, 2.0)))
     assert faults(made, np.array([1.0, 0.0], F32)) == ""
